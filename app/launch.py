@@ -22,12 +22,12 @@ DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla d
 LONGEST_LINK = 1200
 """Characters that still make a QR code which a camera reads from a projector."""
 SESSIONS = 100
-"""Open pages whose components the server remembers, those used last: 0.2 MB each (measured), and its last frame, which
-may hold a megabyte of races. Nothing here reads them again, and Gradio would keep ten thousand."""
+"""How many of the last pages the server keeps in memory: 0.2 MB each (measured), plus the last
+frame with up to a megabyte of races. Gradio's default is ten thousand."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Flags; what is not given follows Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
+    """Parse the flags; their defaults are Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
     parser = argparse.ArgumentParser(description=DESCRIPTION)
     parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
@@ -40,7 +40,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def is_free(host: str | None, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server can listen there now."""
     if not 0 <= port < 2**16:
         return False
     try:
@@ -54,7 +54,7 @@ def is_free(host: str | None, port: int) -> bool:
 
 
 def theme() -> Any:
-    """The palette's roles as a Gradio theme. The properties switch with the dark class, so one set serves both."""
+    """The palette's roles as a Gradio theme; the CSS properties switch with the dark class."""
     import gradio as gr
 
     fonts = ["Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
@@ -97,7 +97,7 @@ def theme() -> Any:
 
 
 def lan_address() -> str:
-    """The address of this machine in its network, as far as it is known; nothing is sent to find it."""
+    """The address of this machine in its network, or ""; finding it sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # reserved for documentation
@@ -108,9 +108,10 @@ def lan_address() -> str:
 
 
 def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
-    """Answers ``/qr?link=…`` with a link to this very page as a QR code (SVG). It refuses a link that leads elsewhere,
-    that is too long for a camera, or that no other device can open: of 127.0.0.1, unless the server listens
-    ``everywhere``; then the code has the address of this machine in its network."""
+    """The handler of ``/qr?link=…``: a link to this page as a QR code (SVG). It rejects links to
+    other sites and links too long for a camera. A link to 127.0.0.1, which no other device can
+    open, gets this machine's network address if the server listens ``everywhere``, otherwise status
+    204."""
     import segno
     from starlette.responses import PlainTextResponse, Response
 
@@ -127,7 +128,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
         if is_loopback(place.hostname):
             address = lan_address() if everywhere else ""
             if not address:
-                return Response(status_code=204)  # no error: the page says what to do
+                return Response(status_code=204)  # not an error: the page explains what to do
             link = place._replace(netloc=address + (f":{place.port}" if place.port else "")).geturl()
         picture = io.BytesIO()
         segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
@@ -137,7 +138,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
 
 
 def trace_file(request: Any) -> Any:
-    """A trace file that a race wrote or writes: ``/runs/NAME``, with ``?from=BYTE&to=BYTE`` a part of it."""
+    """The handler of ``/runs/NAME``: a race's trace file, or a part of it with ``?from=BYTE&to=BYTE``."""
     from starlette.responses import PlainTextResponse, Response
 
     from app.run.race import TRACES
@@ -154,7 +155,7 @@ def trace_file(request: Any) -> Any:
 
 
 def weights(request: Any) -> Any:
-    """What an exploration made, as a ZIP archive: ``/weights?token=…`` answers the browser that asked for it."""
+    """The handler of ``/weights?token=…``: an exploration's files as a ZIP archive, for the browser that ran it."""
     from starlette.responses import PlainTextResponse, Response
 
     from app.run.exploration import MADE
@@ -167,10 +168,10 @@ def weights(request: Any) -> Any:
 
 
 def probes(loading: Callable[[], str]) -> list[Any]:
-    """What a host asks: ``/healthz`` answers while the server lives, ``/readyz`` once a run would not wait for models.
+    """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded.
 
     Args:
-        loading: what is still under way, or nothing.
+        loading: returns what is being loaded, or "".
     """
     from starlette.responses import JSONResponse
     from starlette.routing import Route
@@ -186,24 +187,24 @@ def probes(loading: Callable[[], str]) -> list[Any]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the run that it is about."""
+    """One JSON object per line: time, level, logger, message, run id."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        entry = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if run := getattr(record, "run", ""):
-            told["run"] = run
+            entry["run"] = run
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
 
 
 def log_to_stderr() -> None:
-    """Logs for people, or with ``SPECDIFF_LOG=json`` for programs."""
+    """Log to stderr, as text, or as JSON with ``SPECDIFF_LOG=json``."""
     handler = logging.StreamHandler()
     people = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if os.environ.get("SPECDIFF_LOG") == "json" else people)
@@ -212,7 +213,7 @@ def log_to_stderr() -> None:
 
 
 def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> Any:
-    """Launch a built page the way this project does; ``overrides`` go to ``Blocks.launch``.
+    """Launch a built page with this project's options; ``overrides`` go to ``Blocks.launch``.
 
     Args:
         loading: see :func:`probes`.
@@ -237,7 +238,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     ]
     throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
-        # Gradio compresses its scripts, not the page itself. Streams of events stay as they are.
+        # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.
         "app_kwargs": {
             "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
             "routes": routes,
@@ -259,17 +260,17 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """End once: a terminal's Ctrl-C arrives twice, from the terminal and from ``./lab``."""
+    """Stop once: Ctrl-C arrives twice, from the terminal and from ``./lab``."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    LOG.info("%s: no further run begins, and one under way ends at its next pass", signal.Signals(signum).name)
+    LOG.info("%s: no further run starts; the current one ends after its pass", signal.Signals(signum).name)
     raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the page and serve it until it is interrupted: ``python app.py``, or ``specdiff page`` once installed."""
     options = arguments(argv)
-    for name in (signal.SIGINT, signal.SIGTERM):  # a script's background process begins with interrupts ignored
+    for name in (signal.SIGINT, signal.SIGTERM):  # background processes of scripts start with interrupts ignored
         signal.signal(name, _interrupt)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -277,15 +278,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     from app import own_pairs
     from app.gradio_patches import skip_stubs
     from app.run.engines import Engines
-    from app.run.gpu import is_lent
+    from app.run.gpu import is_zero_gpu
     from app.run.process import engines_elsewhere
 
-    told = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
-    own_pairs.served_to(options.host, shared=any(told))
-    engines = Engines() if is_lent() else engines_elsewhere()
-    engines.prepare()  # the models load while the page is built, shown, and plays a recording
+    public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
+    own_pairs.served_to(options.host, shared=any(public))
+    engines = Engines() if is_zero_gpu() else engines_elsewhere()
+    engines.prepare()  # models load while the page is built
     skip_stubs()
-    from app.page import build  # imports Gradio, which takes seconds
+    from app.page import build  # takes seconds: it imports Gradio
 
     page = build(engines)
     serve(
@@ -296,5 +297,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         share=options.share,
         root_path=options.root_path,
     )
-    LOG.info("the server has ended; the process that decodes ends with it")
+    LOG.info("the server has stopped, and the decoding process with it")
     return 0

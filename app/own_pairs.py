@@ -1,5 +1,5 @@
-"""Which pairs of their own visitors may load: any on a private server; on a public host none, unless the environment
-names repositories or folders.
+"""Which of their own pairs visitors may load: any on a private server; on a public host only what the
+environment allows.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import os
 from fnmatch import fnmatchcase
 
 from specdiff_core.models.folders import is_local
-from specdiff_core.models.own_pairs import OWN, bring, named
+from specdiff_core.models.own_pairs import OWN, named, register_pair
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.published import FILES
 
 ALLOWED = "SPECDIFF_OWN_PAIRS"
 """Environment variable: patterns of hub repositories and folders that visitors may load, separated by commas
-(``Qwen/*, /models/*``); nothing: none."""
+(``Qwen/*, /models/*``); empty: none."""
 _served = {"public": "SPACE_ID" in os.environ}
 
 
@@ -28,35 +28,36 @@ def is_loopback(host: str | None) -> bool:
 
 
 def served_to(host: str | None, *, shared: bool) -> None:
-    """Note who can reach the server. It is public with an address that other machines reach, and with a share link or a
-    proxy's path (``shared``)."""
+    """Note who can reach the server. It is public if other machines reach its address, and with a share
+    link or a proxy's path (``shared``)."""
     alone = is_loopback(host or os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
     _served["public"] = not alone or shared or "SPACE_ID" in os.environ
 
 
 def is_public() -> bool:
-    """Whether others than the machine's own user are served."""
+    """Whether the server has visitors from elsewhere."""
     return _served["public"]
 
 
 def patterns() -> tuple[str, ...]:
-    """What visitors may load; none: nothing."""
+    """Patterns of what visitors may load."""
     if (allowed := os.environ.get(ALLOWED)) is not None:
         return tuple(part.strip() for part in allowed.split(",") if part.strip())
     return () if is_public() else ("*",)
 
 
 def may_fetch(source: str) -> bool:
-    """Whether a visitor's run may download a repository of the hub: on a public host only those of one small file, and
-    what the environment names."""
+    """Whether a visitor's run may download a hub repository: on a public host only one of a single small file,
+    or one that the environment allows."""
     return not is_public() or source in FILES or any(fnmatchcase(source, one) for one in patterns())
 
 
 def check(name: str) -> None:
-    """Register the pair of a name, if it is one of your own and may be loaded here.
+    """Register the pair of a name if it is a visitor's own and may be loaded here.
 
     Raises:
-        ConfigError: it may not, or it is no pair; and whatever :func:`~specdiff_core.models.own_pairs.bring` raises.
+        ConfigError: it may not.
+        SpecDiffError: as :func:`~specdiff_core.models.own_pairs.register_pair`.
     """
     if not name.startswith(OWN):
         return
@@ -70,4 +71,4 @@ def check(name: str) -> None:
                 field="pair",
                 hint=f"Its operator can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
             )
-    bring(name)
+    register_pair(name)

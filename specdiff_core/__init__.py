@@ -10,7 +10,7 @@
 >>> [lane["same_text_as_vanilla"] for lane in result["lanes"].values()]
 [True, True, True]
 
-Names are looked up when they are first used, so that importing a part of this package costs that part only.
+Names are imported on first use, so that importing one module doesn't import the others.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def race(
     Args:
         methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
         repeats: runs of each lane, interleaved.
-        attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. Of these the summary holds
-            what was measured here, and under ``quoted`` what they say themselves.
+        attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. The
+            summary has what was measured here, and under ``quoted`` what the server reports.
         settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, max_new_tokens, ….
 
     Raises:
-        SpecDiffError: as :func:`decode`, and where the pair cannot follow a method.
+        SpecDiffError: as :func:`decode`, or the pair has no drafter for a method.
     """
     from specdiff_core.measure import runner
     from specdiff_core.schema.errors import ConfigError
@@ -119,7 +119,7 @@ def race(
 
 
 def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **choice: Any) -> Explored:
-    """Answer a question by measuring: ``rows`` are the table, ``facts`` the numbers beside it.
+    """Run an exploration: ``rows`` of its result are the table, ``facts`` further numbers.
 
     Args:
         name: one of :data:`~specdiff_core.explorations.EXPLORATIONS`.
@@ -152,4 +152,4 @@ def _check_pair(engine: Engine, asked: str) -> None:
 
     own = engine.pair.spec.name
     if asked != own:
-        raise ConfigError(f"This engine holds the pair {own!r}, not {asked!r}.", field="pair", hint="Load that pair.")
+        raise ConfigError(f"This engine has the pair {own!r}, not {asked!r}.", field="pair", hint="Load that pair.")

@@ -1,4 +1,4 @@
-"""``python -m specdiff_core``: hands over to :mod:`specdiff_core.cli`, which knows everything else."""
+"""``python -m specdiff_core`` (:mod:`specdiff_core.cli`)."""
 
 from specdiff_core.cli import main
 

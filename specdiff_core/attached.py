@@ -1,9 +1,9 @@
 """A running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a decoder: prompt out, streamed text in, as events.
 
-Measured here is when each piece of text arrived, on this machine's clock and with the network in
-it. What a server reports about its own speculation is kept apart, as
-:class:`~specdiff_core.schema.events.Quoted`; where it reports every verification step, the text is
-committed round by round. Nothing about its distribution is checked.
+This lab measures when each piece of text arrives, on this machine's clock, network included. A
+server's report of its own speculation is stored separately, as
+:class:`~specdiff_core.schema.events.Quoted`; if it reports every verification step, the text is
+committed round by round. The server's distribution is not checked.
 
 Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull
 request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp.
@@ -36,16 +36,16 @@ from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finish
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
 
 KEY = "SPECDIFF_ATTACH_KEY"
-"""Environment variable: the key that a server asks for, if it does."""
+"""Environment variable: the server's API key, if it needs one."""
 
 
 class Server(NamedTuple):
-    """What a kind of server understands."""
+    """The protocol of a kind of server."""
 
     name: str
-    sampler: Mapping[str, Any] = {}  # switches its own sampler off
-    follows: Collection[str] = ()  # of top_k and ignore_eos
-    all_tokens: int = 0  # its top-k that keeps all
+    sampler: Mapping[str, Any] = {}  # turns its additional samplers off
+    follows: Collection[str] = ()  # which of top_k and ignore_eos it supports
+    all_tokens: int = 0  # its top-k that keeps all tokens
     path: str = "/v1/completions"
     limit: str = "max_tokens"
 
@@ -62,24 +62,24 @@ SERVERS = {
     "llamacpp": Server("llama.cpp", {**_LLAMA, "cache_prompt": False}, _BOTH, 0, "/completion", "n_predict"),
     "me": Server("llama-cpp-python", _LLAMA, ("top_k",)),
 }
-"""By ``owned_by`` of a server's models. Anything else speaks OpenAI's protocol, and no more."""
+"""By ``owned_by`` of a server's models. Other servers get plain OpenAI requests."""
 
 SENT = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "ignore_eos", "stop")
-"""Settings that a server is asked to follow. All others are of this lab's own loop."""
+"""Settings that are sent to a server. The others belong to this lab's own loop."""
 
 ASK_SECONDS = 30.0
 RUN_SECONDS = 1800.0
 RUN_BYTES = 32_000_000
-LINE_BYTES = 1_000_000  # of a line, or of an answer that is no stream
+LINE_BYTES = 1_000_000  # of a line, or of an answer without a stream
 
 _TIMEOUT = httpx.Timeout(10.0, read=300.0)
 _HTTP = "an address such as http://127.0.0.1:8000"
 _LOG = "Its log may say why."
-Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # far more than a run of this lab has
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class _Speculation(msgspec.Struct):
-    """What vLLM counts, SGLang with --speculative-decoding-stats, and SGLang with return_spec_tokens_details."""
+    """Counts of vLLM, SGLang with --speculative-decoding-stats, and SGLang with return_spec_tokens_details."""
 
     num_spec_steps: Count | None = None
     num_verification_steps: Count | None = None
@@ -129,27 +129,27 @@ class _Choice(msgspec.Struct):
     token_ids: list[int] | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None  # vLLM: the stop string or token
-    matched_stop: int | str | None = None  # SGLang: the same
+    matched_stop: int | str | None = None  # SGLang: the stop string or token
 
 
 class _Chunk(msgspec.Struct):
-    """One event of a stream, of any kind of server; what a kind does not send is None."""
+    """One event of a stream, from any kind of server; a field it does not send is None."""
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     metrics: _Metrics | None = None
     sglext: _Extension | None = None
     timings: _Timings | None = None
-    content: str | None = None  # llama.cpp's /completion, as all below
+    content: str | None = None  # this and the following: llama.cpp's /completion
     stop: bool = False
     stop_type: str | None = None
     tokens_predicted: Count | None = None
     error: Any = None
 
     def read(self, before: int) -> tuple[str, int, str]:
-        """Text, how many tokens it is, and why the run ends, "" if it goes on; ``before``: tokens until now.
+        """The text, its number of tokens, and why the run ends ("" if it continues); ``before``: tokens so far.
 
-        A chunk without a count is one token. One with a count and no text counts tokens that had none.
+        A chunk without a count is one token. A count without text is of tokens that have no text.
         """
         choice = self.choices[0] if self.choices else _Choice()
         text = choice.text or self.content or ""
@@ -168,12 +168,12 @@ class _Chunk(msgspec.Struct):
         return text, tokens, one_line(choice.finish_reason or "")[:80]
 
     def quoted(self, tokens: int) -> Quoted | None:
-        """What the server says of its speculation; ``tokens``: of the run so far."""
+        """The server's report of its speculation; ``tokens``: of the run so far."""
         if self.metrics and self.metrics.speculative_decoding:
             return self.metrics.speculative_decoding.quoted(self.metrics.tokens_per_second)
         if self.sglext and (counts := self.sglext.speculative_decoding_stats or self.sglext.spec_tokens_details):
             return counts.quoted(None)
-        if self.timings:  # llama.cpp counts no passes; each adds one token, the first is a prefill
+        if self.timings:  # llama.cpp doesn't count passes; each adds one token, the first is the prefill
             accepted = self.timings.draft_n_accepted
             steps = None if accepted is None or tokens - 1 <= accepted else tokens - 1 - accepted
             rate = self.timings.predicted_per_second
@@ -195,9 +195,9 @@ _chunk = msgspec.json.Decoder(_Chunk | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A server that answered; :func:`ask` finds out what it is. A :class:`~specdiff_core.schema.decoder.Decoder`.
+    """A running server as a :class:`~specdiff_core.schema.decoder.Decoder`, from :func:`ask`.
 
-    ``decode`` sends the prompt as it stands, and asks that no prefix of an earlier run be reused.
+    ``decode`` sends the prompt unchanged and requests that no prefix of an earlier run be reused.
     """
 
     address: str
@@ -206,12 +206,12 @@ class Attached:
 
     @property
     def name(self) -> str:
-        """What its lane is called."""
+        """The name of its lane."""
         return f"{self.kind} at {urlsplit(self.address).netloc.rpartition('@')[2]}"
 
     @property
     def where(self) -> str:
-        """Its address, without a name and a password that may stand in it."""
+        """Its address, without user name and password."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -226,13 +226,13 @@ class Attached:
         warm_up: float | None = None,
         threads: int | None = None,
     ) -> Iterator[Event]:
-        """Yield RunStarted, the pieces as they arrive, and at the end what was committed: round by
-        round where the server reports its rounds, chunk by chunk otherwise. Then Finished, or
+        """Yield RunStarted, the pieces as they arrive, and at the end the committed tokens: round
+        by round if the server reports its rounds, otherwise chunk by chunk. Then Finished, or
         Failed if the stream broke off. ``detail``, ``grain`` and ``threads`` have no effect.
 
         Raises:
-            ConfigError: the prompt is no text, or a setting is one that this kind of server cannot follow.
-            ServerError: nothing came.
+            ConfigError: the prompt is not text, or this kind of server lacks a setting.
+            ServerError: nothing arrived.
         """
         check_prompt(prompt)
         request = self._request(prompt, config)
@@ -256,7 +256,7 @@ class Attached:
                     reason = ended or reason
                     if tokens:
                         at = time.perf_counter() - began
-                        # A chunk does not say where its tokens end: the first has all of the text.
+                        # The boundaries of its tokens are unknown: the first gets all of the text.
                         words = [held, *[""] * (tokens - 1)]
                         if fresh := [word for word in dict.fromkeys(words) if word not in pieces]:
                             pieces |= {word: _own_id(word) for word in fresh}
@@ -316,11 +316,11 @@ class Attached:
         )
 
     def _request(self, prompt: str, config: DecodeConfig) -> dict[str, Any]:
-        """The body of a run. Servers have samplers of their own, switched off here, and keep the states of prompts that
-        they know, which would make every run but the first begin without a prefill."""
+        """The body of a request. It turns off the server's other samplers and its prefix cache,
+        with which every run but the first would begin without a prefill."""
         if config.system or config.template not in (Template.AUTO, Template.PLAIN):
             raise ConfigError(
-                "An attached server gets the prompt as it stands, without a template or a system prompt.",
+                "An attached server gets the prompt unchanged, without a template or a system prompt.",
                 field="template",
                 hint="Leave out --template and --system.",
             )
@@ -355,8 +355,8 @@ class Attached:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`).
 
         Raises:
-            ServerError: the server refuses, breaks off, sends what is no such event, or exceeds a
-                limit (of tokens, of ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
+            ServerError: the server refuses, breaks off, sends invalid events, or exceeds a limit
+                (of tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
         """
         written, limit = 0, body[self._server.limit]
         with (
@@ -370,7 +370,7 @@ class Attached:
             for line in _lines(_parts(answer, self.name, RUN_BYTES), self.name):
                 field, _, data = line.partition(b":")
                 if field not in (b"data", b"error") or data.strip() == b"[DONE]":
-                    continue  # a comment that keeps the line open, or the end
+                    continue  # a keep-alive comment, or the end
                 chunk = _chunk.decode(data)
                 if field == b"error" or (chunk is not None and chunk.error is not None):
                     raise ServerError(f"{self.name} gave up: {_message(data)}", hint=_LOG)
@@ -386,8 +386,8 @@ class Attached:
 
 def _rounds(chunks: Sequence[Committed], ids: Sequence[int], accepted: Sequence[int]) -> list[Committed]:
     """The tokens of ``chunks`` round by round: first the prefill's one, then the ``accepted`` ones
-    of each verification step and the target's own. Empty where the report doesn't explain all
-    tokens, as with steps that drafted nothing, or where a chunk ends inside a round."""
+    of each verification step and the target's own. Empty if the report doesn't account for all
+    tokens, or a chunk ends inside a round."""
     sizes = [1, *(count + 1 for count in accepted)]
     ends = list(accumulate(sizes))
     if len(ends) == 1 or not ends[-2] < len(ids) <= ends[-1]:
@@ -405,8 +405,8 @@ def _rounds(chunks: Sequence[Committed], ids: Sequence[int], accepted: Sequence[
 
 
 def _own_id(piece: str) -> int:
-    """The id of a piece of a stream, in every run the same. A server's own id may be another text
-    at another place, and several ids may share a piece."""
+    """An id for a piece of a stream, the same in every run. (A server's own id may have other text
+    elsewhere, and several ids may share a piece.)"""
     return int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=6).digest(), "big")
 
 
@@ -414,28 +414,28 @@ def attach(*addresses: str) -> dict[str, Attached]:
     """Lanes of a race, by name: the servers at ``addresses``, each asked as :func:`ask` does.
 
     Raises:
-        ConfigError, ServerError: as :func:`ask`; and two of them are one.
+        ConfigError, ServerError: as :func:`ask`; or an address is given twice.
     """
     found = [ask(address) for address in addresses]
     lanes = {one.name: one for one in found}
     if len(lanes) < len(found):
-        raise ConfigError("One server is to be two lanes.", field="attach", hint="Name each address once.")
+        raise ConfigError("The same server was given twice.", field="attach", hint="Give each address once.")
     return lanes
 
 
 def ask(address: str) -> Attached:
-    """Ask the server at ``address`` what it is and what it serves; ``address#model`` names one model of several.
+    """Query the kind of the server at ``address`` and its models; ``address#model`` selects one of several.
 
     Raises:
-        ConfigError: that is no address, or one of its models has to be named.
-        ServerError: nothing answers there within ``ASK_SECONDS``, or nothing that this lab can speak with.
+        ConfigError: the address is invalid, or a model must be selected.
+        ServerError: there is no supported server, or no answer within ``ASK_SECONDS``.
     """
     base, _, model = address.partition("#")
     base, model = base.rstrip("/").removesuffix("/v1"), unquote(model)
     if not _is_http(base):
-        raise ConfigError(f"{base[:80]!r} is no address of a server.", field="attach", hint=f"Give {_HTTP}.")
+        raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {_HTTP}.")
     here = Attached(address=base, kind="server", model=model)
-    wrong = f"What answers at {here.where} is no vLLM, SGLang, llama.cpp or OpenAI-compatible server: "
+    wrong = f"The server at {here.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
     with (
         _worded(here.name),
         _client(base) as client,
@@ -450,7 +450,7 @@ def ask(address: str) -> Attached:
     try:
         served = {one.id: one.owned_by for one in msgspec.json.decode(content, type=_Models).data}
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ServerError(f"{wrong}its /v1/models lists none.", hint=f"Give {_HTTP}.") from error
+        raise ServerError(f"{wrong}its /v1/models lists no models.", hint=f"Give {_HTTP}.") from error
     if not model and len(served) == 1:
         model = next(iter(served))
     if model not in served:
@@ -458,7 +458,7 @@ def ask(address: str) -> Attached:
         raise ConfigError(
             f"{here.where} serves {f'no model {model!r}' if model else 'several models' if served else 'no model'}.",
             field="attach",
-            hint=f"Name one after a #, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
+            hint=f"Add # and a name, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
         )
     return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI).name, model=model)
 
@@ -472,15 +472,15 @@ def _is_http(address: str) -> bool:
 
 
 def _client(address: str) -> httpx.Client:
-    """Straight to a server on this machine; by the environment's proxy to others.
+    """A client: direct for servers on this machine, through the environment's proxy for others.
 
     Raises:
-        ConfigError: the key cannot be sent; it is not repeated.
+        ConfigError: the key has invalid characters (the message does not repeat it).
     """
     host = urlsplit(address).hostname
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        words = f"The key in {KEY} holds what cannot be sent."
+        words = f"The key in {KEY} has characters that cannot be sent."
         raise ConfigError(words, field="attach", hint="Copy it again: one line of letters, digits and signs.")
     return httpx.Client(
         base_url=address,
@@ -492,11 +492,10 @@ def _client(address: str) -> httpx.Client:
 
 @contextlib.contextmanager
 def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Extensions of a request whose connection is shut down after ``seconds``. (httpx limits the
-    time of a read, not of all reads together.)
+    """Request extensions that shut the connection down after ``seconds`` (httpx limits only single reads).
 
     Raises:
-        ServerError: it was shut down.
+        ServerError: the connection was shut down.
     """
     sockets: list[socket.socket] = []
     late = threading.Event()
@@ -516,7 +515,7 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
     timer.start()
     try:
         yield {"trace": trace}
-    except Exception:  # whatever comes of an answer that was cut off
+    except Exception:  # an answer that was cut off raises anything
         if not late.is_set():
             raise
     finally:
@@ -529,7 +528,7 @@ def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
     """The body of an answer, as it arrives.
 
     Raises:
-        ServerError: it is longer than ``most`` bytes, or compressed, so that a few bytes may be a gigabyte.
+        ServerError: it is longer than ``most`` bytes, or compressed, which could hide a gigabyte.
     """
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
@@ -542,7 +541,7 @@ def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
 
 
 def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Lines of a stream, which end at a line feed only: text may hold any other separator.
+    """Lines of a stream, split at line feeds only: text may contain other separators.
 
     Raises:
         ServerError: a line is longer than ``LINE_BYTES``.
@@ -561,28 +560,28 @@ def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _worded(name: str) -> Iterator[None]:
-    """Failures of a connection, in words."""
+    """Translate connection failures into ServerErrors."""
     try:
         yield
     except httpx.ConnectError as error:
-        raise ServerError(f"No {name} answers: {error}.", hint="Is it running, and is that its port?") from error
+        raise ServerError(f"Cannot connect to {name}: {error}.", hint="Check that it runs, and its port.") from error
     except httpx.TimeoutException as error:
-        raise ServerError(f"{name} has said nothing for too long.", hint=_LOG) from error
+        raise ServerError(f"{name} sent nothing for too long.", hint=_LOG) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.", hint=_LOG) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ServerError(f"{name} sent what is no event of a stream: {error}.", hint=_LOG) from error
+        raise ServerError(f"{name} sent an invalid event: {error}.", hint=_LOG) from error
     except ValueError as error:  # impossible host names, unknown kinds of proxies
-        raise ServerError(f"{name} cannot be asked: {error}.", hint=f"Look at the proxy, and give {_HTTP}.") from error
+        raise ServerError(f"{name} cannot be reached: {error}.", hint=f"Check the proxy, and give {_HTTP}.") from error
 
 
 def _refusal(name: str, status: int, body: bytes) -> ServerError:
-    hint = f"Put its key into the environment as {KEY}." if status in (401, 403) else _LOG
+    hint = f"Set {KEY} to its key." if status in (401, 403) else _LOG
     return ServerError(f"{name} refuses with status {status}: {_message(body)}", hint=hint)
 
 
 def _message(body: bytes) -> str:
-    """What a server says about an error, in one line: the message, wherever in its JSON it stands."""
+    """The message of a server's error, from its JSON, in one line."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Chat messages and stop strings: what lies between a visitor's words and the ids of a target that learnt to talk."""
+"""Chat messages and stop strings."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from specdiff_core.schema.settings import DecodeConfig, Template
 
 
 def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
-    """The template that is used: ``auto`` is a chat message where the tokenizer has a template for one.
+    """The template in use: ``auto`` is a chat message if the tokenizer has a chat template.
 
     Raises:
-        ConfigError: a chat is asked for, and there is no template.
+        ConfigError: a chat template is requested, but there is none.
     """
     has = bool(getattr(tokenizer, "chat_template", None))
     if config.template is Template.AUTO:
         return Template.CHAT if has else Template.PLAIN
     if config.template is not Template.PLAIN and not has:
         raise ConfigError(
-            "This target was not trained to chat: its tokenizer has no template.",
+            "This target is not a chat model: its tokenizer has no template.",
             field="template",
-            hint="Let the prompt be the beginning of a text.",
+            hint="Use the plain template: the prompt is the beginning of a text.",
         )
     return config.template
 
 
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
-    """The text of a chat with one message, up to where the answer begins; None where the prompt is a text's beginning.
+    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of a text.
 
     Raises:
-        ConfigError: there is no template, it refuses a system prompt or exceeds a limit, or the
-            visitor's words hold what has a meaning in it (``<|im_end|>`` would end the message).
+        ConfigError: there is no template, it rejects a system prompt or exceeds a limit, or the visitor's text
+            contains a control token of the template (``<|im_end|>`` would end the message).
     """
     template = template_of(tokenizer, config)
     if template is Template.PLAIN:
@@ -43,7 +43,7 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     for field, text in (("prompt", prompt), ("system", config.system)):
         if found := sorted(mark for mark in marks if mark.strip() and mark in text):
             raise ConfigError(
-                f"{found[0]} has a meaning in this target's chat template.", field=field, hint="Write it otherwise."
+                f"{found[0]} is a control token of this target's chat template.", field=field, hint="Remove it."
             )
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})
@@ -65,10 +65,9 @@ def before(text: str, stops: Sequence[str]) -> str:
 
 
 class StopStrings:
-    """Says where a text ends because one of some strings was written.
+    """Finds where one of several strings ends a text.
 
     Args:
-        tokenizer: decodes ids.
         stops: the strings, none of them empty.
     """
 
@@ -77,13 +76,14 @@ class StopStrings:
         self._reach = max(len(stop.encode()) for stop in stops)  # tokens of a string, at most
 
     def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
-        """Of ``fresh`` tokens behind those already ``written``, how many it takes until a string stands there."""
+        """How many of the ``fresh`` tokens after those already ``written`` complete a stop string;
+        None if none does."""
         tail = list(written[len(written) - min(self._reach, len(written)) :])
         if not self._holds([*tail, *fresh]):
             return None
         return next(count for count in range(1, len(fresh) + 1) if self._holds([*tail, *fresh[:count]]))
 
     def _holds(self, ids: Sequence[int]) -> bool:
-        """Whether a string stands there: a text that held one before has ended there."""
+        """Whether the text of ``ids`` contains a stop string."""
         text = str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
         return any(stop in text for stop in self._stops)

@@ -1,4 +1,4 @@
-"""A loaded pair that decodes text: prompt in, events out. Adds the header, the words and the errors to the loop."""
+"""A loaded pair that decodes text: prompt in, events out. Adds header, text and error handling to the loop."""
 
 from __future__ import annotations
 
@@ -45,20 +45,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("specdiff.engine")
 
 PROBES = 4
-"""Times that each number of threads is tried before a run, in turn."""
+"""How often each number of threads is tried before a run."""
 PROBE_SECONDS = 1.0
-"""A large model is tried fewer times: no further turn begins after so many seconds."""
+"""No further try begins after so many seconds, so large models are tried less often."""
 WARM_UP = 8
-"""Tokens that a warm-up decodes: enough for every kind of pass to have happened."""
+"""Tokens of a warm-up: enough for every kind of pass."""
 WINDOWS = 3
-"""Windows, all of whose tokens are accepted, that a run decodes to record its passes: the last is cut short."""
+"""Fully accepted windows to decode for recording passes; the last one is cut short."""
 
 
 class Engine:
-    """Decodes with one loaded pair. Concurrent runs share its weights, and the memory of runs that have ended.
+    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended runs.
 
     Args:
-        pair: target, tokenizer and drafters.
         progress: called with a line for each drafter that is loaded later.
     """
 
@@ -84,12 +83,13 @@ class Engine:
         """An engine with the target of ``pair`` and some of its drafters.
 
         Args:
-            pair: one of ``PAIRS``, or the name of one's own (:func:`~specdiff_core.models.own_pairs.bring`).
+            pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.models.own_pairs`).
             device: auto, cpu or cuda.
-            dtype: auto, fp32 or bf16; auto is fp32 on a CPU, but for pairs that prefer bf16 where it is computed.
-            context: tokens that a run may hold, up to the target's own positions; by default what the pair says.
-            drafters: by default all that ship with the project; those of the hub are fetched when a run asks for them.
-            progress: called with a line for whatever is being loaded.
+            dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
+                processor computes it.
+            context: most tokens of a run, up to the target's limit; by default the pair's.
+            drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
+            progress: called with a line for each part that is loaded.
             record: see :func:`~specdiff_core.models.device.choose_placement`.
 
         Raises:
@@ -102,27 +102,27 @@ class Engine:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Ids that end a text; of a pair that was put together by hand, the tokenizer's."""
+        """Ids that end a text; by default the tokenizer's."""
         end = self.pair.tokenizer.eos_token_id
         return self.pair.ends or (() if end is None else (end,))
 
     def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own module: the reference
-        for comparisons. It is loaded once more, and kept, where this lab's network runs them."""
+        """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own
+        module, as a reference. Loaded again, and kept, if this lab's network runs them."""
         if role not in self._stock:
             self._stock[role] = self.pair.stock(role)
         return self._stock[role]
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
-        """Prompt ids, as the target was trained to see a document; with ``config``, or the message of a chat.
+        """Prompt ids in the format of the target's training documents; with ``config``, possibly as a chat message.
 
         Raises:
-            ConfigError: the prompt is empty or no text, or the target has no such template.
-            ContextOverflow: no token could follow it.
+            ConfigError: the prompt is empty or not text, or the target lacks the template.
+            ContextOverflow: the prompt leaves no room for a token.
         """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         check_prompt(prompt)
-        if len(prompt) > 64 * spec.context:  # far beyond any context: not encoded
+        if len(prompt) > 64 * spec.context:  # far too long: don't encode it
             raise ContextOverflow(
                 f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
                 hint=f"Shorten it to about {3 * spec.context:,} characters.",
@@ -130,12 +130,12 @@ class Engine:
         if config is not None and (chat := as_chat(tokenizer, prompt, config)) is not None:
             return self._fitting(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
         # A typed "<|mask|>" is text, not the mask token.
-        begun = not spec.prepend_end  # by the tokenizer's own rule, as Llama's begins with <s>
+        begun = not spec.prepend_end  # by the tokenizer's rule: Llama's begins with <s>
         ids = tokenizer(prompt, add_special_tokens=begun, split_special_tokens=True, verbose=False)["input_ids"]
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """``ids``, if a token can follow them."""
+        """``ids``, if there is room for another token."""
         context = self.pair.spec.context
         if len(ids) >= context:
             raise ContextOverflow(
@@ -148,25 +148,25 @@ class Engine:
         """A drafter of this pair.
 
         Raises:
-            ConfigError: the pair has none of that name, or its weights are missing; the message holds the reason.
+            ConfigError: there is none of that name, or it is not available; the message has the reason.
         """
         if name not in self.pair.missing:
-            self.bring(name, self._progress)
+            self.load_drafter(name, self._progress)
         spec = self.pair.spec.drafter(name)
         if spec.name not in self.pair.drafters:
             raise ConfigError(
                 f"The drafter {spec.name!r} is not available: {self.pair.missing[spec.name]}",
                 field="drafter",
-                hint="Or choose another drafter.",
+                hint="Choose another drafter.",
             )
         return self.pair.drafters[spec.name]
 
-    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
-        """Load a drafter of this pair unless it is there; if it cannot be, :meth:`drafter` says why. What ``progress``
-        raises ends a download.
+    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
+        """Load a drafter of this pair if it isn't loaded. On failure :meth:`drafter` gives the
+        reason. An exception from ``progress`` ends a download.
 
         Raises:
-            ConfigError: the pair has none of that name.
+            ConfigError: there is none of that name.
         """
         spec = self.pair.spec.drafter(drafter)
         if spec.name not in self.pair.drafters:
@@ -185,21 +185,21 @@ class Engine:
         clock: DeviceClock | None = None,
         after: Sequence[int] = (),
     ) -> Iterator[Event]:
-        """Decode ``prompt``: RunStarted, the loop's events with the text of their ids, Finished. The arguments are
-        those of :class:`~specdiff_core.schema.decoder.Decoder`.
+        """Decode ``prompt``: yields RunStarted, the loop's events with the text of their ids,
+        Finished. See :class:`~specdiff_core.schema.decoder.Decoder` for the arguments.
 
         Args:
-            clock: replaces the device clock (golden traces).
-            after: ids that follow the prompt, from which the run goes on.
+            clock: replaces the device clock.
+            after: ids after the prompt, from which the run continues.
 
         Raises:
-            SpecDiffError: bad settings, a prompt that does not fit, no memory left.
+            SpecDiffError: invalid settings, a prompt that does not fit, or no memory left.
         """
         ids = self._fitting([*self.encode(prompt, config), *after])
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
-        config = spec.follow(config)  # the header says what really runs
+        config = spec.follow(config)  # the header has the effective settings
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
@@ -246,8 +246,8 @@ class Engine:
                 raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
 
     def _record(self, config: DecodeConfig, drafter: Drafter, decode: Callable[[int], None]) -> None:
-        """On CUDA, record the passes of runs like this one that were not met before: the target's, and all that happen
-        where ``decode`` makes a few full windows."""
+        """On CUDA, record this run's kinds of passes that are not recorded yet: the target's, and
+        those of decoding a few full windows."""
         if (graphs := self.pair.placement.graphs) is None:
             return
         drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
@@ -259,9 +259,9 @@ class Engine:
             decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
     def quickest_threads(self) -> int:
-        """One CPU thread or as many as torch uses: what is quicker now, over a few passes of one row and of 17. A pass
-        ends with its last thread, so beside another program fewer may be quicker by far; and which bits come out does
-        not depend on it."""
+        """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
+        one row and of 17. A pass ends with its last thread, so beside another program fewer can be
+        much faster. The results don't depend on it."""
         most = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
         spent = {most: 0.0, 1: 0.0}
@@ -278,8 +278,8 @@ class Engine:
         return min(spent, key=spent.__getitem__)
 
     def _exactness(self, config: DecodeConfig) -> str:
-        """One of :data:`~specdiff_core.schema.events.EXACTNESS`. The branches of a tree are read in another order than
-        the text that comes of it, so its sums round differently."""
+        """One of :data:`~specdiff_core.schema.events.EXACTNESS`. A tree is read in another order
+        than its text, so its sums round differently."""
         if not config.rule.lossless:
             return "biased"
         return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.exactness
@@ -310,19 +310,19 @@ class Engine:
     def _worded(
         self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event], stops: Sequence[str]
     ) -> Iterator[Event]:
-        """Frame the loop's events: the header, then the warm-up; the text, peak memory and waiting threads in the last
-        one."""
+        """Add the header and the warm-up before the loop's events; add text, peak memory and
+        waiting threads to the last."""
         cuda = self.pair.placement.device.type == "cuda"
         held = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         yield header
         warm()
-        waiting = None if cuda else _waited()  # whoever takes the header may take long
+        waiting = None if cuda else _waited()  # after the header's consumer, which may take long
         for event in loop:
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() - held if cuda else None  # a process's own is no run's
+                peak = torch.cuda.max_memory_allocated() - held if cuda else None  # unknown on a CPU
                 after = None if waiting is None else _waited()
                 waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
@@ -330,7 +330,7 @@ class Engine:
 
 
 def _waited() -> float | None:
-    """Seconds that the threads of this process have been ready and had no processor; None where no one counts them.
+    """Seconds that threads of this process were ready but had no processor; None if the system doesn't count them.
 
     Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
     """

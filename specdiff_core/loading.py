@@ -1,7 +1,4 @@
-"""Turns a pair's description into loaded models, on the device that was chosen.
-
-Safetensors and GGUF files only, never remote code, pinned revisions.
-"""
+"""Loads the models of a pair: safetensors and GGUF files only, never remote code, pinned revisions."""
 
 from __future__ import annotations
 
@@ -45,12 +42,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("specdiff.loading")
 
 LEAST_NAMED = 0.95
-"""Share of a target's ids that its tokenizer must name."""
+"""Share of a target's ids that its tokenizer must have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPair:
-    """A target, its tokenizer, and every drafter whose weights are here."""
+    """A target, its tokenizer, and the loaded drafters."""
 
     spec: PairSpec
     placement: Placement
@@ -58,26 +55,26 @@ class LoadedPair:
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> reason
-    trained_for: dict[str, str] = field(default_factory=dict)  # drafter -> target, by its config
-    ends: tuple[int, ...] = ()  # ids that end a text, of tokenizer and both configs
-    stock_reason: str = ""  # why the target is not run by this lab's network, where it is not
+    trained_for: dict[str, str] = field(default_factory=dict)  # drafter -> target named in its config
+    ends: tuple[int, ...] = ()  # ids that end a text, from tokenizer and both configs
+    stock_reason: str = ""  # why this lab's network does not run the target; empty if it does
 
     @property
     def network(self) -> str:
-        """What runs the target, in words."""
+        """Describes what runs the target."""
         if self.stock_reason:
             return f"transformers' own module: {self.stock_reason}"
         made = f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
         return made if self.placement.graphs is None else f"{made}; {self.placement.graphs}"
 
     def mismatch(self, drafter: str) -> str:
-        """A note if the drafter was trained for another target, such as the same model in another precision."""
+        """A note if the drafter was trained for another target, such as another precision."""
         known, target = self.trained_for.get(drafter, ""), self.name_of("target")
         return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
 
     def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of a small drafter of its kind, in transformers' own
-        module: loaded anew, unless that is what runs them."""
+        """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own
+        module: loaded again, unless it already runs them."""
         drafter = None if role == "target" else self.spec.drafter(role)
         held: Any = self.model if drafter is None else self.drafters[role]
         model = held if drafter is None else held.reader.model
@@ -90,7 +87,7 @@ class LoadedPair:
         return stock
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
-        """Load a drafter of the pair; where it cannot be, its reason is in ``missing``.
+        """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
 
         Raises:
             Stopped: ``progress`` raised it.
@@ -116,11 +113,11 @@ class LoadedPair:
             self.missing[drafter.name] = (
                 f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
                 if drafter.is_foreign
-                else f"{shown(drafter.source)}: its files do not make a model ({type(error).__name__})."
+                else f"{shown(drafter.source)}: no model can be loaded from its files ({type(error).__name__})."
             )
 
     def name_of(self, role: str) -> str:
-        """Where ``"target"`` or a drafter comes from, as traces record it: repository@revision, or pair/folder."""
+        """The source of ``"target"`` or a drafter, as traces record it: repository@revision, or pair/folder."""
         if role == "target":
             return _name(self.spec.target, self.spec.revision)
         drafter = self.spec.drafter(role)
@@ -147,8 +144,7 @@ def load_pair(
 ) -> LoadedPair:
     """Load the target and the drafters (all of the pair's by default) onto ``placement``.
 
-    A drafter whose weights are missing, damaged or for other ids does not make the pair unusable:
-    its reason is in ``missing``.
+    A drafter with missing or damaged weights or other ids is left out, with the reason in ``missing``.
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
@@ -193,7 +189,7 @@ def load_pair(
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
-    """Every id that ends a text: chat models have one for a message beside that of a document."""
+    """Every id that ends a text: chat models have one for messages and one for documents."""
     stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
     return tuple(dict.fromkeys(one for entry in stated for one in ends_of(entry)))
 
@@ -203,7 +199,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # of the tokenizers library, for a damaged file
+    except Exception as error:  # the tokenizers library raises anything for a damaged file
         raise WeightsError(
             f"The tokenizer in {shown(folder)}, or the config.json beside it, is missing or damaged "
             f"({type(error).__name__}).",
@@ -212,13 +208,13 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Ids must mean the same to both. A target's table may be padded a little beyond the tokenizer, not more."""
+    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
         what = f"The tokenizer of {spec.name!r} has {names} ids, its target {table}."
     elif last >= table:
-        what = f"The tokenizer of {spec.name!r} names the id {last}, its target has {table} ids."
+        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {table} ids."
     elif ends and tokenizer.eos_token_id not in ends:
         what = (
             f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."
@@ -229,8 +225,8 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 
 def counted(folder: Path, values: dict[str, Any]) -> int | None:
-    """Parameters of the network that the ``config.json`` of a folder describes, made on the meta device; a head that is
-    tied to the embedding counts once. None where no network of that kind is known."""
+    """Parameters of the network described by a folder's ``config.json``, built on the meta device;
+    a tied head counts once. None for an unknown kind."""
     from transformers import AutoModelForCausalLM
 
     try:
@@ -243,20 +239,20 @@ def counted(folder: Path, values: dict[str, Any]) -> int | None:
             else:
                 build: Any = AutoModelForCausalLM.from_config  # untyped
                 network = build(config_of(folder, "model"), trust_remote_code=False)
-    except Exception as error:  # whatever is wrong with it, loading it will say so
+    except Exception as error:  # loading it will report the problem
         logger.info("the parameters of %s cannot be counted", shown(folder), exc_info=error)
         return None
     return sum(int(parameter.numel()) for parameter in network.parameters())
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
-    """None where the pair fits on its device; else what accelerate may use of each device, with
-    room left on the first for what must be there.
+    """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
+    use, with room left on the first for everything else.
 
     Raises:
-        OutOfMemory: it fits nowhere; the message says what would.
+        OutOfMemory: it does not fit; the message says what would.
     """
-    if ranks() > 1:  # each process holds a part, and says itself what is too much
+    if ranks() > 1:  # each process has a part, and fails by itself if that is too much
         return None
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters, count=counted):
@@ -271,7 +267,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise a PairUnavailable if a drafter, whose weights are not fetched yet, does not fit beside what is loaded."""
+    """Raise PairUnavailable if a drafter that is not fetched yet does not fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name], count=counted).drafters[drafter.name]
     if need > machine.free:
@@ -283,7 +279,7 @@ def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> N
 
 
 def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
-    """Import the drafter's module and call what builds it."""
+    """Import the drafter's module and call its build function."""
     module, _, function = spec.module.partition(":")
     path = module if function else f"specdiff_core.drafters.{module}"
     build = getattr(importlib.import_module(path), function or "build")
@@ -293,7 +289,7 @@ def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: Pa
 
 @contextmanager
 def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> Iterator[None]:
-    """Translate every way in which torch says that memory is exhausted."""
+    """Translate torch's errors for exhausted memory into OutOfMemory."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, versions, hardware, date and command, but no host, user or folder."""
+"""The origin of a result: code, versions, hardware, date and command, without host, user or folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GitState(TypedDict):
 
 
 class Processor(TypedDict, total=False):
-    """What older results don't say of a processor."""
+    """A fact that older results lack."""
 
     instruction_set: str  # as torch uses it
 
@@ -42,7 +42,7 @@ class Provenance(GitState, Processor):
 
 
 def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Provenance:
-    """Of this process; ``argv`` went to ``python -m module``."""
+    """The provenance of this process; ``argv``: the arguments of ``python -m module``."""
     import torch
 
     from specdiff_core.models.device import processor
@@ -62,7 +62,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
 
 
 def command(argv: Sequence[str], program: str = "-m specdiff_core") -> str:
-    """The command to repeat; a path of this machine is cut to its file name."""
+    """The command to repeat; absolute paths are cut to their file names."""
     return shlex.join(["python", *program.split(), *map(_without_folders, argv)])
 
 
@@ -72,7 +72,7 @@ def _without_folders(word: str) -> str:
 
 
 def git_state(folder: Path | None = None) -> GitState:
-    """The commit of the repository that holds ``folder``, by default this package."""
+    """The commit of the repository that contains ``folder``, by default this package."""
     where = folder or Path(__file__).resolve().parent
 
     def git(*words: str) -> str:

@@ -1,6 +1,6 @@
-"""Renders chat templates. A template is a checkpoint's own program: it may loop forever or fill the
-memory. So it runs in a process of its own (``python -m specdiff_core.templating``), with limits on
-time, memory and output.
+"""Renders chat templates. A template is a program that comes with a checkpoint: it may loop forever
+or fill the memory. So it runs in a process of its own (``python -m specdiff_core.templating``),
+with limits on time, memory and output.
 
 The names it finds are those of transformers' ``apply_chat_template``. It doesn't import transformers, so it starts in
 0.1 s instead of 1 s; it stays for the next chat unless a template exceeded a limit.

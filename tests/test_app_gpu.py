@@ -1,5 +1,5 @@
-"""A GPU that the host lends run by run (Spaces ZeroGPU): on a stand-in for ``spaces``, and on that package itself where
-it is installed, with this process in place of the hub and no GPU behind it."""
+"""A GPU that the host attaches for one run (Spaces ZeroGPU): on a stand-in for ``spaces``, and on that package itself
+where it is installed, with this process in place of the hub and no GPU behind it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ pytestmark = [
 class Loans:
     """A stand-in for ``spaces`` 0.51: a worker for each task, forked at its first call and kept, which gets pickled
     arguments and runs ahead of whoever listens; a closed generator ends it after its next value, and what it raises
-    arrives as a name. Lends for the duration that is asked for, and not beyond its quota."""
+    arrives as a name. Granted for the duration that is asked for, and not beyond its quota."""
 
     def __init__(self, quota: float) -> None:
         self.quota, self.asked, self.workers = quota, list[int](), list[Any]()
@@ -120,20 +120,20 @@ class Loans:
 
 @pytest.fixture
 def loans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loans | None]:
-    """A host that lends its GPU; an installed package alone changes nothing. None where the package lends it."""
+    """A host with ZeroGPU; an installed package alone changes nothing. None where the real package is active."""
     if ZEROGPU:
         yield None
         return
-    lent = Loans(quota=1000)
+    loans = Loans(quota=1000)
     spaces = ModuleType("spaces")
     spaces.__spec__ = ModuleSpec("spaces", None)
-    spaces.GPU = lent.GPU
+    spaces.GPU = loans.GPU
     monkeypatch.setitem(sys.modules, "spaces", spaces)
-    assert not gpu.is_lent()
+    assert not gpu.is_zero_gpu()
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    assert gpu.is_lent()
-    yield lent
-    lent.close()
+    assert gpu.is_zero_gpu()
+    yield loans
+    loans.close()
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def factory(decoder: Any) -> Any:
     return lambda pair, drafter, progress: decoder
 
 
-@pytest.mark.skipif(ZEROGPU, reason="here the GPU is lent")
+@pytest.mark.skipif(ZEROGPU, reason="this host has the real ZeroGPU")
 def test_elsewhere_the_decorator_returns_the_function_itself() -> None:
     def generate() -> None:
         """Nothing."""
@@ -213,15 +213,15 @@ def test_stop_and_a_closed_tab_reach_the_worker(loans: Loans | None, end: str) -
         return races[-1]
 
     for _ in range(2):
-        told = job.stream(make, jobs, "me")
-        while json.loads(next(told))["phase"] != "measuring":
+        updates = job.stream(make, jobs, "me")
+        while json.loads(next(updates))["phase"] != "measuring":
             pass
         began = time.monotonic()
         if end == "close":
-            told.close()
+            updates.close()
         else:
             threading.Thread(target=jobs.stop, args=("me", 5.0)).start()
-            last = frames(told)[-1]
+            last = frames(updates)[-1]
             assert last["phase"] == "stopped" and trace_of(last).lanes["vanilla"][-1].reason == "stopped"
         assert races[-1].done.wait(4) and time.monotonic() - began < 4, "all of it would take minutes"
     assert loans is None or len(loans.workers) == 1
@@ -244,10 +244,10 @@ def test_an_exploration_on_a_lent_gpu_is_followed_after_a_reload_and_stopped(
     """The thread that follows it stays in the server: only its parts are measured in the worker."""
     jobs, measure = Jobs(), exploration.exploring(factory(FakeDecoder()))
     explore = partial(exploration.stream, measure, jobs=jobs)
-    told = explore(ask(to=100_000, pause=0.02))
-    while json.loads(next(told)).get("done", 0) < 3:
+    updates = explore(ask(to=100_000, pause=0.02))
+    while json.loads(next(updates)).get("done", 0) < 3:
         pass
-    told.close()  # the page is reloaded
+    updates.close()  # the page is reloaded
     again = explore(json.dumps({"token": TOKEN}))
     assert json.loads(next(again))["done"] >= 3
     threading.Thread(target=jobs.stop, args=(TOKEN, 5.0)).start()
@@ -289,8 +289,8 @@ class Hub(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         path, query = urlsplit(self.path).path, urlsplit(self.path).query
         self.asked.append((path, {name: values[0] for name, values in parse_qs(query).items()}))
-        lent = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "none", "allowToken": str(len(self.asked))}
-        body = json.dumps(lent).encode() if path == "/schedule" else b""
+        loans = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "none", "allowToken": str(len(self.asked))}
+        body = json.dumps(loans).encode() if path == "/schedule" else b""
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -320,7 +320,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "default", *sys.argv
 @pytest.mark.skipif(importlib.util.find_spec("spaces") is None, reason="the package spaces is not installed")
 def test_all_this_with_the_package_itself(tmp_path: Path) -> None:
     """The tests above, with the package's own workers: on a CPU, which cannot move weights to a GPU."""
-    hub = type("Asked", (Hub,), {"asked": []})
+    hub = type("StopFlag", (Hub,), {"asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     (tmp_path / "cgroup").write_text("0::/space\n", encoding="utf-8")

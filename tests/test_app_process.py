@@ -16,7 +16,7 @@ from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
 from app.run.process import Remote, engines_elsewhere
-from specdiff_core.schema.decoder import Brings
+from specdiff_core.schema.decoder import LoadsDrafters
 from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Event, Finished
 from specdiff_core.schema.settings import DecodeConfig
@@ -52,7 +52,7 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
 class Bringing(FakeDecoder):
     """Loads drafters when they are asked for."""
 
-    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
+    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         if drafter == "absent":
             raise SpecDiffError("No such drafter.")
         progress(f"Loading {drafter}")
@@ -81,10 +81,10 @@ def decoder(remote: Remote, pair: str) -> Any:
 
 
 def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
-    """The other process changes nothing; progress is heard while it loads."""
-    heard: list[str] = []
-    far = remote.load("plain", heard.append)
-    assert heard == ["Loading plain"]
+    """The other process changes nothing; progress is reported while it loads."""
+    messages: list[str] = []
+    far = remote.load("plain", messages.append)
+    assert messages == ["Loading plain"]
     for config in (CONFIG, DecodeConfig(drafter="none", max_new_tokens=9)):
         assert list(far.decode("Once", config)) == list(FakeDecoder().decode("Once", config))
 
@@ -93,29 +93,29 @@ def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
     """What the listener raises ends the load over there; its process lives on, with all that it holds."""
     before: list[str] = []
     remote.load("who", before.append)
-    heard: list[str] = []
+    messages: list[str] = []
 
-    def tell(message: str) -> None:
-        heard.append(message)
-        if len(heard) == 3:
+    def progress(message: str) -> None:
+        messages.append(message)
+        if len(messages) == 3:
             raise Stopped
 
     began = time.monotonic()
     with pytest.raises(Stopped):
-        remote.load("endless", tell)
-    assert time.monotonic() - began < 1.0 and heard == ["Loading endless", "Downloading", "Downloading"]
+        remote.load("endless", progress)
+    assert time.monotonic() - began < 1.0 and messages == ["Loading endless", "Downloading", "Downloading"]
     after: list[str] = []
     remote.load("who", after.append)
     assert after == before, "the same process"
 
 
 def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
-    far, heard = decoder(remote, "hub"), []
-    assert isinstance(far, Brings)
-    far.bring("mdlm", heard.append)
-    assert heard == ["Loading mdlm"]
+    far, messages = decoder(remote, "hub"), []
+    assert isinstance(far, LoadsDrafters)
+    far.load_drafter("mdlm", messages.append)
+    assert messages == ["Loading mdlm"]
     with pytest.raises(SpecDiffError, match="No such drafter"):
-        far.bring("absent", heard.append)
+        far.load_drafter("absent", messages.append)
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
@@ -149,7 +149,7 @@ def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pyt
     with pytest.raises(ConfigError) as refused:
         decoder(remote, "absent")
     assert refused.value.field == "pair" and refused.value.hint == "Choose another."
-    assert refused.value.__cause__ is None, "an ordinary refusal brings no traceback into the log"
+    assert refused.value.__cause__ is None, "an ordinary refusal writes no traceback to the log"
     for pair, kind, words in (("broken", RuntimeError, "a bug"), ("io", OSError, "disk"), ("odd", RuntimeError, "odd")):
         seen: list[Event] = []
         with pytest.raises(kind, match=words) as raised:
@@ -165,33 +165,33 @@ def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pyt
 def test_a_dead_process_is_told_and_replaced() -> None:
     """The run fails with words; the next run loads and warms up again."""
     engines = engines_elsewhere(load)
-    heard: list[str] = []
+    messages: list[str] = []
     first_time = ["Loading embedded", "Warming up: first passes are slower, so they are not measured"]
     for _ in range(2):
-        far = engines("embedded", "block", heard.append)
-        assert heard == first_time
+        far = engines("embedded", "block", messages.append)
+        assert messages == first_time
         assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
-        with pytest.raises(SpecDiffError, match="ended without a word") as died:
+        with pytest.raises(SpecDiffError, match="ended unexpectedly") as died:
             list(far.decode("die", CONFIG))
         assert "Run again" in died.value.hint
-        heard.clear()
+        messages.clear()
 
 
 def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
     """The next run finds it dead, starts another, loads and warms up; an old decoder says that it is orphaned."""
     remote = Remote(load)
     engines = Engines(remote.load, alive=remote.alive)
-    heard: list[str] = []
-    old = engines("embedded", "block", heard.append)
-    remote.load("who", heard.append)
-    os.kill(int(heard[-1]), signal.SIGKILL)
+    messages: list[str] = []
+    old = engines("embedded", "block", messages.append)
+    remote.load("who", messages.append)
+    os.kill(int(messages[-1]), signal.SIGKILL)
     while remote.alive():
         time.sleep(0.01)
-    heard.clear()
-    again = engines("embedded", "block", heard.append)
-    assert heard[0] == "Loading embedded"
+    messages.clear()
+    again = engines("embedded", "block", messages.append)
+    assert messages[0] == "Loading embedded"
     assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
-    with pytest.raises(SpecDiffError, match="ended without a word"):
+    with pytest.raises(SpecDiffError, match="ended unexpectedly"):
         list(old.decode("Once", CONFIG))
     assert list(again.decode("Once", CONFIG)), "the orphan's failure leaves the new process alone"
     remote.close()
@@ -199,7 +199,7 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
 
 
 def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever still listens hears why."""
+    """A client that still listens gets the reason."""
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
@@ -213,14 +213,14 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen process costs its visitor a card and nobody else anything."""
     monkeypatch.setattr(process, "PATIENCE", 0.5)
-    far, heard, stop = Remote(load), [], threading.Event()
+    far, messages, stop = Remote(load), [], threading.Event()
     engines = Engines(far.load, alive=far.alive)
     decoder = engines("embedded", "block", lambda message: None)
-    far.load("who", heard.append)
+    far.load("who", messages.append)
     events = decoder.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
-    os.kill(int(heard[-1]), signal.SIGSTOP)
+    os.kill(int(messages[-1]), signal.SIGSTOP)
     stop.set()
-    with pytest.raises(SpecDiffError, match="ended without a word"):
+    with pytest.raises(SpecDiffError, match="ended unexpectedly"):
         list(events)
     assert not far.alive()
     again = engines("embedded", "block", lambda message: None)

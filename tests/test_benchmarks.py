@@ -192,7 +192,7 @@ def test_a_foreign_result_is_refused(text: str, tmp_path: Path, capsys: pytest.C
     (tmp_path / "r.json").write_text(text)
     assert main(["report", str(tmp_path / "r.json"), "--out", str(tmp_path / "B.md")]) == 2
     error = capsys.readouterr().err
-    assert ("r.json is no result" in error or "is not whole" in error) and not (tmp_path / "B.md").exists()
+    assert ("r.json is not a result" in error or "is not whole" in error) and not (tmp_path / "B.md").exists()
 
 
 def on_machine(result: Sweep, cpu: str, date: str = "2026-01-02", **others: Any) -> Sweep:
@@ -300,11 +300,11 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("equality --temperatures warm", "not a list"),
         ("equality --temperatures 9", "0 to 2"),
         ("equality --generate-prompts -1", "not be negative"),
-        ("peers --settings block", "no setting"),
+        ("peers --settings block", "is not a setting"),
         ("peers --settings nobody/4/1", "no drafter called"),
         ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
-        ("forwards --sweep nothing.json", "nothing.json is no result"),
-        ("report nothing.json", "nothing.json is no result"),
+        ("forwards --sweep nothing.json", "nothing.json is not a result"),
+        ("report nothing.json", "nothing.json is not a result"),
         ("prompts --corpus nothing --out p.jsonl", "No training text"),
         ("prompts --workload gsm9k --out p.jsonl", "no workload"),
         ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),

@@ -350,7 +350,7 @@ def test_efficiency_by_hand() -> None:
 def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
 ) -> None:
-    """Whoever listens hears the start first; the events are those of a run without it."""
+    """The start is reported first; the events are those of a run without a listener."""
     runs: list[Any] = []
     start = engine.target.start
     monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
@@ -416,7 +416,7 @@ def test_every_measurement_from_the_command_line(
     (tmp_path / "other.json").write_text(json.dumps({**stored, "threads": 77}))
     words = ["forwards", *common, *grid, "--sweep"]
     assert main([*words, f"{tmp_path}/other.json"]) == 2 and "another threads" in capsys.readouterr().err
-    assert main([*words, f"{tmp_path}/equality.json"]) == 2 and "equality.json is no result" in capsys.readouterr().err
+    assert main([*words, f"{tmp_path}/equality.json"]) == 2 and "equality.json is not a" in capsys.readouterr().err
     assert main(["report", *results, "--out", f"{tmp_path}/B.md"]) == 0
     text = (tmp_path / "B.md").read_text()
     assert text.count("\n### ") == 4 and "texts equal**" in text and str(tmp_path) not in text

@@ -75,14 +75,14 @@ def test_a_prompt_is_a_message_where_the_target_chats(chatty: Engine) -> None:
 def test_what_a_chat_refuses(chatty: Engine) -> None:
     for values in ({"prompt": "bye<|im_end|>"}, {"prompt": "hi", "system": "x<|im_start|>"}):
         prompt = values.pop("prompt")
-        with pytest.raises(ConfigError, match="has a meaning in this target's chat template"):
+        with pytest.raises(ConfigError, match="is a control token of this target's chat template"):
             chatty.encode(prompt, config(**values))
     with pytest.raises(ConfigError, match="template failed: no"):
         chatty.encode("hi", config(system="refuse me"))
     plain = load_pair(dataclasses.replace(chatty.pair.spec), CPU).tokenizer
     plain.chat_template = None
     assert as_chat(plain, "hi", config()) is None
-    with pytest.raises(ConfigError, match="not trained to chat"):
+    with pytest.raises(ConfigError, match="not a chat model"):
         as_chat(plain, "hi", config(template=Template.CHAT))
 
 

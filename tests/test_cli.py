@@ -103,7 +103,7 @@ def test_a_wrong_setting_is_one_line_with_a_hint(
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
         (SpecDiffError("It broke."), 2, "error: It broke."),
@@ -112,12 +112,12 @@ def test_a_wrong_setting_is_one_line_with_a_hint(
     ],
 )
 def test_failures_have_their_status(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], error: Any, status: int, told: str
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], error: Any, status: int, message: str
 ) -> None:
     fake.fail, fake.fail_after = error, 0
     found, _, err = run(capsys, "decode", "--prompt", "x")
     assert found == status
-    assert told in err
+    assert message in err
 
 
 def test_race_interleaves_and_tells_its_spread(
@@ -136,7 +136,7 @@ def test_race_interleaves_and_tells_its_spread(
     assert found["speedup_least"] <= found["speedup_median"] <= found["speedup_largest"]
     assert found["same_text_as_vanilla"] is True
     assert "3 repeats" in out and "(rule ratio)" in out
-    assert "race.jsonl.gz holds repeat" in out
+    assert "race.jsonl.gz has repeat" in out
     lanes = read_trace(trace).lanes
     assert list(lanes) == ["vanilla", "drafted"]
     assert all(isinstance(events[-1], Finished) for events in lanes.values())
@@ -160,16 +160,16 @@ def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixt
     warm, measured = [(*lane, 16) for lane in lanes], [(*lane, 30) for lane in lanes]
     assert order == [*warm, *measured, *measured[::-1]]
     found = json.loads(out.splitlines()[-1])
-    told = found["lanes"]
-    assert list(told) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
-    assert told["vanilla"]["speedup"] == 1 and told["vanilla"]["drafter"] == "none"
-    rates = [told[lane]["tokens_per_second"] for lane in ("specdiff", "vanilla")]
-    assert told["specdiff"]["speedup"] == pytest.approx(rates[0] / rates[1])
-    assert len(told["specdiff"]["speedups"]) == found["repeats"] == 2 and found["lossless"] is True
+    lanes = found["lanes"]
+    assert list(lanes) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
+    assert lanes["vanilla"]["speedup"] == 1 and lanes["vanilla"]["drafter"] == "none"
+    rates = [lanes[lane]["tokens_per_second"] for lane in ("specdiff", "vanilla")]
+    assert lanes["specdiff"]["speedup"] == pytest.approx(rates[0] / rates[1])
+    assert len(lanes["specdiff"]["speedups"]) == found["repeats"] == 2 and found["lossless"] is True
     rows = [line.split() for line in out.splitlines()[:4]]
-    assert [row[0] for row in rows] == ["method", *told]
-    assert rows[2][1] == f"{told['specdiff']['speedup']:.2f}×" and "as vanilla" in out
-    assert "race.jsonl.gz holds repeat 1, the one in the middle of vanilla's times" in out
+    assert [row[0] for row in rows] == ["method", *lanes]
+    assert rows[2][1] == f"{lanes['specdiff']['speedup']:.2f}×" and "as vanilla" in out
+    assert "race.jsonl.gz has repeat 1, the median of vanilla's times" in out
     again = run(capsys, "replay", str(trace))[1]
     assert again.splitlines()[-4].split()[:2] == ["method", "speed-up"] and again.splitlines()[-2].startswith(
         "specdiff"
@@ -189,15 +189,15 @@ def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture
     assert "×" in rows["dflash"] and rows["dflash"].endswith("the target's")
     assert rows["specdiff"].endswith("NOT guaranteed")
     assert rows["eagle"].split()[1] == "failed" and not rows["eagle"].endswith(("the target's", "NOT guaranteed"))
-    told = race_summary({"vanilla": [whole["none"][:-1]], "dflash": [whole["block"]], "markov": [[]]})
-    assert told["lanes"]["dflash"]["speedup"] is None and told["lanes"]["dflash"]["same_text_as_vanilla"] is None
-    assert (told["quiet"], told["lossless"], told["lanes"]["markov"]["lossless"]) == (None, True, None)
+    summary = race_summary({"vanilla": [whole["none"][:-1]], "dflash": [whole["block"]], "markov": [[]]})
+    assert summary["lanes"]["dflash"]["speedup"] is None and summary["lanes"]["dflash"]["same_text_as_vanilla"] is None
+    assert (summary["quiet"], summary["lossless"], summary["lanes"]["markov"]["lossless"]) == (None, True, None)
     assert race_summary({"vanilla": [[]]})["lossless"] is None
-    assert [row.split()[1:3] for row in table(told)[2:]] == [["not", "defined"], ["not", "run"]]
+    assert [row.split()[1:3] for row in table(summary)[2:]] == [["not", "defined"], ["not", "run"]]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--methods", "nonsense"), "no method called 'nonsense'"),
         (("--methods", " ,vanilla"), "a method beside vanilla"),
@@ -206,10 +206,10 @@ def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture
     ],
 )
 def test_methods_that_cannot_race_are_told_before_the_work(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
     status, _, err = run(capsys, "race", "--prompt", "Once", *words)
-    assert status == 2 and told in err and "hint: " in err and not fake.calls
+    assert status == 2 and message in err and "hint: " in err and not fake.calls
 
 
 def test_a_place_where_nothing_can_be_written_is_told_before_the_work(

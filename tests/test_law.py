@@ -644,7 +644,7 @@ class Checked:
 
 
 @pytest.mark.parametrize("shape", ["block", "block, T = 2", "block, tree", "block, K = 2"])
-def test_a_drafter_is_told_the_features_of_the_text_and_of_nothing_else(shape: str) -> None:
+def test_a_drafter_gets_the_features_of_the_text_and_nothing_else(shape: str) -> None:
     """Rejected tokens and other branches leave no row, whichever path through a tree survived."""
     engine, prompt = words(4)
     watched = Checked(engine.drafter("block"))

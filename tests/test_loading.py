@@ -203,7 +203,7 @@ def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
     pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
-    assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: its files")
+    assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: no model")
     assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
     assert "mdlm" in caplog.text and "Traceback" in caplog.text
 
@@ -287,7 +287,7 @@ def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pa
     values = json.loads(words.read_text())
     values["model"]["vocab"]["t"] = 999
     words.write_text(json.dumps(values))
-    with pytest.raises(TokenizerMismatch, match="names the id 999, its target has 270 ids"):
+    with pytest.raises(TokenizerMismatch, match="has the id 999, its target only 270 ids"):
         load_pair(pair, CPU)
 
 

@@ -87,14 +87,14 @@ def test_settings_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("block/x/1", "no setting"),
-        ("block", "no setting"),
-        ("block/9/1/0/4/self/more", "no setting"),
-        ("block/20/1", "cannot follow"),
-        ("prompt_lookup/9/1/auto", "cannot follow"),
-        ("autoregressive/4/4/12", "cannot follow"),
-        ("block/9/1/0/4/self/auto", "cannot follow"),
-        ("autoregressive/4/1/0/2/self", "cannot follow"),
+        ("block/x/1", "is not a setting"),
+        ("block", "is not a setting"),
+        ("block/9/1/0/4/self/more", "is not a setting"),
+        ("block/20/1", "doesn't support"),
+        ("prompt_lookup/9/1/auto", "doesn't support"),
+        ("autoregressive/4/4/12", "doesn't support"),
+        ("block/9/1/0/4/self/auto", "doesn't support"),
+        ("autoregressive/4/1/0/2/self", "doesn't support"),
         ("block/9/1/12/4/self", "exclude each other"),
         ("medusa/4/1", "no drafter"),
     ],
@@ -402,7 +402,7 @@ def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
     assert read_result(path, Sweep) == read_result(path, *KINDS) == result
     for text in ("[" * 200_000, '{"kind": [], "schema": 1}', '{"kind": "poem", "schema": 1}', '{"kind": "sweep"}'):
         path.write_text(text)
-        with pytest.raises(ConfigError, match=r"r\.json is no result"):
+        with pytest.raises(ConfigError, match=r"r\.json is not a result"):
             read_result(path, *KINDS)
 
 
@@ -476,7 +476,7 @@ def test_a_sweep_from_the_command_line(
         ("--gamma 64", "Give a whole number"),
         ("--repeats 0", "at least 1"),
         ("--first 0", "leaves no prompt"),
-        ("--json /", "is no file"),
+        ("--json /", "is not a file"),
         ("--num-drafts 99", "Give a whole number"),
         ("--num-drafts two", "not a list"),
         ("--num-drafts 2 --selection best", "Choose one of: self"),

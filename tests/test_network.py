@@ -356,12 +356,12 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
         (lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"), "missing"),
         (lambda tensors: tensors.update({"model.layers.9.mlp.up_proj.weight": torch.zeros(2)}), "unknown tensor"),
         (lambda tensors: tensors.update({"model.norm.weight": torch.zeros(31)}), "shape"),
-        (lambda tensors: tensors["model.norm.weight"].fill_(torch.nan), "no finite numbers"),
+        (lambda tensors: tensors["model.norm.weight"].fill_(torch.nan), "values that are not finite"),
         (lambda tensors: tensors.update({"model.norm.weight": torch.ones(32, dtype=torch.int8)}), "stored as int8"),
-        (lambda tensors: tensors.update({"model.norm.weight_scale": torch.ones(32, 1)}), "scale for each row"),
+        (lambda tensors: tensors.update({"model.norm.weight_scale": torch.ones(32, 1)}), "a scale per row"),
         (
             lambda tensors: tensors.update({"model.norm.weight": torch.full((32,), 1e300, dtype=torch.float64)}),
-            "no finite numbers",
+            "values that are not finite",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from app import controls, own_pairs, page
 from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
-from specdiff_core.models.own_pairs import KEPT, OWN, bring, find, kind_of, parse
+from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
@@ -34,7 +34,7 @@ def target(tmp_path: Path) -> str:
 
 
 def own_pair(target: str, drafter: Path | str = "", **more: Any) -> Any:
-    return bring(parse({"target": target, "drafter": str(drafter), **more}).name)
+    return register_pair(parse({"target": target, "drafter": str(drafter), **more}).name)
 
 
 def test_a_name_says_everything(target: str) -> None:
@@ -46,7 +46,7 @@ def test_a_name_says_everything(target: str) -> None:
     assert [drafter.name for drafter in spec.drafters] == ["prompt_lookup", "none"]
     assert spec.name not in PAIRS
     OWN_PAIRS.clear()
-    again = bring(spec.name)  # as another process does
+    again = register_pair(spec.name)  # as another process does
     assert again == spec
     for context in range(8, 8 + KEPT):
         own_pair(target, context=context % 57 + 8, mask_id=context)
@@ -61,7 +61,7 @@ def test_a_name_says_everything(target: str) -> None:
         ({"target": "a/b", "shift": "2"}, "shift"),
         ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
         ({"target": "a/b", "context": "7"}, "context"),
-        ({"target": "a/b", "kind": "magic"}, "a drafter is no 'magic'"),
+        ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
         ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
     assert texts.pop().strip() in capsys.readouterr().out
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter]) != 0
-    assert "adapted to read in both directions" in capsys.readouterr().err, "its config alone says a causal model"
+    assert "is a denoiser, not a causal model" in capsys.readouterr().err, "its config alone says a causal model"
 
 
 def test_a_public_host_takes_nothing_but_what_its_environment_names(
@@ -188,13 +188,13 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
-    update, told = live.brought({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
-    assert "Chosen" in told and update["value"].startswith(OWN)
+    update, message = live.brought({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
+    assert "Chosen" in message and update["value"].startswith(OWN)
     assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
     names = [name for _, name in controls.drafter_choices(update["value"])]
     assert names == ["prompt_lookup", "none"]
     choices, _ = page.pairs_here(update["value"], dict)
     assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
     for values, words in (({}, "target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
-        update, told = live.brought(values)
-        assert words in told and "choices" not in update
+        update, message = live.brought(values)
+        assert words in message and "choices" not in update

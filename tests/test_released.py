@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
-from specdiff_core.models.vocabularies import names_of, strangers
+from specdiff_core.models.vocabularies import names_of, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
@@ -130,7 +130,7 @@ def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tm
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path / "drafter")
-    if release == "dream":  # brings a tokenizer, in which the target's spare ids have other names
+    if release == "dream":  # has its own tokenizer, in which the target's spare ids have other names
         (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(vocab := dream_words(tmp_path)))
         assert len(vocab) == IDS + 3
     loaded = load_pair(pair_of(tmp_path, mask_id), CPU)
@@ -184,21 +184,21 @@ def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
 
     assert "released with a shift of 1; the pair declares 0" in reason(logit_shift=0)
     assert f"mask_token_id is {mask_id}, the pair declares 5" in reason(mask_id=5)
-    assert "ids besides an own mask token" in reason(), "without a tokenizer, sizes must agree"
+    assert "ids besides a mask token" in reason(), "without a tokenizer, sizes must agree"
     change(folder, vocab_size=IDS)
     assert "outside its vocabulary" in reason()
     change(folder, vocab_size=IDS + 8, mask_token_id=None)
-    assert "names no mask_token_id" in reason(mask_id=None)
+    assert "has no mask_token_id" in reason(mask_id=None)
 
 
 def test_ids_without_a_counterpart(tmp_path: Path) -> None:
     target = {0: "a", 1: "b", 2: "c", **{i: f"w{i}" for i in range(3, 100)}}
-    assert strangers(target, target, 100) == ()
-    assert strangers(target, target, 104) == (100, 101, 102, 103), "rows that pad the table"
-    assert strangers(target, {**target, 7: "other"}, 100) == (7,)
-    assert strangers(target, {i: name for i, name in target.items() if i != 3}, 100) == (3,)
-    with pytest.raises(TokenizerMismatch, match=r"100 of the target's 100 ids .* first 0: 'a', there 'b'"):
-        strangers(target, {i: target[(i + 1) % 100] for i in range(100)}, 100)
+    assert unshared(target, target, 100) == ()
+    assert unshared(target, target, 104) == (100, 101, 102, 103), "rows that pad the table"
+    assert unshared(target, {**target, 7: "other"}, 100) == (7,)
+    assert unshared(target, {i: name for i, name in target.items() if i != 3}, 100) == (3,)
+    with pytest.raises(TokenizerMismatch, match=r"100 of the target's 100 ids .* first 0: 'a' against 'b'"):
+        unshared(target, {i: target[(i + 1) % 100] for i in range(100)}, 100)
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["<s>", 0.0], ["▁the", -1.5]]}}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"2": {"content": "<mask>"}}}))
     assert names_of(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
@@ -294,4 +294,4 @@ def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:
     assert "has 272 ids, the target 280" in load_pair(pair, CPU).missing["small"]
     words = {name: 271 - i for i, name in names_of(tmp_path / "target").items()}
     (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
-    assert "mean something else to the drafter" in load_pair(pair, CPU).missing["small"]
+    assert "are other tokens in the drafter" in load_pair(pair, CPU).missing["small"]

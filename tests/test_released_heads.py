@@ -653,13 +653,13 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "linear", "factor": 0.0}}, "no finite numbers"),
     ("DSpark, speculators", {"speculators_model_type": "peagle"}, "speculators_model_type is 'peagle'"),
-    ("DSpark, speculators", {"sample_from_anchor": None}, "does not say sample_from_anchor"),
+    ("DSpark, speculators", {"sample_from_anchor": None}, "it lacks sample_from_anchor"),
     ("DSpark, speculators", {"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),
     ("DSpark, speculators", {"draft_vocab_size": 79}, "shape"),
     ("DSpark, speculators", {"transformer_layer_config": fields(2, rope_theta=-1.0)}, "rope_theta"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "projector_type": "domino"}}, "'domino'"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "attention_sink_bias": True}}, "has sinks"),
-    ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "names no sliding_window"),
+    ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "but no sliding_window"),
     ("EAGLE", {"hidden_act": "relu"}, "its activation is relu"),
     ("EAGLE-3", {"vocab_size": IDS + 1}, "t2d"),
     ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5, 10]}, "reads the layers [1, 4, 9], the target has 9"),
@@ -699,9 +699,9 @@ def test_tensors_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> 
         assert f"first {gone}" in why_missing(pair)
     pair, _, _ = released("EAGLE-3", tmp_path / "eagle")
     file = tmp_path / "eagle" / "drafter" / "model.safetensors"
-    whole, words = load_file(file), "do not say which of the target's 280 words"
+    whole, words = load_file(file), "do not define a subset of the target's 280 tokens"
     save_file({name: tensor for name, tensor in whole.items() if name != "d2t"}, file)
-    assert "says 100 of 280 words, but its files hold no d2t" in why_missing(pair)
+    assert "drafts 100 of 280 tokens, but has no d2t" in why_missing(pair)
     for changed, why in (
         ({"d2t": whole["d2t"] + 200}, words),
         ({"t2d": ~whole["t2d"]}, words),
@@ -718,4 +718,4 @@ def test_a_map_of_all_words_must_leave_them_where_they_are(tmp_path: Path) -> No
     save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)  # as its authors' code begins
     assert why_missing(pair) == ""
     save_file({**whole, "d2t": torch.ones(IDS, dtype=torch.long)}, file)
-    assert "do not say which of the target's 280 words" in why_missing(pair)
+    assert "do not define a subset of the target's 280 tokens" in why_missing(pair)

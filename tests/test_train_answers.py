@@ -116,7 +116,7 @@ def test_an_answer_that_loops_ends_early_and_says_so(
 ) -> None:
     monkeypatch.setattr(summary, "LOOP_TOKENS", 10)
     monkeypatch.setattr(summary, "LOOP_TRIGRAMS", 4)
-    monkeypatch.setattr(module, "_draw", lambda logits, heats, generator: torch.full((len(logits),), 7))
+    monkeypatch.setattr(module, "_draw", lambda logits, temperatures, generator: torch.full((len(logits),), 7))
     long = Writing(layers=LAYERS, ends=(), new_tokens=40, temperatures=(0.0,), slots=2)
     list(write_answers(target, PROMPTS[:3], tmp_path, long))
     found = Answers(tmp_path, LAYERS)
@@ -134,9 +134,9 @@ def test_each_row_is_drawn_at_its_own_temperature() -> None:
     generator, share = torch.Generator().manual_seed(0), torch.tensor([0.1, 0.6, 0.3])
     for heat, wanted in ((1.0, share), (0.5, share.square() / share.square().sum())):
         rows = share.log().repeat(6001, 1)
-        heats = torch.full((6001,), heat)
-        heats[-1] = 0
-        drawn = _draw(rows, heats, generator)
+        temperatures = torch.full((6001,), heat)
+        temperatures[-1] = 0
+        drawn = _draw(rows, temperatures, generator)
         assert int(drawn[-1]) == 1
         torch.testing.assert_close(torch.bincount(drawn[:-1], minlength=3) / 6000, wanted, atol=0.025, rtol=0)
 
@@ -187,7 +187,7 @@ def test_a_batch_is_padded_and_holds_the_wanted_layers(written: tuple[Target, Pa
 
 def test_what_is_damaged_or_of_something_else_is_refused(written: tuple[Target, Path], tmp_path: Path) -> None:
     target, folder = written
-    with pytest.raises(CorpusError, match=r"layers \[0, 2\], and layer 1 is needed"):
+    with pytest.raises(CorpusError, match=r"layers \[0, 2\], but layer 1 is needed"):
         Answers(folder, (0, 1))
     other = load_network(saved(tmp_path / "other", "llama", seed=2), FAMILIES["llama"], torch.float32, context=64)
     with pytest.raises(CorpusError, match="another target"):
@@ -250,7 +250,7 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
         ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
         ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "Line 2 of"),
         ("a.jsonl", b"hello", "Line 1 of"),
-        ("a.txt", b"\n \n", "holds no prompts"),
+        ("a.txt", b"\n \n", "has no prompts"),
     ],
 )
 def test_files_without_prompts_are_refused(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:

@@ -26,7 +26,7 @@ from specdiff_core.drafters import block_diffusion
 from specdiff_core.engine import Engine
 from specdiff_core.models.dflash import from_folder
 from specdiff_core.models.eagle import load_eagle
-from specdiff_core.models.own_pairs import bring, parse
+from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import CorpusError, PairUnavailable
 from specdiff_core.schema.events import Finished
 from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau
@@ -119,7 +119,7 @@ def untrained(home: Path, made: Path, out: Path, *words: str) -> float:
 
 def raced(home: Path, drafter: Path) -> tuple[float, bool]:
     """τ of a real run with the exported drafter, and whether its text is vanilla's."""
-    spec = bring(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
+    spec = register_pair(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
     engine, texts, found = Engine.load(spec.name, device="cpu"), set(), []
     for name in (spec.drafters[0].name, "none"):
         config = DecodeConfig(pair=spec.name, drafter=name, gamma=8, max_new_tokens=24)
@@ -149,7 +149,7 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
     ):
         assert words in card
     assert str(home) not in card and "--markov 0" in card and "train drafter --target target" in card
-    spec = bring(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
+    spec = register_pair(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, 8)
 
 
@@ -189,7 +189,7 @@ def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Pat
 
 
 def built(home: Path, drafter: Path, *, chained: bool) -> Any:
-    spec = bring(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
+    spec = register_pair(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
     engine = Engine.load(spec.name, device="cpu", drafters=("none",))
     one = dataclasses.replace(spec.drafters[0], chained=chained)
     return block_diffusion.build(one, engine.pair.placement, target=engine.pair.model, pair=spec)
@@ -300,7 +300,9 @@ def test_a_second_ctrl_c_interrupts_at_once(
 
 @pytest.fixture
 def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTraining]:
-    engine = Engine.load(bring(parse({"target": str(home / "target")}).name).name, device="cpu", drafters=("none",))
+    engine = Engine.load(
+        register_pair(parse({"target": str(home / "target")}).name).name, device="cpu", drafters=("none",)
+    )
 
     def make(**settings: Any) -> DrafterTraining:
         small = {"new_tokens": 24, "longest": 60, "words": 270, "rows": 4, "markov": 0, **settings}

@@ -1,6 +1,6 @@
-"""Loads model pairs when somebody runs, once per pair, and keeps them. Imports torch only inside calls.
+"""Loads each model pair once, at its first run, and keeps it. Imports torch only inside calls.
 
-A factory of this shape can be replaced (tests, demos): ``factory(pair, drafter, progress) -> Decoder``.
+Tests and demos replace the factory: ``factory(pair, drafter, progress) -> Decoder``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import lru_cache
 
 from app import own_pairs
 from app.content.examples import OPENING
-from app.run.gpu import is_lent
+from app.run.gpu import is_zero_gpu
 from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.folders import is_cached, is_local
 from specdiff_core.models.own_pairs import find
-from specdiff_core.schema.decoder import Brings, Decoder, Stop
+from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
@@ -33,14 +33,14 @@ Progress = Callable[[str], None]
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 GLANCE = 0.5
-"""Seconds between progress reports to threads that wait for another's load."""
+"""Seconds between progress reports to threads that wait for another thread's load."""
 AGE = 20.0
-"""Seconds for which it is known which pairs can be used here."""
+"""Seconds for which the list of available pairs is cached."""
 
 
 class _Shared:
-    """Work that one thread does while all others that need it wait. Each gets its progress. It ends once all have left,
-    which their ``progress`` reports by raising :class:`Stopped`."""
+    """Work that one thread does while others wait for it and get its progress. It ends when all of
+    them have left, that is, when their ``progress`` has raised :class:`Stopped`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class _Shared:
 
     @contextmanager
     def turn(self, progress: Progress) -> Iterator[None]:
-        """Wait until no other thread does it.
+        """Wait until no other thread does the work.
 
         Raises:
             Stopped: this thread's ``progress`` raised it.
@@ -59,7 +59,7 @@ class _Shared:
             if message := self.message:
                 progress(message)
             while not self._lock.acquire(timeout=GLANCE):
-                progress(self.message or "Waiting for what is being loaded")
+                progress(self.message or "Waiting for another load")
             try:
                 yield
             finally:
@@ -70,7 +70,7 @@ class _Shared:
                 self._listeners.remove(progress)
 
     def report(self, message: str) -> None:
-        """Report progress to all threads that wait.
+        """Report progress to all waiting threads.
 
         Raises:
             Stopped: none is left.
@@ -86,11 +86,11 @@ class _Shared:
 
 
 class Engines:
-    """The default factory. Weights are shared between runs and never change; a lock keeps loads from racing.
+    """The default factory. Runs share weights, which never change; loads are serialised.
 
     Args:
-        load: loads a pair, by default in this process (:class:`app.run.process.Remote` offers another).
-        alive: whether what was loaded is still there; where not, the next run loads and warms up again.
+        load: loads a pair, by default in this process (see also :class:`app.run.process.Remote`).
+        alive: whether the loaded pairs still exist; if not, the next run loads and warms up again.
     """
 
     def __init__(self, load: Loader | None = None, *, alive: Callable[[], bool] = lambda: True) -> None:
@@ -101,11 +101,10 @@ class Engines:
         self._preparing: threading.Thread | None = None
 
     def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
-        """The engine of ``pair``, with ``drafter`` warmed up. Loading ends once all that wait have left, which
-        their ``progress`` reports by raising :class:`Stopped`.
+        """The engine of ``pair``, with ``drafter`` warmed up.
 
         Raises:
-            Stopped: it has.
+            Stopped: ``progress`` of every waiting thread raised it.
             SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
         """
         spec = find_pair(pair)
@@ -115,11 +114,10 @@ class Engines:
             return self._ready(pair, drafter)
 
     def fetch(self, pair: str, progress: Progress) -> None:
-        """Download the one file that a pair is read from, if it is not here. That is done in this process: meanwhile
-        others decode.
+        """Download the single file of a pair if it is missing, in this process, while other runs decode.
 
         Raises:
-            Stopped: nothing waits for it any more.
+            Stopped: no thread waits for it any more.
             PairUnavailable: it cannot be downloaded; the message says why.
         """
         if (file := file_of(pair)) is None or is_fetched(pair):
@@ -128,34 +126,35 @@ class Engines:
             fetch.fetch(file)
 
     def get(self, pair: str, progress: Progress) -> None:
-        """Fetch a pair and load it; where the GPU is lent, runs load it."""
+        """Fetch a pair and load it (on ZeroGPU, runs load it)."""
         self.fetch(pair, progress)
-        if not is_lent():
+        if not is_zero_gpu():
             self(pair, _first(pair), progress)
 
     def loading(self) -> str:
-        """What a run would have to wait for, in words; empty once a pair is here."""
+        """What a run would wait for; empty once a pair is loaded."""
         return "" if self._loaded and self._alive() else self._loads.message or "No model is loaded yet"
 
     def doing(self) -> Iterator[str]:
-        """What is being fetched or loaded in the background, until that ends."""
+        """Messages of background fetching and loading, until it ends."""
         while self._preparing is not None and self._preparing.is_alive():
             yield self._loads.message or self._fetches.message or "Loading the model"
             self._preparing.join(GLANCE)
 
     def prepare(self, pair: str = OPENING.pair) -> None:
-        """Load and warm up in the background, once, so that the first run need not wait; returns at once. Without the
-        file of ``pair`` that is the embedded one; a public host, whose visitors all need it, then fetches the file.
+        """Load and warm up in the background, once, so that the first run does not wait; returns at
+        once. If the file of ``pair`` is missing, this is the embedded pair; a public host then also
+        fetches the file.
 
-        Where the GPU is lent, runs are forked from this process: they inherit what is loaded here, so loading comes
-        first, and passes, which need the GPU, are left to the runs. Only once ``spaces`` is imported does torch take
-        "cuda" for a place for weights.
+        On ZeroGPU, runs are forked from this process and inherit its loaded weights, so loading
+        happens here, and passes, which need the GPU, in the runs. torch accepts "cuda" there only
+        after ``spaces`` was imported.
         """
         if self._preparing is not None:
             return
         first = pair if is_fetched(pair) else "embedded"
         pairs = [first, *([pair] if first != pair and own_pairs.is_public() else [])]
-        if is_lent():
+        if is_zero_gpu():
             importlib.import_module("spaces")
             for name in dict.fromkeys((pairs.pop(0), "embedded")):
                 self._loaded[name] = self._load(name, LOG.info)
@@ -166,7 +165,7 @@ class Engines:
         for pair in pairs:
             try:
                 self.get(pair, LOG.info)
-            except Exception:  # whoever runs meets it again, and gets the card
+            except Exception:  # a run gets it again, and shows the card
                 LOG.exception("preparing %s failed", pair)
 
     def _ready(self, pair: str, drafter: str) -> Decoder:
@@ -177,8 +176,8 @@ class Engines:
         if pair not in self._loaded:
             self._loaded[pair] = self._load(pair, report)
         engine = self._loaded[pair]
-        if not find_pair(pair).offline and isinstance(engine, Brings):
-            engine.bring(drafter, report)
+        if not find_pair(pair).offline and isinstance(engine, LoadsDrafters):
+            engine.load_drafter(drafter, report)
         if (pair, drafter) not in self._warm:
             report("Warming up: first passes are slower, so they are not measured")
             config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
@@ -193,18 +192,18 @@ def _first(pair: str) -> str:
 
 
 def file_of(pair: str) -> File | None:
-    """The one file that a pair's target is read from and that can be fetched; None for all other pairs."""
+    """The single file of a pair's target; None for pairs without one."""
     spec = known_pair(pair)
     return FILES.get(spec.target) if spec else None
 
 
 def is_fetched(pair: str) -> bool:
-    """Whether the file of such a pair is here."""
+    """Whether the file of such a pair is cached."""
     return (file := file_of(pair)) is not None and fetch.cached(file) is not None
 
 
 def _check_download(spec: PairSpec, drafter: str) -> None:
-    """Raise a PairUnavailable where a public host would have to download what its owner has not allowed."""
+    """Raise PairUnavailable if a public host would have to download a model that its owner has not allowed."""
     chosen = spec.drafter(drafter)
     for source, revision in ((spec.target, spec.revision), (chosen.source, chosen.revision)):
         if source and not own_pairs.may_fetch(source) and not is_local(source) and not is_cached(source, revision):
@@ -215,8 +214,8 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
 
 
 def following(work: Callable[[Progress], object], stop: Stop | None = None) -> Iterator[str]:
-    """What ``work`` reports while it goes on in a thread of its own, again and again. Closing this ends the work at its
-    next report.
+    """Yield the latest report of ``work``, which runs in its own thread, until it ends. Closing the
+    generator ends the work at its next report.
 
     Raises:
         BaseException: whatever ended the work.
@@ -232,7 +231,7 @@ def following(work: Callable[[Progress], object], stop: Stop | None = None) -> I
     def run() -> None:
         try:
             work(report)
-        except BaseException as error:  # raised again in the thread that follows
+        except BaseException as error:  # raised again in the following thread
             failed.append(error)
         finally:
             over.set()
@@ -252,13 +251,13 @@ def following(work: Callable[[Progress], object], stop: Stop | None = None) -> I
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:
-    """Load ``pair`` into this process, but for drafters of the hub; ``progress`` gets what is under way.
+    """Load ``pair`` into this process, without hub drafters; ``progress`` gets messages.
 
     Raises:
         SpecDiffError: a file, the memory or the pair itself is missing.
     """
     usable, reason = availability(find(pair))
-    if not usable:  # fail early: the hub's client tries for half a minute, while everybody waits
+    if not usable:  # fail early: the hub's client would try for half a minute
         away = reason.startswith(ABSENT)
         fetch = (
             f"`python -m specdiff_core pairs --fetch {pair}` fetches them where there is a network. " if away else ""
@@ -267,12 +266,11 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 
-    return Engine.load(pair, progress=progress, record=not is_lent())  # a lent GPU is lent for one run
+    return Engine.load(pair, progress=progress, record=not is_zero_gpu())  # recording does not pay for one run
 
 
 def unavailable() -> dict[str, str]:
-    """Pair name -> why it cannot be used here. May take seconds where the hub does not answer; then it is known for a
-    while."""
+    """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
     return dict(_unavailable(int(time.monotonic() / AGE)))
 
 

@@ -1,6 +1,5 @@
-"""Explorations on the page: a long job for each, which a reload finds again.
-
-An exploration belongs to the browser that began it, by a token that only this browser knows.
+"""Explorations on the page: long jobs that a reload finds again. Each belongs to the browser that
+started it, by a secret token.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 GRACE = 20.0
-"""Seconds that an exploration without its page goes on: a reload takes some."""
+"""Seconds that an exploration continues without its page, for a reload."""
 SLICE = 1.0
-"""Seconds of an exploration after which races may go first; the decode under way ends first."""
+"""Seconds of an exploration after which races may run, once its current decode ends."""
 KEPT = 4
-"""Explorations whose files can still be fetched: the last ones that made any."""
+"""How many of the last explorations' files are kept."""
 
 
 def forms(tab: str) -> dict[str, dict[str, Any]]:
-    """What a tab of the page needs: name -> title, question, fields of the form, and what the table's columns mean."""
+    """The explorations of a tab: name -> title, question, fields of the form, and meaning of the table's columns."""
     return {
         name: {
             "title": kind.title,
@@ -55,18 +54,18 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
 
 @runtime_checkable
 class Explores(Protocol):
-    """A decoder that explores where it decodes (:class:`app.run.process.RemoteDecoder`)."""
+    """A decoder that explores in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part."""
 
 
 Explore = Callable[[Exploration, Stop], Iterator["str | Snapshot | None"]]
-"""What is reported while an exploration's engine loads, None once it has, then what is known after each part."""
+"""Yields messages while an exploration's engine loads, None when it is loaded, then a snapshot after each part."""
 
 
 def exploring(factory: Factory) -> Explore:
-    """How explorations are measured: on the engines of ``factory``, and on a lent GPU where the host lends one."""
+    """A function that runs explorations on the engines of ``factory``, on ZeroGPU in a worker."""
 
     @on_gpu(lambda *_: LONGEST)
     def explore(what: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
@@ -78,7 +77,7 @@ def exploring(factory: Factory) -> Explore:
 
 
 def _load(factory: Factory, what: Exploration, stop: Stop) -> Generator[str, None, Decoder]:
-    """An engine with every drafter that an exploration needs."""
+    """Load an engine with every drafter that an exploration needs; yields messages."""
     found: list[Decoder] = []
     for drafter in what.drafters or (NONE.name,):
 
@@ -114,14 +113,14 @@ class ExploreJob(Job):
         super().__init__(run)
         self.what, self.turns = what, turns
         self.snapshot: Snapshot | None = None
-        self.answer: Any = None  # what is known, as plain values
+        self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
-        self.began = 0.0  # of the second step, for the time that is left
+        self.began = 0.0  # time of the second step, to estimate the remaining time
         self._explore, self._token = explore, token
 
     @property
     def grace(self) -> float:
-        """Seconds that it goes on without its page."""
+        """Seconds that it continues without its page."""
         return GRACE
 
     def work(self) -> Iterator[object]:
@@ -138,14 +137,14 @@ class ExploreJob(Job):
 
     @property
     def remaining(self) -> float | None:
-        """Seconds that are left, an estimate."""
+        """Estimated seconds left."""
         snapshot = self.snapshot
         if snapshot is None or not self.began or snapshot.done < 2:
             return None
         return (time.monotonic() - self.began) / (snapshot.done - 1) * (snapshot.total - snapshot.done)
 
     def progress(self) -> dict[str, Any]:
-        """How far it is, with the answer so far."""
+        """Progress, with the answer so far."""
         snapshot = self.snapshot
         content = {
             "explore": self.what.name, "phase": self.phase, "message": self.message, "left": self.remaining
@@ -160,7 +159,7 @@ class ExploreJob(Job):
         }
 
     def result(self) -> dict[str, Any]:
-        """Where the races behind the answer are."""
+        """The addresses of the races of the answer."""
         files = dict[str, str]()
         for name, trace in (self.snapshot.races if self.snapshot else {}).items():
             file = TRACES.new()
@@ -172,14 +171,14 @@ class ExploreJob(Job):
 
 
 class Made:
-    """The files that explorations made, by the token of the browser that asked for each."""
+    """The files of explorations, by the token of their browser."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: dict[str, dict[str, bytes]] = {}
 
     def keep(self, token: str, made: dict[str, bytes]) -> None:
-        """Hold the files of an exploration for its browser to fetch, in place of those of the oldest."""
+        """Keep an exploration's files for its browser; drops the oldest."""
         with self._lock:
             self._made.pop(token, None)
             self._made[token] = made
@@ -187,24 +186,24 @@ class Made:
                 del self._made[next(iter(self._made))]
 
     def archive(self, token: str) -> bytes | None:
-        """The files of an exploration as a ZIP archive, or None where none are held."""
+        """An exploration's files as a ZIP archive, or None."""
         with self._lock:
             made = self._made.get(token)
         if made is None:
             return None
         packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:  # weights do not get smaller
+        with zipfile.ZipFile(packed, "w") as archive:  # weights don't compress
             for name, content in made.items():
                 archive.writestr(name, content)
         return packed.getvalue()
 
 
 JOBS, MADE = Jobs(), Made()
-"""Those of this server."""
+"""The explorations of this server, and their files."""
 
 
 def token_of(asked: object) -> str:
-    """The token of what the browser sent, or nothing."""
+    """The token in a browser's request, or ""."""
     try:
         return str(json.loads(str(asked))["token"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -212,10 +211,10 @@ def token_of(asked: object) -> str:
 
 
 def asked_for(asked: object) -> tuple[str, Exploration | None]:
-    """The token and the exploration (None: the one under way) of what the browser sent.
+    """The token and the exploration (None: the current one) in a browser's request.
 
     Raises:
-        ConfigError: it is no such thing, a value is out of range, or the pair may not be brought here.
+        ConfigError: the request is invalid, a value is out of range, or the pair may not be loaded here.
     """
     try:
         values: Mapping[str, Any] = json.loads(str(asked))
@@ -223,7 +222,7 @@ def asked_for(asked: object) -> tuple[str, Exploration | None]:
         if not 8 <= len(token) <= 64 or not isinstance(choice, dict):
             raise ValueError("no token")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ConfigError("The page asked in a way this server does not know.", hint="Reload the page.") from error
+        raise ConfigError("The page's request is invalid.", hint="Reload the page.") from error
     if name is None:
         return token, None
     what = parse(find_exploration(str(name)), choice)
@@ -234,7 +233,7 @@ def asked_for(asked: object) -> tuple[str, Exploration | None]:
 def stream(
     explore: Explore, asked: object, *, jobs: Jobs = JOBS, turns: Turns = TURNS, **options: Any
 ) -> Iterator[str]:
-    """Explore, or follow what is under way, and yield its frames."""
+    """Start an exploration, or follow the current one, and yield its frames."""
     try:
         token, what = asked_for(asked)
     except Exception as error:  # shown as a card, logged by content/error_cards.py

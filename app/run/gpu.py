@@ -1,7 +1,7 @@
-"""Borrows a GPU for the length of one run where the host lends them (Spaces ZeroGPU). A no-op everywhere else.
+"""Requests a GPU for one run on Spaces ZeroGPU; does nothing elsewhere.
 
-What is decorated runs in a worker there, forked from the server and kept for further runs: it takes and yields plain
-values, starts its own threads, and sees Stop in memory that it shares with the server.
+A decorated function runs in a worker forked from the server, which is reused: it takes and yields
+plain values, starts its own threads, and gets Stop through shared memory.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from specdiff_core.schema.settings import DecodeConfig
 F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST = 120
-"""Seconds of the longest loan that a run asks for."""
+"""Most seconds that a run requests."""
 BEGIN = 12
 """Seconds until the first token: weights move to the GPU, and each lane warms up."""
 PASS = 0.02
-"""Seconds of a small model's pass, mostly Python's."""
+"""Seconds of a small model's pass, mostly in Python."""
 BANDWIDTH = 1e12
-"""Bytes of weights that a lent GPU reads in a second."""
+"""Bytes of weights that the GPU reads per second."""
 FLAGS = mmap.mmap(-1, 4096)
-"""A byte for each of the last stop events. It is there before any fork, so all workers share it."""
+"""A byte for each of the last stop events, created before any fork so that all workers share it."""
 
 _numbers = itertools.count()
 
 
-def is_lent() -> bool:
-    """Whether this host lends its GPU run by run (``spaces`` reads the same variable)."""
-    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
-    return lent and importlib.util.find_spec("spaces") is not None
+def is_zero_gpu() -> bool:
+    """Whether this is a ZeroGPU Space (``spaces`` reads the same variable)."""
+    enabled = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
+    return enabled and importlib.util.find_spec("spaces") is not None
 
 
 class SharedEvent(threading.Event):
-    """A stop event that a worker sees too: it is sent there as the place of its byte in :data:`FLAGS`. ``wait`` wakes
-    early only in the process that sets it."""
+    """A stop event that workers see too: it is sent as the index of its byte in :data:`FLAGS`.
+    ``wait`` wakes early only in the process that sets it."""
 
     def __init__(self, place: int) -> None:
         super().__init__()
@@ -66,8 +66,8 @@ class SharedEvent(threading.Event):
 
 
 def stop_event() -> threading.Event:
-    """The stop event of a run: where the GPU is lent, one that reaches its worker."""
-    if not is_lent():
+    """The stop event of a run; on ZeroGPU, one that reaches its worker."""
+    if not is_zero_gpu():
         return threading.Event()
     place = next(_numbers) % len(FLAGS)
     FLAGS[place] = 0
@@ -75,8 +75,8 @@ def stop_event() -> threading.Event:
 
 
 def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:
-    """How long a race may hold a lent GPU: a shorter loan comes sooner. An estimate from the new tokens and the size of
-    the pair, as if every lane decoded like vanilla."""
+    """Seconds of GPU to request for a race (shorter requests are served sooner), estimated from the
+    new tokens and the pair's size as if every lane were vanilla."""
     pair = find_pair(next(iter(plan.values())).pair)
     weights = needed(pair, Machine(device="cuda", dtype="bf16", free=0)).weights
     tokens = sum(config.max_new_tokens for config in plan.values())
@@ -84,26 +84,26 @@ def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:
 
 
 def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
-    """Decorate a synchronous generator that decodes. What it raises in a worker is raised here.
+    """Decorate a generator that decodes. Its exceptions in a worker are raised here.
 
     Args:
-        seconds: of the loan, from the generator's own arguments.
+        seconds: seconds to request, from the generator's arguments.
 
     Raises:
-        SpecDiffError: from the generator: no GPU is free, or the loan is over.
+        SpecDiffError: from the generator: no GPU is free, or the time is over.
     """
 
     def decorate(function: F) -> F:
-        if not is_lent():
+        if not is_zero_gpu():
             return function
 
         def work(*args: Any) -> Iterator[Any]:
             try:
                 yield from function(*args)
-            except Exception as error:  # the package would pass on no more than the name of its class
+            except Exception as error:  # ``spaces`` would pass on only the name of its class
                 yield Failure.of(error)
 
-        import gradio as gr  # here only: the process that decodes needs none of it
+        import gradio as gr  # not needed in the decoding process
 
         borrowed = importlib.import_module("spaces").GPU(duration=seconds)(work)
 
@@ -115,7 +115,7 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
                             value.throw()
                         yield value
             except gr.Error as error:  # the host's own words
-                hint = f"A GPU is lent for at most {LONGEST} seconds; ask for less, or run the lab yourself."
+                hint = f"A run gets at most {LONGEST} seconds of GPU; use fewer tokens, or run the lab yourself."
                 raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
 
         return cast(F, run)

@@ -1,7 +1,7 @@
-"""One job: what a visitor asked this server to measure, in a thread of its own, with one stream of frames to the page.
+"""A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-A page draws at most one frame a second while a clock runs, because drawing takes processor time from what is measured.
-Races come first and stop when their page is closed; long jobs give way to them between two parts, and go on for a
+While a clock runs, the page gets at most one frame a second, because drawing takes processor time.
+Races have priority and stop when their page is closed; long jobs pause for them, and continue for a
 moment without a page, so that a reload finds them again.
 """
 
@@ -26,34 +26,34 @@ from specdiff_core.schema.errors import Stopped
 LOG = logging.getLogger("specdiff.runs")
 
 BEAT = 0.75
-"""Seconds between heartbeats: a generator that never yields isn't closed when its tab is. Each takes some milliseconds
-of a core from the decode."""
+"""Seconds between heartbeats: a generator that never yields isn't closed with its tab. Each takes
+some milliseconds of a core from the decode."""
 PACE = 1.0
 """Seconds between frames with content, while a clock is running."""
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
-    """One message for the page. ``seq`` makes equal contents different: an equal value would fire nothing."""
+    """A message for the page. ``seq`` makes equal contents differ, because Gradio ignores equal values."""
     return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
 
 
 def refusal(error: BaseException, run: str = "", **more: str) -> str:
-    """A single frame with a card; whatever else the page shows stays."""
+    """A single frame with an error card; the page keeps everything else."""
     run = run or new_run_id()
     return frame(run, 0, phase="failed", finished=True, card=card(error, run), **more)
 
 
 class Job(ABC):
-    """Work in a thread of its own. Other threads may read its attributes.
+    """Work in its own thread. Other threads may read its attributes.
 
     Attributes:
-        run: the name under which its errors are logged.
-        phase: ``loading``, ``waiting`` (for races of others), then what the subclass says.
-        error: what ended it, or None.
+        run: id for its log messages.
+        phase: ``loading``, ``waiting`` (for races), then phases of the subclass.
+        error: the exception that ended it, or None.
     """
 
     short: ClassVar[bool] = True
-    """Whether long jobs wait until this one is over; otherwise it gives way, and a public host limits its seconds."""
+    """Whether long jobs wait for this one; otherwise it is a long job, and a public host limits its seconds."""
     turns: Turns = TURNS
 
     def __init__(self, run: str = "") -> None:
@@ -63,12 +63,12 @@ class Job(ABC):
         self.phase = "loading"
         self._changed = threading.Event()
         self._left_at: float | None = None  # when its page went away
-        self._began, self._until = False, math.inf  # of a long job: whether it measures, and when its time is up
-        self._cut = False  # whether that ended it
+        self._began, self._until = False, math.inf  # of a long job: whether it measures, and its time limit
+        self._cut = False  # whether the limit ended it
 
     @abstractmethod
     def work(self) -> Iterator[object]:
-        """Do it. After each item the page may get a frame, and others may go first."""
+        """Do the work. After each item the page may get a frame, and short jobs may run."""
 
     @abstractmethod
     def progress(self) -> dict[str, Any]:
@@ -76,16 +76,16 @@ class Job(ABC):
 
     @abstractmethod
     def result(self) -> dict[str, Any]:
-        """What the last frame adds. It has a ``card`` if the job failed."""
+        """Additional content of the last frame; a ``card`` if the job failed."""
 
     @property
     def calm(self) -> bool:
-        """Whether a clock is running, so that the page should draw little."""
+        """Whether a clock is running, so that the page should draw rarely."""
         return True
 
     @property
     def grace(self) -> float:
-        """Seconds that it goes on without its page."""
+        """Seconds that it continues without its page."""
         return 0.0
 
     @property
@@ -95,23 +95,23 @@ class Job(ABC):
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
-        context = contextvars.copy_context()  # a lent GPU counts on the quota of the visitor who asks
+        context = contextvars.copy_context()  # ZeroGPU uses the visitor's quota
         threading.Thread(target=context.run, args=(self._run,), name=type(self).__name__, daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for something to show, at most so many seconds; whether the job goes on."""
+        """Wait at most ``seconds`` for news; returns whether the job continues."""
         self._changed.wait(seconds)
         self._changed.clear()
         return not self.done.is_set()
 
     def leave(self) -> None:
-        """Its page went away, or got the last frame."""
+        """Called when its page was closed or got the last frame."""
         self._left_at = time.monotonic()
         if not self.grace:
             self.stop.set()
 
     def rejoin(self) -> None:
-        """Its page is back."""
+        """Called when its page is back."""
         self._left_at = None
 
     def _run(self) -> None:
@@ -126,19 +126,19 @@ class Job(ABC):
                         self._give_way()
         except Stopped:
             pass
-        except Exception as error:  # every failure becomes a card (content/error_cards.py), in the thread that shows it
+        except Exception as error:  # becomes a card (content/error_cards.py) in the thread that shows it
             self.error = error
         finally:
             if self._cut and self.error is None:
                 self.error = LimitReached(
-                    f"This server gives an exploration {duration(limit(EXPLORING))}, and they are used up.",
-                    hint="Ask for less, or run the lab yourself, without a limit.",
+                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
+                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
             self.done.set()
             self._changed.set()
 
     def _give_way(self) -> None:
-        """Let short jobs go first. End when nobody follows any more, or when the seconds are used up."""
+        """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
         phase, waiting = self.phase, False
         if phase == "loading" or not self._began:
             self._began = phase != "loading"
@@ -157,15 +157,15 @@ class Job(ABC):
 
 
 class Jobs:
-    """The jobs under way, by the name of the page that began each: one visitor can never stop another's."""
+    """The running jobs, by the name of the page that started each."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
 
     def start(self, name: str, job: Job) -> None:
-        """Start a job. An older one of the same name is stopped, and so are those whose pages went away. Without a name
-        it is not remembered."""
+        """Start a job. Stops an older one of the same name, and those without a page. Without a
+        name it is not stored."""
         with self._lock:
             for held, other in list(self._jobs.items()):
                 if held == name or other.left:
@@ -177,7 +177,7 @@ class Jobs:
         job.start()
 
     def find(self, name: str) -> Job | None:
-        """The job of a name, if it is still there; its page is back then."""
+        """The job of a name, if it still exists; its page is back."""
         with self._lock:
             job = self._jobs.get(name)
         if job is not None:
@@ -185,14 +185,14 @@ class Jobs:
         return job
 
     def leave(self, name: str, job: Job) -> None:
-        """The page of a job went away, or got its last frame."""
+        """Called when the page of a job was closed or got its last frame."""
         job.leave()
         with self._lock:
             if self._jobs.get(name) is job and (job.done.is_set() or not job.grace):
                 del self._jobs[name]
 
     def stop(self, name: str, patience: float) -> None:
-        """Ask a job to end, and wait for its last frame to leave."""
+        """Stop a job, and wait until its last frame was sent."""
         with self._lock:
             job = self._jobs.get(name)
         if job is not None:
@@ -203,11 +203,11 @@ class Jobs:
 def stream(
     make: Callable[[str], Job], jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[str]:
-    """Start a job and yield its frames, or one with a card.
+    """Start a job and yield its frames, or one with an error card.
 
     Args:
-        make: makes the job of a run id, or raises what the card says.
-        name: of the page, under which the job is found and stopped.
+        make: creates the job from a run id, or raises.
+        name: of the page; identifies the job.
     """
     run = new_run_id()
     try:
@@ -220,7 +220,7 @@ def stream(
 
 
 def follow(job: Job, jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic) -> Iterator[str]:
-    """Yield the frames of a job that was started: progress, at last its result. An equal frame is a heartbeat."""
+    """Yield the frames of a started job: progress, then the result. A repeated frame is a heartbeat."""
     began = clock()
     shown: Mapping[str, Any] = job.progress()
     seq, sent, last = 0, -math.inf, frame(job.run, 0, **shown)

@@ -1,7 +1,5 @@
-"""Decodes in a process of its own, so that serving the page and measuring never share an interpreter.
-
-While the page is being built the other process already loads; while it decodes, nothing the server does can hold its
-interpreter; and if it dies, the page lives on and the next run starts another.
+"""Decodes in a separate process, so that serving the page and measuring never share an interpreter. The process loads
+while the page is built; if it dies, the page continues and the next run starts another.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from typing import TYPE_CHECKING, Any, cast
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.race import Recorded, record
 from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
-from specdiff_core.schema.decoder import Brings, Decoder, Stop
+from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import Failure, SpecDiffError, Stopped
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import event_of_line
 
 STOP = "stop"
-"""Ends the call under way; where none is, nothing happens."""
+"""Message that ends the current call, if any."""
 GLANCE = 0.2
-"""Seconds between looks at the visitor's stop event."""
+"""Seconds between checks of the visitor's stop event."""
 PATIENCE = 20.0
-"""Seconds that a stopped call may take to end (its pass of the model ends first); then its process is killed."""
+"""Seconds that a stopped call may take (its current pass must end); then its process is killed."""
 SLICE = 1.0
-"""Seconds of an exploration after which others may decode; the run under way ends first."""
+"""Seconds of an exploration after which other runs may decode, once its current run ends."""
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the server asks for: a loaded pair, another drafter of it, or (with a trace) the recording of one decode."""
+    """A request: load a pair, load another drafter of it, or (with a trace) record one decode."""
 
     pair: str
     drafter: str = ""
@@ -56,13 +54,13 @@ class Call:
     lane: str = ""
     prompt: str = ""
     config: DecodeConfig = field(default_factory=DecodeConfig)
-    options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, but for the stop event
+    options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, without the stop event
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of an exploration: of a new one, or (with ``what`` None) of the one under way, if it still has that
-    number. Between two parts the other process is free."""
+    """A part of an exploration: a new one, or (with ``what`` None) the current one, if it has that
+    number. Between two parts the process can serve other calls."""
 
     pair: str
     what: Exploration | None
@@ -70,16 +68,16 @@ class Slice:
 
 
 class Remote:
-    """A process that holds loaded pairs and serves one call at a time. It starts when first asked to load.
+    """A process with loaded pairs that serves one call at a time, started at the first load.
 
     Args:
-        load: loads pairs over there; must be importable by name.
+        load: loads pairs there; must be importable by name.
     """
 
     def __init__(self, load: Loader = load_engine) -> None:
         self._load = load
         self._turn = threading.Lock()
-        self._context = multiprocessing.get_context("spawn")  # a fork would inherit the server's threads and sockets
+        self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
         self._over = False
@@ -91,25 +89,25 @@ class Remote:
         self.close()
 
     def alive(self) -> bool:
-        """Whether the process, and all that it loaded, is there."""
+        """Whether the process is running."""
         return self._pipe is not None and self._process.is_alive()
 
     def close(self) -> None:
-        """End the process, and a decode in it at its next pass; the next :meth:`load` starts another."""
+        """End the process, also during a decode; the next :meth:`load` starts another."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
             self._process.join(2)
-            self._process.kill()  # what does not end by itself does not read the pipe either
+            self._process.kill()
 
     def load(self, pair: str, progress: Progress) -> Decoder:
-        """Load ``pair`` over there: a :class:`~app.run.engines.Loader`."""
+        """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
         self.follow(Call(pair), pipe, progress)
         return RemoteDecoder(self, pipe, pair)
 
     def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
-        """Report how far a load over there is; what ``progress`` raises ends it."""
+        """Report a load's progress; an exception from ``progress`` ends it."""
         with contextlib.closing(self.ask(call, pipe)) as messages:
             for message in messages:
                 progress(message)
@@ -119,15 +117,15 @@ class Remote:
         self._pipe, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_serve, args=(theirs, self._load), name="decode", daemon=True)
         self._process.start()
-        theirs.close()  # so that its death ends our reading
+        theirs.close()  # otherwise its death would not end our reading
         return self._pipe
 
     def ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Send ``call`` through ``pipe`` and yield what comes back; ``stop`` ends it at its next pass.
+        """Send ``call`` through ``pipe`` and yield the answers; ``stop`` ends it at its next pass.
 
         Raises:
-            Exception: whatever ended the call over there, with its traceback as the cause.
-            SpecDiffError: the process at the other end has died.
+            Exception: the exception that ended the call, with its traceback as the cause.
+            SpecDiffError: the process died.
         """
         with self._turn:
             answer: Any = None
@@ -143,17 +141,17 @@ class Remote:
                 raise SpecDiffError(
                     "The server is shutting down."
                     if self._over
-                    else "The process that decodes ended without a word; often the system was short of memory.",
-                    hint="Reload the page when it is back." if self._over else "Run again: a new one starts.",
-                ) from (None if self._over else error)  # an end that was asked for is no fault to trace
+                    else "The decoding process ended unexpectedly, often for lack of memory.",
+                    hint="Reload the page when it is back." if self._over else "Run again to start a new one.",
+                ) from (None if self._over else error)
             finally:
-                if not _is_last(answer):  # nobody follows any more
+                if not _is_last(answer):  # the caller left early
                     self._drain(pipe)
         if answer is not None:
             answer.throw()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
-        """The next answer, with an eye on the visitor's stop event."""
+        """The next answer; checks the visitor's stop event meanwhile."""
         asked = math.inf
         while not pipe.poll(GLANCE):
             if asked == math.inf and stop is not None and stop.is_set():
@@ -164,8 +162,8 @@ class Remote:
         return pipe.recv()
 
     def _drain(self, pipe: Pipe) -> None:
-        """Stop the call under way and read it to its end, so that the next one gets its own answers."""
-        with contextlib.suppress(EOFError, OSError):  # dead: the next call finds out
+        """Stop the current call and read its remaining answers."""
+        with contextlib.suppress(EOFError, OSError):  # the process died; the next call reports it
             pipe.send(STOP)
             while pipe.poll(PATIENCE):
                 if _is_last(pipe.recv()):
@@ -174,7 +172,7 @@ class Remote:
 
 
 class RemoteDecoder:
-    """A pair in the other process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
+    """A pair in the decoding process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
 
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
@@ -182,7 +180,7 @@ class RemoteDecoder:
     def record(
         self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
-        """Append one decode to a trace file over there: a :class:`~app.run.race.Records`."""
+        """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
         call = Call(self._pair, trace=trace, lane=lane, prompt=prompt, config=config, options=options)
         yield from self._remote.ask(call, self._pipe, stop)
 
@@ -197,28 +195,28 @@ class RemoteDecoder:
                     while file.tell() < recorded.size:
                         yield event_of_line(file.readline())
 
-    def bring(self, drafter: str, progress: Progress) -> None:
-        """Load a drafter over there: a :class:`~specdiff_core.schema.decoder.Brings`."""
+    def load_drafter(self, drafter: str, progress: Progress) -> None:
+        """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
         self._remote.follow(Call(self._pair, drafter=drafter), self._pipe, progress)
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
-        """An exploration, part by part; while nobody asks for the next one, others may decode."""
+        """An exploration, part by part; other runs may decode between two parts."""
         part: Exploration | None = what
         number, over = next(self._remote.numbers), False
         while not over:
-            told, failed = list[Snapshot](), None
+            snapshots, failed = list[Snapshot](), None
             try:
-                told += self._remote.ask(Slice(self._pair, part, number), self._pipe, stop)
-            except Exception as error:  # raised after what was found before it
+                snapshots += self._remote.ask(Slice(self._pair, part, number), self._pipe, stop)
+            except Exception as error:  # raised after the results before it
                 failed = error
-            yield from told
+            yield from snapshots
             if failed is not None:
                 raise failed
-            part, over = None, told[-1].over
+            part, over = None, snapshots[-1].over
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
-    """The default factory with its pairs in another process; if that dies, the next run loads and warms up again."""
+    """The default factory with its pairs in a decoding process."""
     remote = Remote(load)
     return Engines(remote.load, alive=remote.alive)
 
@@ -228,24 +226,25 @@ def _is_last(answer: Any) -> bool:
 
 
 def _serve(connection: Pipe, load: Loader) -> None:
-    """The other process: answer calls until the server is gone. Each ends with None or a :class:`Failure`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, and its end ends this
+    """Main function of the process: answer calls until the server is gone. Each ends with None or a
+    :class:`Failure`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's end ends this process
     calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
     served = _Served(connection, stop, load)
-    with contextlib.suppress(OSError):  # nobody reads any more
+    with contextlib.suppress(OSError):  # the server is gone
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
                 served.answer(call)
-            except Exception as error:  # raised again over there
+            except Exception as error:  # raised again in the server
                 last = Failure.of(error)
             connection.send(last)
 
 
 def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:
-    """Receive calls, and :data:`STOP` while one is answered; the order in the pipe says which call it means."""
+    """Receive calls, and :data:`STOP` for the call before it."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             received = connection.recv()
@@ -259,7 +258,7 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """What the other process holds, and how it answers."""
+    """The state of the process, and its answers."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
@@ -268,11 +267,11 @@ class _Served:
         self._number = 0  # of that one
 
     def answer(self, call: Call | Slice) -> None:
-        """Messages while a pair loads, what a part of an exploration found, or how far the recording of a decode is."""
+        """Send messages while a pair loads, an exploration's snapshot, or the progress of a recording."""
         if isinstance(call, Slice):
             self._explore(call)
         elif call.drafter:
-            cast(Brings, self._loaded[call.pair]).bring(call.drafter, self._report)
+            cast(LoadsDrafters, self._loaded[call.pair]).load_drafter(call.drafter, self._report)
         elif call.trace is None:
             self._loaded[call.pair] = self._load(call.pair, self._report)
         else:

@@ -1,7 +1,7 @@
-"""A race: its lanes are decoded one after the other into one trace file, which grows meanwhile.
+"""A race: its lanes are decoded one after the other into one growing trace file.
 
-Whoever decodes appends to the file: the process beside the server, or the worker of a lent GPU. The server sends the
-page how far the file reaches, and the page fetches it from there, as it fetches recordings.
+The decoding process (on ZeroGPU, the worker) appends to the file. The server sends the page only
+the size of the file, and the page fetches it like a recording.
 """
 
 from __future__ import annotations
@@ -32,39 +32,38 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
 
 SETTLE = 0.4
-"""Seconds of the first lane's warm-up, in which a page redraws itself for the race (measured: 0.15 s of a core). Each
-lane has its own warm-up, so that neither pays for the other."""
+"""Seconds of the first lane's warm-up, in which the page redraws itself for the race (measured: 0.15 s of a core)."""
 BETWEEN = 0.5
-"""Seconds of the next lane's warm-up, in which a page draws the text of the one before."""
+"""Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
 FLUSH = 0.5
-"""Seconds between flushes of a trace file: each wakes the server, which needs a core that the decode may be using."""
+"""Seconds between flushes of a trace file: each wakes the server, which may take a core from the decode."""
 PATIENCE = 6.0
-"""Seconds that a stopped race gets for its last frame: the pass under way ends first."""
+"""Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
-"""Seconds that the server keeps a trace file, so that links to a run work."""
+"""Seconds to keep a trace file, so that links to a run work."""
 ROOM = 500_000_000
-"""Bytes of all that it keeps; beyond, the oldest make room."""
+"""Most bytes of all trace files; the oldest are removed."""
 
 Lanes = Mapping[str, DecodeConfig]
-"""What a race decodes: name -> settings, in the order of measurement, the baseline first."""
+"""The lanes of a race: name -> settings, in order of measurement, the baseline first."""
 Planner = Callable[[Mapping[str, Any]], Lanes]
-"""Untrusted values to lanes; raises ConfigError."""
+"""Untrusted values -> lanes; raises ConfigError."""
 
 
 def warm_up_of(lane: str) -> float:
-    """Seconds of a lane's warm-up while a page watches."""
+    """Seconds of a lane's warm-up if a page watches."""
     return SETTLE if lane == BASELINE else BETWEEN
 
 
 class Traces:
-    """The trace files of this server, under names that cannot be guessed, in a folder that ends with it."""
+    """The trace files of this server, with unguessable names, in a temporary folder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folder: Path | None = None
 
     def new(self) -> Path:
-        """Where a trace file may be written. Files that are too old, or too many, are removed."""
+        """The path of a new trace file; removes files beyond the limits of age and size."""
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
@@ -89,28 +88,28 @@ class Traces:
 
 
 NAME = re.compile(r"[\w-]{22}\.jsonl")
-"""What :meth:`Traces.new` calls a file."""
+"""File names of :meth:`Traces.new`."""
 TRACES = Traces()
-"""Those of this server."""
+"""The trace files of this server."""
 
 
 def address(trace: Path) -> str:
-    """Where the browser fetches a trace file, relative to the page (:func:`app.launch.trace_file`)."""
+    """The address of a trace file, relative to the page (:func:`app.launch.trace_file`)."""
     return f"runs/{trace.name}"
 
 
 class Recorded(NamedTuple):
-    """How far the recording of a lane is."""
+    """Progress of a lane's recording."""
 
     size: int  # bytes of the trace file, up to the end of a line
     events: int
-    tokens: int  # new ones
+    tokens: int  # new tokens
     threads: int  # CPU threads of the decode; 0: not known yet
 
 
 def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
-    """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up begins, then every
-    :data:`FLUSH` seconds, and at the end, also where ``events`` raises."""
+    """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
+    begins, then every :data:`FLUSH` seconds, and at the end, also if ``events`` raises."""
     count, tokens, threads, flushed = 0, 0, 0, time.monotonic()
     with trace.open("ab") as file:
 
@@ -130,39 +129,39 @@ def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded
                     yield now()
                     flushed = time.monotonic()
         except Exception:
-            yield now()  # what was measured is not lost
+            yield now()  # keep what was measured
             raise
         yield now()
 
 
 @runtime_checkable
 class Records(Protocol):
-    """A decoder that writes trace files where it decodes (:class:`app.run.process.RemoteDecoder`)."""
+    """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def record(
         self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: threading.Event, **options: Any
     ) -> Iterator[Recorded]:
-        """As :func:`record`, of the events of one decode."""
+        """As :func:`record`, for the events of one decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """How far a race is."""
+    """Progress of a race."""
 
     phase: str = "loading"  # then ready; then for each lane loading, warming, measuring
     lane: str = ""
     message: str = "Preparing the run"
     size: int = 0  # bytes of the trace file, up to the end of a line
-    tokens: int = 0  # new ones, of all lanes
+    tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
-    failures: dict[str, Card] = field(default_factory=dict)  # lane -> why it could not run, or not to its end
+    failures: dict[str, Card] = field(default_factory=dict)  # lane -> why it failed
 
     def failed(self, trace: Path, lane: str, error: Exception, run: str) -> Update:
-        """End a lane with the reason, as its own last event; what it decoded until then stays."""
+        """End a lane with a Failed event; its earlier events stay."""
         shown = card(error, run)
         event = Failed(code=shown["code"], message=shown["message"], hint=shown["hint"], run=shown["run"])
         with trace.open("r+b") as file:
-            file.truncate(self.size)  # a process that was killed may have left half a line
+            file.truncate(self.size)  # a killed process may have left half a line
             file.seek(0, 2)
             size = self.size + file.write(event_line(event, lane))
         events = {**self.events, lane: self.events.get(lane, 0) + 1}
@@ -171,12 +170,12 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is asked of a decode, as plain values: it may go to the worker of a lent GPU.
+    """The request for a race, as plain values, because it may go to a ZeroGPU worker.
 
     Attributes:
-        run: the name under which errors are logged.
-        watched: whether a page draws what happens: it gets the time of a longer warm-up before each clock starts.
-        threads: CPU threads of the decodes; 0: what a probe before the first lane finds quickest.
+        run: id for log messages.
+        watched: whether a page watches; each clock then starts after a longer warm-up, in which the page draws.
+        threads: CPU threads of the decodes; 0: what a probe before the first lane finds fastest.
     """
 
     prompt: str
@@ -191,7 +190,7 @@ Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
 
 
 def decoding(factory: Factory) -> Decode:
-    """How races are decoded: on the engines of ``factory``, and on a lent GPU where the host lends one."""
+    """A function that decodes races on the engines of ``factory``, on ZeroGPU in a worker."""
 
     @on_gpu(lambda ask, stop: seconds_of(ask.plan))
     def decode(ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
@@ -201,11 +200,10 @@ def decoding(factory: Factory) -> Decode:
 
 
 def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Update]:
-    """Decode all lanes, one after the other: two at once would disturb each other. A lane that fails ends only itself.
+    """Decode all lanes, one after the other. A failing lane does not end the others.
 
     Raises:
-        Exception: nothing can be compared: vanilla or every drafted lane fails to load, or the very first decode fails,
-            because of the pair or the prompt.
+        Exception: nothing can be compared: vanilla or every other lane failed to load, or the first decode failed.
     """
     now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
     failures: dict[str, Exception] = {}
@@ -232,7 +230,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Updat
                 raise Stopped
             before = now = replace(now, phase="loading", lane=lane)
             try:
-                engine = yield from _load(factory, config, now, stop)  # again, because the one before may be gone
+                engine = yield from _load(factory, config, now, stop)  # again: the decoding process may have died
                 options = {"grain": "step", "warm_up": warm_up_of(lane) if ask.watched else 0.0, "threads": threads}
                 for part in _record(engine, ask, lane, stop, options):
                     now = replace(
@@ -242,7 +240,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Updat
                         tokens=before.tokens + part.tokens,
                         events={**before.events, lane: part.events},
                     )
-                    threads = part.threads or threads  # the other lanes run on as many
+                    threads = part.threads or threads  # for the other lanes too
                     yield now
             except Stopped:
                 raise
@@ -257,7 +255,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Updat
 def _load(
     factory: Factory, config: DecodeConfig, now: Update, stop: threading.Event
 ) -> Generator[Update, None, Decoder]:
-    """The engine of a lane, with its drafter; updates while it loads."""
+    """Load a lane's engine with its drafter; yields updates."""
     found: list[Decoder] = []
     for message in following(lambda progress: found.append(factory(config.pair, config.drafter, progress)), stop):
         yield replace(now, message=message or now.message)
@@ -265,7 +263,7 @@ def _load(
 
 
 def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options: dict[str, Any]) -> Iterator[Recorded]:
-    """Record a lane where its engine is."""
+    """Record a lane in its engine's process."""
     prompt, config = ask.prompt, ask.plan[lane]
     if isinstance(engine, Records):
         return engine.record(prompt, config, ask.trace, lane, stop=stop, **options)
@@ -273,11 +271,11 @@ def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options
 
 
 class Race(Job):
-    """A race. Its visitor's share of the server is used from the first clock on.
+    """A race. It uses its visitor's share from the first clock on.
 
     Args:
         decode: see :func:`decoding`.
-        visitor: whose share; nobody's where there is none.
+        visitor: session of the visitor; "" for none.
         watched, threads: see :class:`Ask`.
     """
 
@@ -301,7 +299,7 @@ class Race(Job):
         LOG.info("run %s: %s", self.run, ", ".join(plan), extra={"run": self.run})
 
     def work(self) -> Iterator[object]:
-        """Decode, and follow how far it is."""
+        """Decode, yielding updates."""
         try:
             with contextlib.ExitStack() as share, contextlib.closing(self._decode(self._ask, self.stop)) as updates:
                 for self.now in updates:
@@ -309,10 +307,10 @@ class Race(Job):
                     if self.phase == "ready":
                         share.enter_context(SHARES.of(self._visitor, self.stop, lambda: self.now.tokens))
                     yield self.now
-        except SpecDiffError as error:  # the visitor's share is used up, or the loan of a GPU
+        except SpecDiffError as error:  # the visitor's share or the GPU time is used up
             if not self.now.tokens:
                 raise
-            self.now = self.now.failed(self.trace, self.now.lane, error, self.run)  # what was decoded is shown
+            self.now = self.now.failed(self.trace, self.now.lane, error, self.run)  # keep what was decoded
 
     @property
     def calm(self) -> bool:
@@ -320,7 +318,7 @@ class Race(Job):
         return self.phase == "measuring"
 
     def progress(self) -> dict[str, Any]:
-        """The lane under way, and how far the trace file reaches."""
+        """The current lane, and the size of the trace file."""
         now = self.now
         content: dict[str, Any] = {
             "phase": "loading" if now.phase == "ready" else now.phase,
@@ -332,7 +330,7 @@ class Race(Job):
         return {**content, "lanes": list(self._ask.plan), "trace": address(self.trace), "size": now.size}
 
     def result(self) -> dict[str, Any]:
-        """The whole trace: whatever ended the race, nothing that was measured is lost."""
+        """The outcome; whatever ended the race, its measurements are kept."""
         failures = self.now.failures
         if self.error is not None or (self.stop.is_set() and not self.now.tokens and not failures):
             return {"phase": "stopped", "trace": None}  # nothing was measured
@@ -342,10 +340,10 @@ class Race(Job):
 
 
 def results(job: Race) -> Iterator[dict[str, Any]]:
-    """Run a race for a program: progress objects while it lasts, then the lanes under ``lanes``.
+    """Run a race for a program: yields progress objects, then the lanes under ``lanes``.
 
     Raises:
-        Exception: whatever ended the run; the caller translates it.
+        Exception: the exception that ended the run; the caller translates it.
     """
     job.start()
     try:
@@ -359,27 +357,27 @@ def results(job: Race) -> Iterator[dict[str, Any]]:
 
 
 def read_race(path: Path | str) -> tuple[Trace, str]:
-    """A trace file with something to play, and the tab that plays it: vanilla and one more lane are Live's.
+    """A trace file, and the tab that plays it: Live for vanilla and one more lane, otherwise Race.
 
     Raises:
-        TraceError: it is none, or holds no events.
+        TraceError: it is not a trace, or has no events.
     """
     trace = read_trace(path)
     named = {lane for lane, events in trace.lanes.items() if events}
     if not named:
-        raise TraceError("This trace holds no events of a race.", hint="Choose one in which something was decoded.")
+        raise TraceError("This trace has no events of a race.", hint="Choose one in which something was decoded.")
     return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
 
 
 class Opened(NamedTuple):
-    """A visitor's file as a frame, and the tab that it is for: "live", "race", or "" for a card."""
+    """A visitor's file as a frame, and its tab: "live", "race", or "" for an error card."""
 
     frame: str
     tab: str
 
 
 def open_trace(path: str | None) -> Opened:
-    """A visitor's file: its trace, or a card that says why it is none."""
+    """Open a visitor's file: its trace, or an error card."""
     run = new_run_id()
     try:
         if path is None:

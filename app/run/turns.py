@@ -1,8 +1,7 @@
-"""Who may measure, and how much: races and comparisons at once, long explorations between them; on a public host each
-visitor has a share.
+"""Schedules measurements: races run at once, long explorations between them; on a public host each visitor has a share.
 
-A share belongs to a session, not to an address: a room behind one address is many visitors. It keeps one of them from
-holding the server all day; who wants to get around it opens another session.
+A share belongs to a session, not to an address, because a class may share one address. It keeps a
+visitor from occupying the server all day, but a new session gets around it.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from app.own_pairs import is_public
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 WINDOW = 600.0
-"""Seconds within which the tokens and seconds of a visitor are counted."""
+"""Seconds over which a visitor's tokens and seconds are counted."""
 TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
 PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
-"""Environment variable -> the limit on a public host that does not set it."""
+"""Environment variable -> default limit on a public host."""
 
 
 class LimitReached(SpecDiffError):
-    """A visitor has had what this server gives each of them; the hint says when one can go on."""
+    """A visitor's share is used up; the hint says when it is available again."""
 
     code = "limit"
 
 
 def limit(name: str) -> float:
-    """The limit that an environment variable sets; unset, that of a public host, and none on a server of one's own.
+    """The limit in an environment variable; by default that of a public host, and none on a private server.
 
     Raises:
-        ConfigError: it is set to something that is no number.
+        ConfigError: the variable is not a number.
     """
-    told = os.environ.get(name, "").strip()
+    value = os.environ.get(name, "").strip()
     try:
-        most = float(told) if told else PUBLIC[name] if is_public() else 0.0
+        most = float(value) if value else PUBLIC[name] if is_public() else 0.0
     except ValueError:
         most = -1.0
     if not most >= 0:
-        raise ConfigError(f"This server sets {name} to {told!r}.", hint="It takes a number, 0 for no limit.")
+        raise ConfigError(f"This server sets {name} to {value!r}.", hint="Use a number, 0 for no limit.")
     return most or math.inf
 
 
@@ -54,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 class Turns:
-    """Counts the short runs under way."""
+    """Counts running short jobs."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -62,7 +61,7 @@ class Turns:
 
     @contextmanager
     def short(self) -> Iterator[None]:
-        """A short run: an exploration waits until its end."""
+        """Mark a short run; explorations wait until it ends."""
         with self._changed:
             self._running += 1
         try:
@@ -73,13 +72,13 @@ class Turns:
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no short run is under way, but no longer than ``seconds``; whether none is."""
+        """Wait at most ``seconds`` until no short run is left; returns whether none is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._running, seconds)
 
 
 class Used(NamedTuple):
-    """What a run took, and when it ended."""
+    """The cost of a run, and when it ended."""
 
     at: float
     tokens: int
@@ -87,7 +86,7 @@ class Used(NamedTuple):
 
 
 class Shares:
-    """What each visitor has used within the last :data:`WINDOW` seconds."""
+    """Each visitor's use within the last :data:`WINDOW` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -96,14 +95,14 @@ class Shares:
 
     @contextmanager
     def of(self, visitor: str, stop: threading.Event, tokens: Callable[[], int]) -> Iterator[None]:
-        """A run, counted at its end and stopped where its visitor's seconds are used up. Without a visitor nothing is
-        counted.
+        """Count a run at its end, and stop it when its visitor's seconds are used up. Without a
+        visitor nothing is counted.
 
         Args:
-            tokens: the new tokens of the run so far.
+            tokens: returns the new tokens of the run so far.
 
         Raises:
-            LimitReached: the share is used up: before the run, or in the middle of it.
+            LimitReached: the share is used up before or during the run.
         """
         left = self._left(visitor) if visitor else math.inf
         began, spent = self._clock(), threading.Event()
@@ -123,7 +122,7 @@ class Shares:
                 timer.cancel()
             if visitor:
                 self._add(visitor, Used(self._clock(), tokens(), self._clock() - began))
-            if spent.is_set():  # in place of what the stopped run may raise
+            if spent.is_set():  # replaces exceptions of the stopped run
                 self._left(visitor)
                 raise _reached(limit(SECONDS), "seconds", 0)
 
@@ -136,10 +135,10 @@ class Shares:
                     del self._used[one]
 
     def _left(self, visitor: str) -> float:
-        """Seconds that a visitor may still use.
+        """Seconds that a visitor has left.
 
         Raises:
-            LimitReached: none, or no tokens.
+            LimitReached: no seconds or no tokens are left.
         """
         now = self._clock()
         with self._lock:
@@ -158,8 +157,8 @@ class Shares:
 def _reached(most: float, what: str, wait: float) -> LimitReached:
     return LimitReached(
         f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
-        hint=f"You can run again in about {duration(max(1, wait))}. Recordings and lessons work meanwhile, and a lab "
-        "of your own has no limit.",
+        hint=f"You can run again in about {duration(max(1, wait))}. Recordings and lessons still work, and a lab of "
+        "your own has no limit.",
     )
 
 

@@ -18,11 +18,11 @@ from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
-"""Entry points of packages that add a command, as the page does: its name, and a function of the words after it."""
+"""Entry point group for added commands, such as the page's: the command's name, and a function of its arguments."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Every command and flag."""
+    """Build the parser with every command and flag."""
     added = ", ".join(sorted(entry_points(group=ADDED).names))
     parser = argparse.ArgumentParser(
         prog="python -m specdiff_core",
@@ -36,7 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command of this package, or of an installed one that adds it; the exit status is that of :func:`call`."""
+    """Run one command of this package, or one that an installed package adds; returns the exit
+    status of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
     own = {module.__name__.rpartition(".")[2] for module in COMMANDS}
     for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in own else ():
@@ -53,7 +54,7 @@ def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "s
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without γ and τ still gets every result
+            stream.reconfigure(errors="backslashreplace")  # for terminals that cannot show γ and τ
     args = parser.parse_args(words)
     args.argv, args.module = words, module
     try:
@@ -67,7 +68,7 @@ def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "s
         say("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader has closed the pipe (``| head``): give the interpreter somewhere to flush to.
+        # The reader closed the pipe (``| head``): give the interpreter somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``bench sweep``: the speed-up of settings over vanilla. The flags and helpers serve ``python -m benchmarks`` too."""
+"""``bench sweep``: the speed-up of settings over vanilla. ``python -m benchmarks`` uses its flags and helpers too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 L = TypeVar("L", bound=store.RowLog[Any])
-GRID: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (  # flag, default, of what, and what it lists
+GRID: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (  # flag, default, type, and description
     ("drafters", "none,mdlm,block", str, "drafters"),
     ("gamma", "4,8,16", int, "draft windows"),
     ("steps", "1,2,4", int, "denoising steps; T larger than γ is left out"),
@@ -34,7 +34,7 @@ GRID: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (  # flag, defaul
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` and its subcommand to a parser."""
-    about = "Measure speed-ups; print a table and write JSON. An interrupted sweep is resumed."
+    about = "Measure speed-ups; print a table and write JSON. An interrupted sweep can be resumed."
     kinds = commands.add_parser("bench", help=about, description=about).add_subparsers(
         title="what to measure", required=True, metavar="WHAT"
     )
@@ -49,7 +49,7 @@ def add_measuring(
     repeats: bool = False,
     settings: str = "",
 ) -> None:
-    """The flags that measurements share; ``settings`` names the default where there is no grid."""
+    """Add the flags that measurements share; ``settings`` is the default if there is no grid."""
     add = parser.add_argument
     line = 'JSON lines {"id", "flavour", "prompt"}'
     add(
@@ -59,13 +59,13 @@ def add_measuring(
         help=f"{line}, or Spec-Bench's question.jsonl [default: this project's own]",
     )
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
-    add("--json", type=Path, metavar="OUT", help="write the result there, and its rows beside it (.rows.jsonl)")
+    add("--json", type=Path, metavar="OUT", help="write the result, and its rows beside it (.rows.jsonl)")
     if repeats:
         add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
     for name, default, _, about in GRID if grid else ():
         add(f"--{name}", dest=f"each-{name}", default=default, metavar="LIST", help=f"{about} [default {default}]")
     instead = "one by one instead of a grid" if grid else f"beside vanilla [default: {settings}]"
-    form = "drafter/γ/T, for a tree /nodes, for K drafts /0/K/selection, /auto at the end for adaptive lengths"
+    form = "drafter/γ/T, with /nodes for a tree, /0/K/selection for K drafts, /auto at the end for adaptive lengths"
     about = f"{instead}: {form}; as block/9/1,block/9/1/12,block/16/1/auto"
     add("--settings", default="", metavar="LIST", help=about)
     options.add_settings(parser, leave=SWEPT)
@@ -73,7 +73,7 @@ def add_measuring(
 
 
 def values_of(text: str, kind: Callable[[str], T], name: str) -> list[T]:
-    """``"4,8,16"`` -> ``[4, 8, 16]``; a ConfigError where one of them is not a ``kind``."""
+    """``"4,8,16"`` -> ``[4, 8, 16]``; ConfigError if one of them is not a ``kind``."""
     try:
         values = [kind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -89,12 +89,12 @@ def settings_of(args: argparse.Namespace, base: DecodeConfig, default: Sequence[
         return listed(values_of(args.settings, str, "settings") if args.settings else default, base)
     lists = {name: values_of(vars(args)[f"each-{name}"], kind, name) for name, _, kind, _ in GRID}
     for name in lists["selection"]:
-        BenchSetting("none", 1, 1, selection=name).config(base)  # refuse a misspelt one even where K is 1
+        BenchSetting("none", 1, 1, selection=name).config(base)  # rejects a misspelt one even if K is 1
     return grid(base, *lists.values())
 
 
 def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
-    """The prompts of the flags, or this project's own; a ConfigError where they cannot be read or none is left."""
+    """The prompts of the flags, or this project's own; ConfigError if they cannot be read or none is left."""
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
     return prompts if args.first is None else first_of_each(prompts, args.first)
 
@@ -102,7 +102,7 @@ def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
 def prepare(
     args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting], prompts: Sequence[Prompt]
 ) -> tuple[Engine, Provenance, Path | None]:
-    """The engine, the provenance and the file of the rows. Errors surface here, before anything is measured.
+    """The engine, the provenance and the file of the rows; errors appear before anything is measured.
 
     Raises:
         SpecDiffError: a flag or a prompt cannot be used.
@@ -110,7 +110,7 @@ def prepare(
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
-    facts = provenance(args.argv, module=args.module)  # of the code that measures, whatever the repository holds later
+    facts = provenance(args.argv, module=args.module)  # before the repository can change
     engine = options.open_engine(args, base.pair, [setting.drafter for setting in settings])
     for prompt in prompts:
         try:
@@ -119,12 +119,12 @@ def prepare(
             raise ConfigError(f"{prompt.id}: {error.message}", field="prompts", hint=error.hint) from error
     rows = None if args.json is None else store.rows_path(args.json)
     if rows is not None and rows.exists():
-        options.say(f"{rows.name} holds earlier rows: only missing ones are measured. Delete it to measure all again.")
+        options.say(f"{rows.name} has earlier rows: only missing ones are measured. Delete it to measure all again.")
     return engine, facts, rows
 
 
 def follow(steps: Iterable[tuple[int, int, L]]) -> L:
-    """Draw a progress bar until the measurement ends; returns its rows."""
+    """Show a progress bar until the measurement ends; returns its rows."""
     from tqdm.auto import tqdm
 
     with tqdm(unit="run", dynamic_ncols=True) as bar:

@@ -1,4 +1,4 @@
-"""``explore``: the questions of the page's Explore tab, answered on the terminal."""
+"""``explore``: the explorations of the page, on the terminal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` with a subcommand for each exploration to a parser; those that stand alone, too, are commands."""
-    about = "Answer a question by measuring: the explorations of the page."
+    """Add ``explore`` with a subcommand for each exploration; some are also commands of their own."""
+    about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
 
 
 def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
-    """One exploration. ``words``: the fields that are given without their names."""
+    """Add one exploration. ``words``: its positional fields."""
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
@@ -69,8 +69,8 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def _add_traces(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("traces")
-    about = "Hold runs of two recordings against each other instead of decoding: they may be of other methods, prompts "
-    about += "or machines. With --branch, --round and --take only that branch is decoded."
+    about = "Compare runs of two recordings, also of different methods, prompts or machines, instead of decoding. With "
+    about += "--branch, --round and --take only that branch is decoded."
     group.add_argument("--traces", nargs=2, type=Path, metavar=("A", "B"), help=about)
     group.add_argument("--lanes", nargs=2, metavar=("A", "B"), help="a lane of each [default: the last]")
 
@@ -81,7 +81,7 @@ def _help(field: dict[str, Any]) -> str:
         f"{field['low']} to {field['high']}" if field["high"] is not None else "text"
     )
     notes = [
-        f"{values}, or @FILE that holds it" if field["long"] else values,
+        f"{values}, or @FILE to read it from a file" if field["long"] else values,
         *(["separated by commas"] if field["list"] else []),
         f"default {'none' if default == '' else default}",
     ]
@@ -89,7 +89,7 @@ def _help(field: dict[str, Any]) -> str:
 
 
 def _read(value: str) -> str:
-    """A long text, or what the file behind an @ holds."""
+    """A long text, or the content of a file given as ``@FILE``."""
     if not value.startswith("@"):
         return value
     try:
@@ -99,33 +99,33 @@ def _read(value: str) -> str:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure, print the table and what it says, write the files."""
+    """Measure, print the table and the answer, write the files."""
     kind: type[Exploration] = args.exploration
     fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
     given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
     own = options.own_pair(args)
     if not own and vars(args).get("drafter") and "drafter" not in fields:
-        raise ConfigError("--drafter names the drafter of --target.", field="drafter", hint="Give --target, too.")
+        raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
     given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
     what = parse(kind, kind.from_files(given))
-    find(what.pair)  # one's own is known by its name from here on
+    find(what.pair)  # registers a pair of your own
     _check_outputs(args)
     if isinstance(what, SideBySide) and args.traces:
         _of_traces(args, what)
         return
     target: Path | None = getattr(args, "made", None)
     if target is not None and target.exists():
-        raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Name one that does not.")
+        raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Choose a new folder.")
     exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
     failed: BaseException | None = None
     try:
         found, races, made = _follow(exploring)
-    except (Exception, KeyboardInterrupt) as error:  # raised once what was finished is written
+    except (Exception, KeyboardInterrupt) as error:  # raised again once the completed part is written
         (done, total, _, explored, races, made, _), failed = exploring.snapshot(), error
         if explored is None:
             raise
         found = explored
-        options.say(f"It broke off after {done} of {total} steps; what they measured follows.")
+        options.say(f"Ended after {done} of {total} steps; their results follow.")
     _put_out(args, found, races)
     if target is not None:
         target.mkdir(parents=True)
@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
-    """Fail before the work where its outputs cannot be written. ConfigError: so it is."""
+    """Raise a ConfigError before the work if an output cannot be written."""
     for name in ("json", "csv", "html"):
         options.check_target(getattr(args, name), name)
     if args.html is not None:
@@ -146,13 +146,13 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 
 def run_show(args: argparse.Namespace) -> None:
-    """Print an answer of a file and write its figures as this version draws them."""
+    """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
     try:
         found = msgspec.json.decode(args.answer.read_bytes(), type=Explored)
     except (OSError, msgspec.DecodeError) as error:
         hint = "Name a file that `explore … --json` wrote."
-        raise ConfigError(f"{args.answer} is no answer: {error}.", field="answer", hint=hint) from error
+        raise ConfigError(f"{args.answer} is not an answer: {error}.", field="answer", hint=hint) from error
     what = parse(find_exploration(found.name), found.choice)
     found.report = what.report(found.rows, found.facts)
     files = {race: args.answer.parent / file for race, file in found.files.items()}
@@ -160,7 +160,7 @@ def run_show(args: argparse.Namespace) -> None:
 
 
 def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes]) -> None:
-    """Print the table, the answer and its notes; write what was asked for."""
+    """Print the table, the answer and its notes; write the requested files."""
     table, report = csv_of(found.rows), found.report
     print(table, end="")
     for line in filter(None, (report.answer, *report.notes)):
@@ -179,7 +179,7 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
 
 
 def _of_traces(args: argparse.Namespace, what: SideBySide) -> None:
-    """Print the rounds of two traces, and what can be said of them; decode on from one, if that is asked for."""
+    """Print the rounds of two traces and how they are aligned; decode a branch if requested."""
     lanes = args.lanes or (None, None)
     found: Answer = compare_traces(*args.traces, lanes=lanes)
     if what.branch != "none":

@@ -1,6 +1,6 @@
-"""Shared by all commands: flags made from the settings, and the engine. Imports torch only in calls.
+"""Flags made from the settings, and the engine, for all commands. Imports torch only in calls.
 
-Flags pass values on unchecked: ``DecodeConfig`` checks them, here as on the page.
+Flags are not validated here: ``DecodeConfig`` does that, as for the page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def explain(setting: Setting) -> str:
 
 
 def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()) -> None:
-    """One flag per setting, except those in ``leave``; absent flags keep the default."""
+    """Add one flag per setting, except those in ``leave``; absent flags keep the default."""
     group = parser.add_argument_group("settings")
     for name, setting in SETTINGS.items():
         if name in leave:
@@ -54,7 +54,7 @@ def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()
 def add_parser(
     commands: Any, name: str, run: Callable[[argparse.Namespace], None], about: str
 ) -> argparse.ArgumentParser:
-    """A subcommand: its name, its function, and a sentence about it."""
+    """Add a subcommand with its function and description."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     parser.set_defaults(run=run)
     return parser
@@ -66,7 +66,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
+    """Add the flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
     add_settings(parser)
     add_own_pair(parser)
@@ -76,61 +76,55 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
-    """Flags for a pair of your own, in place of ``--pair``.
-
-    Args:
-        drafter: whether the parser lacks a flag ``--drafter``.
-    """
+    """Add flags for a pair of your own, in place of ``--pair``; ``drafter``: add ``--drafter`` too."""
     group = parser.add_argument_group("a pair of your own, in place of --pair")
     group.add_argument(
-        "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter is then one, too"
+        "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter then takes one too"
     )
     if drafter:
         group.add_argument(
             "--drafter", metavar="SOURCE", default="", help="with --target: a folder, a GGUF file or a hub repository"
         )
-    group.add_argument(
-        "--kind", help="of the drafter, where its config does not say: denoise, block, sequential, eagle"
-    )
-    group.add_argument("--shift", metavar="0|1", help="of a denoiser: slot i − shift predicts token i")
-    group.add_argument("--mask-id", metavar="ID", help="of a denoiser whose config names none")
+    group.add_argument("--kind", help="kind of drafter, if its config does not say: denoise, block, sequential, eagle")
+    group.add_argument("--shift", metavar="0|1", help="for a denoiser: slot i − shift predicts token i")
+    group.add_argument("--mask-id", metavar="ID", help="for a denoiser whose config has none")
 
 
 def own_pair(args: argparse.Namespace) -> dict[str, str]:
-    """The names of the pair and the drafter that ``add_own_pair``'s flags describe; empty without them.
+    """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them.
 
     Raises:
         SpecDiffError: the flags are incomplete, or a model cannot be read.
     """
     if getattr(args, "target", None) is None:
         return {}
-    from specdiff_core.models.own_pairs import bring, parse
+    from specdiff_core.models.own_pairs import parse, register_pair
 
     drafter = getattr(args, "drafter", "")
     shared = drafter if drafter in (NONE.name, PROMPT_LOOKUP.name) else ""
     fields = {name: getattr(args, name) for name in ("target", "kind", "shift", "mask_id", "context")}
-    spec = bring(parse({**fields, "drafter": "" if shared else drafter}).name)
+    spec = register_pair(parse({**fields, "drafter": "" if shared else drafter}).name)
     return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
 
 
 def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
-    """The settings of the flags; ``others`` are defaults for missing ones.
+    """The settings of the flags; ``others`` replace them.
 
     Raises:
-        ConfigError: one of them is out of range.
+        ConfigError: a setting is out of range.
     """
     given = {**vars(args), **own_pair(args)}
     return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Flags for device, precision, context and threads."""
+    """Add flags for device, precision, context and threads."""
     group = parser.add_argument_group("device")
     group.add_argument("--device", default="auto", help="auto, cpu or cuda [default auto]")
     group.add_argument(
         "--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU, or what the pair prefers]"
     )
-    about = "of a run, up to the target's own positions [default: see `pairs NAME`, or 4096]"
+    about = "of a run, up to the target's limit [default: see `pairs NAME`, or 4096]"
     group.add_argument("--context", type=int, metavar="TOKENS", help=about)
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
 
@@ -145,7 +139,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
 
     spec = find(pair, args.context)
     for name in drafters:
-        spec.drafter(name)  # report a misspelt name before anything is loaded
+        spec.drafter(name)  # reports a wrong name before anything is loaded
     if os.environ.get("RANK", "0") == "0":
         say("loading …")
     from specdiff_core.engine import Engine
@@ -163,35 +157,35 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     wanted = tuple(dict.fromkeys((*drafters, "none")))
     engine = load(drafters=wanted, progress=say)
     for name in drafters:
-        engine.drafter(name)  # report missing weights now, not in the middle of a run
+        engine.drafter(name)  # reports missing weights now, not during a run
     return engine
 
 
 def check_target(path: Path | None, name: str) -> None:
-    """Make the folder of an output file, and fail early if it cannot be written.
+    """Create the folder of an output file, and fail early if it cannot be written.
 
     Raises:
-        ConfigError: it names no file.
+        ConfigError: it is not a file name.
         OSError: the system refuses to write there.
     """
     if path is None:
         return
     if not path.name or path.is_dir():
-        raise ConfigError(f"--{name} {str(path)!r} is no file.", field=name, hint="Give a file name.")
+        raise ConfigError(f"--{name} {str(path)!r} is not a file.", field=name, hint="Give a file name.")
     path.parent.mkdir(parents=True, exist_ok=True)
     existed = path.exists()
     path.open("ab").close()
     if not existed:
-        path.unlink()  # nothing is there if the work fails
+        path.unlink()  # leave nothing behind if the work fails
 
 
 PATIENCE = 10.0
-"""Seconds between two lines about one download where they cannot overwrite each other."""
+"""Seconds between two lines about one download if they cannot overwrite each other."""
 _download = {"reported": -PATIENCE, "open": 0.0}
 
 
 def say(message: str) -> None:
-    """Print a line to stderr, apart from the results. On a terminal the lines of one download overwrite each other."""
+    """Print a line to stderr. On a terminal the lines of one download overwrite each other."""
     err, passing, now = sys.stderr, message.startswith("Downloading "), time.monotonic()
     if err is None:  # closed by the parent process
         return

@@ -10,12 +10,12 @@ from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.wording import settings_words
 
 SOURCE_MARKS = {"draft": ("", ""), "bonus": ("{", "}"), "residual": ("[", "]"), "target": ("[", "]")}
-BUSY = "busy machine: threads had to wait for a processor, so a speed-up may be many times too large or too small"
+BUSY = "busy machine: threads had to wait for a processor, so speed-ups may be far too large or too small"
 LEGEND = "plain: accepted from the draft · [corrected by the target] · {the target's bonus after a full window}"
 
 
 def marked_text(run: Sequence[Event]) -> str:
-    """The new text of a run, with marks around tokens that the drafter did not supply (see :data:`LEGEND`)."""
+    """The new text of a run, with marks around tokens that were not drafted (see :data:`LEGEND`)."""
     pieces: dict[int, str] = {}
     ids: list[int] = []
     sources: list[str] = []
@@ -44,7 +44,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
     claim = EXACTNESS.get(summary["exactness"], "lossless") if summary["lossless"] else EXACTNESS["biased"]
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
-    words = settings_words(summary["config"])  # of what ran: a window wider than the drafter's own is cut to it
+    words = settings_words(summary["config"])  # as run: γ is cut to the drafter's window
     ran = f", {words}" if words else ""
     return [
         f"  drafter        {summary['drafter']}{ran}, rule {summary['rule']}",
@@ -100,7 +100,7 @@ SILENT = (
 
 
 def served(numbers: dict[str, Any]) -> list[str]:
-    """A lane of an attached server: what was measured here, what the server reports, and what is unchecked."""
+    """An attached server's lane: what was measured here, what the server reports, and what is unchecked."""
     forms = {
         "tau": "τ {:.2f}",
         "draft_use": "{:.0%} of its drafted tokens accepted",
@@ -114,8 +114,8 @@ def served(numbers: dict[str, Any]) -> list[str]:
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
         f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",
         *(["  its rounds     as it reports them; what arrived agrees"] if numbers["rounds"] else []),
-        "  not checked    its distribution, what else it was doing, and whether it has the model, the tokenizer and",
-        "                 the machine of the other lanes",
+        "  not checked    its distribution, its other load, and whether model, tokenizer and machine are those of the",
+        "                 other lanes",
         *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),
     ]
 
@@ -136,5 +136,5 @@ def speed_line(summary: dict[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape control characters, so that text cannot control a terminal; keep line breaks and tabs."""
+    """Escape control characters, so that text cannot control the terminal; keep line breaks and tabs."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

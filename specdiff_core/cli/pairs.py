@@ -1,4 +1,4 @@
-"""``pairs``: the model pairs, what would be fetched for each, and why one cannot be used here; and their files."""
+"""``pairs``: list the model pairs, their downloads and why one is not available here; download their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_command(commands: Any) -> None:
     """Add ``pairs`` to a parser's subcommands."""
-    about = "List the model pairs: size, licence, what would be fetched, and why one cannot be used here."
+    about = "List the model pairs: size, licence, download size, and why one is not available here."
     parser = options.add_parser(commands, "pairs", run, about)
     parser.add_argument("name", metavar="NAME", nargs="?", help="show more of this pair [default: a table of all]")
     parser.add_argument("--fetch", metavar="NAME", help="download the files of this pair, for use without a network")
@@ -30,10 +30,10 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``pairs``: the registry, and what can be used here.
+    """``pairs``: print the registry and what is available here.
 
     Raises:
-        SpecDiffError: there is no such pair, or what shall be fetched cannot be had; the message says why.
+        SpecDiffError: there is no such pair, or a download failed; the message says why.
     """
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def table(rows: list[dict[str, Any]], here: Here) -> None:
-    """A line for each pair, then the drafters of each family, then what stands in the way."""
+    """Print a line for each pair, the drafters of each family, and why pairs are not available."""
     machine = here.machine
     print(f"On this machine: {machine.device}, {machine.dtype}, {machine.free / 1e9:.1f} GB of memory free.\n")
     lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
@@ -68,7 +68,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
         taken = _taken(row["memory"])
         lines.append((row["name"], model["source"], size, fetched, taken, terms, mark))
     print("\n".join(columns(lines)))
-    print("\nDrafters, with what each fetches:")
+    print("\nDrafters and their download sizes:")
     for group, family in groupby(PAIRS.values(), key=lambda pair: pair.group):
         found = {one.name: one for pair in family for one in pair.drafters if one.name != "none"}
         print(f"  {group}: {', '.join(one.name + _notes(one) for one in found.values())}")
@@ -80,7 +80,7 @@ def table(rows: list[dict[str, Any]], here: Here) -> None:
 
 
 def show(pair: PairSpec, row: dict[str, Any]) -> None:
-    """One pair with its drafters."""
+    """Print one pair with its drafters."""
     print(f"{pair.name}: {pair.label}, {row['target']['source']}, at most {pair.context:,} tokens")
     print(f"    {'available' if row['available'] else 'not available: ' + row['reason']}")
     print(f"    {row['memory']['too_large'] or _taken(row['memory']) + ' of memory'}")
@@ -90,7 +90,7 @@ def show(pair: PairSpec, row: dict[str, Any]) -> None:
 
 
 def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
-    """Bytes that a pair needs as it is loaded, what each drafter of the hub adds, and why the first is too much."""
+    """Bytes that a pair needs when loaded, what each hub drafter adds, and why the pair is too large, if it is."""
     from specdiff_core.models.availability import loaded
     from specdiff_core.models.memory import needed, refusal
 
@@ -104,7 +104,7 @@ def memory(pair: PairSpec, machine: Machine) -> dict[str, Any]:
 
 
 def described(pair: PairSpec) -> dict[str, Any]:
-    """What is known of a pair, for programs. Bytes are those that are still to be fetched."""
+    """A pair's facts, for programs; bytes are those still to be fetched."""
     return {
         "family": pair.group,
         "size": pair.size,
@@ -125,10 +125,10 @@ def described(pair: PairSpec) -> dict[str, Any]:
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
-    """Download target and drafters of ``pair``, and say where they are.
+    """Download target and drafters of ``pair``, and print their sizes.
 
     Raises:
-        SpecDiffError: there is no such drafter, or a repository cannot be had.
+        SpecDiffError: there is no such drafter, or a download failed.
     """
     from specdiff_core.models.folders import is_local, resolve, weight_files
 
@@ -149,13 +149,13 @@ def fetch(pair: PairSpec, names: str | None) -> None:
 
 
 def drafter_is_here(drafter: DrafterSpec) -> bool:
-    """Whether a drafter that ships with the project has its files; hub drafters are judged with their pair."""
+    """Whether a shipped drafter's files exist; True for hub drafters, which are checked with their pair."""
     folder = Path(drafter.source)
     return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
 
 
 def _model(source: str, revision: str, published: Model | None) -> dict[str, Any]:
-    """A repository (or folder) for programs; ``pinned``: whether this project names its commit."""
+    """A repository or folder, for programs; ``pinned``: whether this project pins its commit."""
     from specdiff_core.models.folders import is_cached, is_local, shown
 
     if is_local(source):
@@ -174,7 +174,7 @@ def _model(source: str, revision: str, published: Model | None) -> dict[str, Any
 
 
 def _notes(drafter: DrafterSpec) -> str:
-    """What a person should know before a drafter of the hub is fetched: size, licence, access, and the commit."""
+    """Size, licence and access of a hub drafter, and whether its commit is pinned."""
     if drafter.published is None:
         return ""
     model = _model(drafter.source, drafter.revision, drafter.published)
@@ -184,12 +184,12 @@ def _notes(drafter: DrafterSpec) -> str:
 
 
 def _is_known(drafter: DrafterSpec, first: list[str]) -> bool:
-    """Whether anybody says how large a drafter is that is loaded later."""
+    """Whether the size of a drafter that is loaded later is known."""
     return drafter.name not in first and bool(drafter.published and drafter.published.parameters)
 
 
 def _taken(memory: dict[str, Any]) -> str:
-    """``1.2 GB + 0.7``: as loaded, and the smallest drafter that is loaded later."""
+    """``1.2 GB + 0.7``: when loaded, and the smallest drafter that is loaded later."""
     more = f" + {min(memory['drafters'].values()) / 1e9:.1f}" if memory["drafters"] else ""
     return f"{memory['needed'] / 1e9:.1f} GB{more}{', too large' if memory['too_large'] else ''}"
 

@@ -1,4 +1,4 @@
-"""``race``: one prompt by several lanes, one after the other."""
+"""``race``: decode one prompt in several lanes, one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specdiff_core.schema.trace import write_trace
 
 def add_command(commands: Any) -> None:
     """Add ``race`` to a parser's subcommands."""
-    about = "Decode one prompt vanilla and drafted, or by several methods, one after the other, and compare."
+    about = "Decode one prompt without and with a drafter, or with several methods, one after the other, and compare."
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
     parser.add_argument(
@@ -31,7 +31,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--methods",
         metavar="LIST",
-        help="race several methods, each with its own drafter and window, against vanilla: "
+        help="race several methods against vanilla, each with its own drafter and window: "
         + ",".join(method.name for method in METHODS if method.name != BASELINE),
     )
     parser.add_argument(
@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """All lanes, one after the other, so that none disturbs another; repeats change the order."""
+    """Decode all lanes one after the other; repeats alternate the order."""
     config, lanes = _lanes(args)
     check_prompt(args.prompt)
     if args.repeats < 1:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
         kept = order.index(median_low(order)) if len(order) == args.repeats else -1
         write_trace(args.trace, {lane: own[kept] for lane, own in runs.items()}, title=args.prompt[:80])
         if kept >= 0 and args.repeats > 1:
-            print(f"{args.trace.name} holds repeat {kept + 1}, the one in the middle of {what}")
+            print(f"{args.trace.name} has repeat {kept + 1}, the median of {what}")
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))
 
@@ -102,11 +102,11 @@ def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConf
         raise ConfigError(
             f"--methods and {options.flag(min(own))} exclude each other.",
             field="methods",
-            hint="A method has its own drafter and window; without --methods every setting is yours.",
+            hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
         )
     config = options.read_settings(args)
     if args.methods is None:
-        return config, {**two_lanes(config), DRAFTED: config}  # vanilla twice shows the noise
+        return config, {**two_lanes(config), DRAFTED: config}  # --drafter none: vanilla twice, which shows the noise
     lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
     if len(lanes) < 2:
         raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")

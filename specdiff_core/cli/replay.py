@@ -1,4 +1,4 @@
-"""``replay``: what a recorded trace says, without any model."""
+"""``replay``: print a recorded trace, without any model."""
 
 from __future__ import annotations
 

@@ -30,27 +30,27 @@ def add_command(commands: Any) -> None:
 
 def add_drafter(parts: Any) -> None:
     """``train drafter`` and its flags."""
-    about = "Let a target answer prompts, and train a drafter for it on its answers. Ctrl-C keeps everything."
+    about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
     parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
-    files = "a text file with a prompt on each line, or .jsonl with prompt and flavour; either may be .xz"
+    files = "a text file with one prompt per line, or .jsonl with prompt and flavour; either may be .xz"
     parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=files)
     folder = "the drafter's folder; DIR/run is the run"
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")
     parser.add_argument("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
-    valid = "prompts on which τ is measured [default: some of --prompts, which are then not learnt from]"
+    valid = "prompts on which τ is measured [default: some of --prompts, which are then not trained on]"
     parser.add_argument("--valid", type=Path, metavar="FILE", help=valid)
     add_options(parser.add_argument_group("settings"), DrafterSettings())
     add_placement(parser)
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    """Train a drafter and write it, also where the run was stopped.
+    """Train a drafter and write it, also if the run is stopped.
 
     Raises:
         SpecDiffError: a setting, the prompts, the target or the answers can't be used, or a file can't be written.
-        KeyboardInterrupt: the run was stopped; what it has is written.
+        KeyboardInterrupt: the run was stopped; its results are written.
     """
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     from specdiff_core.train.answers import read_prompts
@@ -61,11 +61,11 @@ def run_drafter(args: argparse.Namespace) -> None:
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
     from specdiff_core.models.folders import is_local
-    from specdiff_core.models.own_pairs import bring, parse
+    from specdiff_core.models.own_pairs import parse, register_pair
     from specdiff_core.train.drafter import DrafterTraining
 
     set_threads(args.threads)
-    pair = bring(parse({"target": args.target, "context": args.context}).name)
+    pair = register_pair(parse({"target": args.target, "context": args.context}).name)
     placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype, "record": False}
     engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
     with stopping() as stopped:
@@ -75,7 +75,7 @@ def run_drafter(args: argparse.Namespace) -> None:
             report(training)
         except Exception as error:
             if is_memory(error):
-                hint = "Lower --slots or --rows, and go on with --resume."
+                hint = "Lower --slots or --rows, and continue with --resume."
                 raise OutOfMemory("The device ran out of memory.", hint=hint) from error
             raise
         card = training.finish()
@@ -83,13 +83,13 @@ def run_drafter(args: argparse.Namespace) -> None:
         drafter = args.out if is_local(args.out) else f"./{args.out}"
         print(f"{card}\nRace it: python -m specdiff_core race --target {args.target} --drafter {drafter} --prompt …")
     if stopped():
-        say("Stopped. To go on, give the same command with --resume.")
+        say("Stopped. To continue, repeat the command with --resume.")
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """A callable that returns True after Ctrl-C or SIGTERM; a second time interrupts at once."""
+    """Yields a callable that returns True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
     pressed = False
 
     def stop(*_: Any) -> None:
@@ -108,7 +108,7 @@ def stopping() -> Iterator[Callable[[], bool]]:
 
 
 def report(training: DrafterTraining) -> None:
-    """Draw a progress bar from the events of a training until they end."""
+    """Show a training's events as a progress bar."""
     from tqdm.auto import tqdm
 
     bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"

@@ -1,7 +1,7 @@
-"""The one clock. It runs while the algorithm works and stands still while events are built and yielded.
+"""The decode clock. It runs while the algorithm works and is off while events are built and consumed.
 
-``span`` times a piece of work; ``off`` and ``report`` leave out events and their consumers (a slow browser). A run's
-time is everything between the first tick and the last that was not off: loop overhead included.
+``span`` times a piece of work; ``off`` and ``report`` exclude events and their consumers, such as a
+slow browser. A run's time includes the overhead of the loop.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class DeviceClock:
 
     Args:
         device: whose queue to wait for.
-        grain: ``step`` times every denoising step, every pass of the target and every verification; ``total``
-            synchronises only when the whole run ends.
+        grain: ``step`` times every denoising step, every pass of the target and every verification;
+            ``total`` synchronises only when the whole run ends.
         tick: seconds since any fixed moment.
     """
 
@@ -91,7 +91,7 @@ class DeviceClock:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Do not count the body."""
+        """Exclude the body."""
         began = self._tick()
         try:
             yield

@@ -1,13 +1,14 @@
-"""Chooses γ and T round by round, from what earlier rounds showed.
+"""Chooses γ and T round by round, from measurements of earlier rounds.
 
-Exact with every rule: γ and T are chosen before the draft, from the past; and a draft ends because of the distribution
-of a token that is not drawn yet, never because of its value (docs/theory.md, Adaptive lengths). The choice
-changes the speed, and under ``ratio`` and ``delta`` also which text is drawn, because times differ from run to run.
+Exact with every rule: γ and T are chosen before the draft, from the past; and a draft ends because
+of the distribution of a token that is not drawn yet, never because of its value (docs/theory.md,
+Adaptive lengths). The choice changes the speed, and under ``ratio`` and ``delta`` also which text
+is drawn, because times differ from run to run.
 
-Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ + 1). At the best
-ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is expected to add exceed v₁ · R. So where
-a draft can be cut, γ follows from cutting it position by position; a tree from one pass leaves out nodes that do not
-pay for their rows.
+Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ
++ 1). At the best ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is
+expected to add exceed v₁ · R. So where a draft can be cut, γ follows from cutting it position by
+position; a tree from one pass leaves out nodes that do not pay for their rows.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ from specdiff_core.schema.settings import DecodeConfig
 MEMORY = 0.97
 """Weight of a round one round later: it halves in 23 rounds."""
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
-"""Acceptance rate before any test, and its weight in tests; a position's own prior is the mean of all."""
+"""Prior acceptance rate, and its weight in tests; a position's prior is the mean of all positions."""
 PRIOR_ROW = 0.05
 """Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
 OUTLIER = 1.25
-"""A time counts at most this many times its expectation: what another program took predicts nothing for the next
-round."""
+"""A measured time is capped at this multiple of its expectation: other programs' interference is not predictive."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
-"""Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because drafters are over- or
-underconfident."""
+"""Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because
+drafters are over- or underconfident."""
 
 
 class Controller(Protocol):
@@ -48,23 +48,23 @@ class Controller(Protocol):
 
     @property
     def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
-        """Given the largest confidences of a draft's positions from the left: how many of them to verify. A drafter
-        that needs a pass for each token asks before every token; an answer larger than the number it gave means that
-        the next position pays for its pass. None: verify all."""
+        """Largest confidences of a draft's positions, from the left -> how many of them to verify.
+        A drafter that needs a pass for each token calls it before every token; a result larger than
+        its argument's length means that the next position pays for its pass. None: verify all."""
 
     @property
     def min_node_prob(self) -> float:
-        """The smallest probability of acceptance with which a node of a draft tree pays for its row."""
+        """The acceptance probability from which a node of a draft tree pays for its row."""
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
-        """Take note of a round: whether each tested position was accepted, from the left; seconds of drafting and its
-        passes; seconds of the target's pass, verification included, and its rows."""
+        """Learn from a round: whether each tested position was accepted, from the left; seconds and
+        passes of drafting; seconds of the target's pass, verification included, and its rows."""
 
 
 class Fixed:
-    """γ and T as they are set."""
+    """γ and T of the settings."""
 
     adaptive = False
     stop_criterion = None
@@ -80,12 +80,12 @@ class Fixed:
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
-        """Settings stay."""
+        """Learn nothing."""
 
 
 @dataclass(slots=True)
 class _Acceptance:
-    """Tests by position for one T: how many, how many accepted, both fading."""
+    """Fading counts of tests and acceptances by position, for one T."""
 
     tested: list[float] = field(default_factory=list)
     accepted: list[float] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Acceptance:
             self.accepted[position] += passed
 
     def alphas(self, gamma: int) -> tuple[float, ...]:
-        """α_j of the first γ positions: their own share, drawn towards that of all where tests are few."""
+        """α_j of the first γ positions, shrunk towards the mean of all if tests are few."""
         mean = (sum(self.accepted) + PRIOR_WEIGHT * PRIOR_ALPHA) / (sum(self.tested) + PRIOR_WEIGHT)
         own = zip(self.accepted, self.tested, strict=True)
         known = [(hits + PRIOR_WEIGHT * mean) / (tests + PRIOR_WEIGHT) for hits, tests in own][:gamma]
@@ -106,13 +106,13 @@ class _Acceptance:
 
 
 class _Line:
-    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with a fading memory, v₁ drawn towards its prior."""
+    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with fading memory, v₁ shrunk towards its prior."""
 
     def __init__(self) -> None:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
     def add(self, rows: int, seconds: float) -> float:
-        """Count a pass; returns its seconds without an outlier's excess."""
+        """Add a pass; returns its seconds, capped if it is an outlier."""
         fixed, row = self.fit()
         seconds = _likely(seconds, fixed + row * rows)
         self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
@@ -132,17 +132,17 @@ class _Line:
 
 
 def _likely(seconds: float, expected: float) -> float:
-    """A measured time in seconds, at most :data:`OUTLIER` times the expected one where there is one."""
+    """A measured time, at most :data:`OUTLIER` times the expected one if there is one."""
     return min(seconds, OUTLIER * expected) if expected else seconds
 
 
 class Auto:
-    """Running estimates of α_j and of costs: the T of the largest expected tokens per second, and its γ where a draft
-    cannot be cut; where it can, positions are dropped whose Π confidence^κ is below v₁ · R.
+    """Running estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ if a draft
+    cannot be cut; if it can, positions with Π confidence^κ below v₁ · R are dropped.
 
     Args:
-        config: its γ and T are the largest that may be chosen; T is tried in powers of two.
-        passes: (γ, T) to drafter passes.
+        config: its γ and T are the largest to choose; T is tried in powers of two.
+        passes: (γ, T) -> drafter passes.
     """
 
     adaptive = True
@@ -164,10 +164,10 @@ class Auto:
         self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
 
     def choose(self, limit: int) -> Choice:
-        """The T whose best γ promises most; a T that was never tried comes first. Where drafts can be cut, that is with
-        one pass or with a pass for each token, γ is then as large as may be: :attr:`stop_criterion` ends the draft at
-        the right place, which a number chosen beforehand cannot know (2 to 8 % more tokens per second, four drafters
-        on 20 prompts)."""
+        """The T with the best E / C; untried ones come first. If drafts can be cut, that is with
+        one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
+        ends the draft (2 to 8 % more tokens per second than the best γ, four drafters on 20
+        prompts)."""
         self._confidences = ()
         limit = min(self._largest, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
@@ -185,7 +185,7 @@ class Auto:
         return self._choice
 
     def _best(self, limit: int, steps: int) -> Choice:
-        """The γ of the largest E / C for one T, no draft being cut."""
+        """The γ with the largest E / C for one T, without cutting drafts."""
         alphas = self._acceptance[steps].alphas(limit)
         fixed, row = self._verify.fit()
         each, found = self._each, (steps, 0.0, 0.0)
@@ -223,12 +223,13 @@ class Auto:
 
     @property
     def min_node_prob(self) -> float:
-        """v₁ · R: the tokens that could be decoded in the time of one row (the aim of CaDDTree, arXiv 2606.01813). A
-        node's probability is taken to be the product of its path's confidences: κ is not inferred for trees."""
+        """v₁ · R: the tokens that could be decoded in the time of one row (the aim of CaDDTree,
+        arXiv 2606.01813). A node's probability is taken to be the product of its path's
+        confidences: κ is not inferred for trees."""
         return self._choice.row_seconds * self._rate
 
     def _leading(self, confidences: Sequence[float]) -> int:
-        """Positions whose expected tokens Π c^κ pay for a row; at least one, or nothing would be learnt."""
+        """How many positions have expected tokens Π c^κ that pay for a row; at least one, to keep learning."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
         row = self.min_node_prob
@@ -246,13 +247,13 @@ class Auto:
         """Update every estimate."""
         verify_seconds = self._verify.add(rows, verify_seconds)
         draft_seconds = _likely(draft_seconds, self._each * passes)
-        if self._begun:  # the first draft reads the prompt as well
+        if self._begun:  # the first draft also reads the prompt
             self._tokens = MEMORY * self._tokens + sum(tested) + 1
             self._seconds = MEMORY * self._seconds + draft_seconds + verify_seconds
             self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
             self._pass_weight = MEMORY * self._pass_weight + passes
         self._begun = True
-        for steps, known in self._acceptance.items():  # all fade: a T not tried for long is open again
+        for steps, known in self._acceptance.items():  # all fade, so that old estimates lose weight
             known.add(tested if steps == self._choice.steps else ())
         seen = list(zip(self._confidences, tested, strict=False))
         for i, exponent in enumerate(EXPONENTS):

@@ -1,5 +1,5 @@
-"""The one decoding loop: draft, score, verify, commit. Vanilla autoregressive decoding is the same loop with a drafter
-that drafts nothing.
+"""The one decoding loop: draft, score, verify, commit. Vanilla autoregressive decoding is the same
+loop with a drafter that drafts nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ class Ending:
 
     ids: Sequence[int] = ()  # that end the text
     cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None
-    """Of the new tokens so far and those of a round: how many of the round's are left where a stop string ends the
-    text; None where it goes on."""
-    stopped: Callable[[], bool] = lambda: False  # asked before each drafter pass and each scoring pass
+    """(new tokens so far, tokens of a round) -> how many of the round's remain before a stop
+    string; None if there is none."""
+    stopped: Callable[[], bool] = lambda: False  # called before each drafter pass and each scoring pass
 
     def of(self, text: Sequence[int], fresh: Sequence[int]) -> tuple[int, str]:
-        """How many ``fresh`` tokens of a round belong to the text, and why it ends; an empty reason where it goes
-        on."""
+        """How many ``fresh`` tokens of a round belong to the text, and why it ends ("" if it continues)."""
         count = next((i + 1 for i, token in enumerate(fresh) if token in self.ids), None)
         short = None if self.cut is None else self.cut(text, fresh[:count])
         if short is not None:
@@ -55,14 +54,14 @@ def speculate(
 
     Args:
         prompt: token ids, at least one; the last is the first anchor.
-        controller: chooses γ and T of each round; by default they are the settings'.
+        controller: chooses γ and T of each round; by default those of the settings.
         ending: end-of-text ids, stop strings and the Stop button; by default only the limits end a run.
         detail: emit every denoising step and the candidates behind each number; otherwise only what metrics need.
 
     Yields:
-        Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*, DraftReady,
-        TargetScored, Verified, Committed; Finished (with an empty text: the loop has no tokenizer). The clock stands
-        still at every yield.
+        Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*,
+        DraftReady, TargetScored, Verified, Committed; Finished (with an empty text: the loop has no
+        tokenizer). The clock is off at every yield.
     """
     controller, ending = controller or Fixed(config), ending or Ending()
     streams = Streams(config.seed, shared=config.rule.same_text)
@@ -79,7 +78,7 @@ def speculate(
         round, anchor, total = round + 1, ids[-1], len(ids) - len(prompt)
         yield from clock.report(RoundStarted, round=round, length=len(ids), anchor=anchor)
 
-        # Draft at most γ tokens: no more than may still be emitted, drafted or read.
+        # Draft at most γ tokens, limited by what may still be emitted, drafted or read.
         room = target_run.room - 1
         choice = controller.choose(min(config.max_new_tokens - total - 1, room, draft_run.room))
         if controller.adaptive:

@@ -1,4 +1,4 @@
-"""Makes events from what happened in a round: tensors in, plain values out. Never runs on the decode clock."""
+"""Makes events from a round's tensors, off the decode clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOP = 5
 
 
 def top_candidates(probs: Tensor, count: int = TOP) -> tuple[tuple[Candidate, ...], ...]:
-    """The most probable tokens of each row of ``probs [n, V]``, without the impossible ones."""
+    """The most probable tokens of each row of ``probs [n, V]``, without those of probability 0."""
     best = probs.topk(min(count, probs.shape[-1]), -1)
     return tuple(
         tuple(Candidate(id=i, prob=rounded(p)) for i, p in zip(ids, values, strict=True) if p > 0)

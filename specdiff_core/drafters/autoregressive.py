@@ -1,5 +1,5 @@
-"""Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al. 2211.17192, Chen
-et al. 2302.01318). It is read as a target is, by the same session.
+"""Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al.
+2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Target
-from specdiff_core.models.vocabularies import strangers_of
+from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession(DraftSession):
-    """One run. Its cache holds committed tokens and, between a draft and its verification, that draft.
+    """One run. Its cache has committed tokens and, between a draft and its verification, that draft.
 
     Args:
-        reader: runs it as a target is run; ids that it suppresses are never drafted.
-        words: vocabulary size of the target, where the reader's differs; ids that it lacks are never drafted.
-        unread: ids that mean something else to the reader, or nothing.
-        instead: the id that the reader sees in their place.
+        reader: runs the model; ids that it suppresses are never drafted.
+        words: vocabulary size of the target, if the model's differs.
+        unread: the target's ids that the model lacks or uses for something else; never drafted.
+        instead: the id that the model reads in their place.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class AutoregressiveSession(DraftSession):
         self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
         self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
-        self._ahead: list[int] = []  # tokens in the cache that are not committed yet: the anchor, then drafted ones
+        self._ahead: list[int] = []  # uncommitted tokens in the cache: the anchor, then drafted ones
 
     @property
     def room(self) -> int:
-        """What its context leaves."""
+        """The room left in its context."""
         return max(0, self._run.room - len(self._unread))
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Keep the accepted tokens, roll the rest back, and queue what is still to be read."""
+        """Keep accepted tokens, roll the rest back, and queue tokens that are not read yet."""
         pairs = zip(self._ahead, ids, strict=False)
         kept = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
         self._run.rollback(len(self._ahead), range(kept))
@@ -55,7 +55,7 @@ class AutoregressiveSession(DraftSession):
         self._unread += ids[kept:]
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """γ passes, each of which reveals the next token."""
+        """γ passes, each for the next token."""
 
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
@@ -90,22 +90,22 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     Raises:
         WeightsError: its files are missing, damaged, or do not fit their config.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: it has other ids than the target. Where both have a tokenizer, the sizes of their tables may
-            differ, and single ids: those are never drafted.
+        TokenizerMismatch: its ids differ from the target's. If both have a tokenizer, table sizes
+            and a few ids may differ; those ids are never drafted.
     """
     words = int(target.config.vocab_size)
-    strange = strangers_of(spec, pair, words)
+    unshared = unshared_of(spec, pair, words)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     rows = int(model.config.vocab_size)
-    if strange is None and rows != words:
+    if unshared is None and rows != words:
         raise TokenizerMismatch(
             f"The drafter {spec.name!r} has {rows} ids, the target {words}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
     reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
     end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
-    unread = (*(strange or ()), *range(rows, words))
+    unread = (*(unshared or ()), *range(rows, words))
     return AutoregressiveDrafter(spec.name, reader, words=words, unread=unread, instead=end)

@@ -1,7 +1,8 @@
-"""The drafting contract: what a drafter may know and what it must return.
+"""The drafting contract: a drafter's inputs and outputs.
 
-A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a generator: it yields the
-window after each denoising step and returns the finished draft, so showing the steps costs the algorithm nothing.
+A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a
+generator: it yields the window after each denoising step and returns the finished draft, so showing
+the steps costs the algorithm nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from specdiff_core.schema.settings import RevealOrder, Sampling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a session may know when it drafts."""
+    """The inputs of a draft."""
 
     ids: Sequence[int]  # committed tokens, prompt included; the last one is the anchor
-    gamma: int  # tokens to draft in this round, at most; never more than the session has room for
+    gamma: int  # most tokens to draft in this round, within the session's room
     steps: int  # denoising steps T, 1 <= T <= gamma
     order: RevealOrder
     sampling: Sampling  # defines q
-    tree_nodes: int = 0  # draft a tree of at most so many nodes, γ deep; 0: a window
-    min_node_prob: float = 0.0  # in a tree from one pass, leave out less probable nodes, all but the first
-    num_drafts: int = 1  # draw so many windows, independently
+    tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
+    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes, except the first
+    num_drafts: int = 1  # windows to draw independently
     stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
@@ -50,14 +51,14 @@ class DenoiseState:
     confidence: Callable[[], Tensor]  # [g, V]: q, or at temperature 0 the softmax at 1
 
     def check(self, gamma: int) -> None:
-        """Raise :class:`DraftContractError` unless it is a state of a window of at most γ."""
+        """Raise :class:`DraftContractError` unless this is the state of a window of at most γ."""
         size = len(self.ids)
         if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= slot < size for slot in self.revealed):
             raise DraftContractError(f"The drafter yielded a window of {size} tokens, revealed {self.revealed}.")
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass about position ``step`` only, with ``[1, V]`` confidence."""
+        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -68,9 +69,8 @@ class DenoiseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``, at most γ deep.
-
-    An empty draft means a plain step of the target.
+    """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``
+    nodes, at most γ deep. An empty draft means a plain step of the target.
     """
 
     ids: tuple[int, ...]  # [g]
@@ -114,7 +114,7 @@ class Draft:
         return cls.point_mass((), nfe=0)
 
     def only(self, nodes: Sequence[int]) -> Draft:
-        """The draft without all but ``nodes``, ascending, each with its parent."""
+        """The draft restricted to ``nodes``, ascending, each with its parent."""
         kept = {ROOT: ROOT, **{node: i for i, node in enumerate(nodes)}}  # node -> its new number
         parents = self.parents
         return dataclasses.replace(
@@ -129,8 +129,7 @@ class Draft:
         )
 
     def until(self, ends: Sequence[int]) -> Draft:
-        """Cut after the first id of ``ends``. What follows the end of the text can never be emitted, so it is not
-        tested, and leaving it out changes no text."""
+        """Cut after the first id of ``ends``: tokens after the end of the text can never be emitted."""
         if not any(token in ends for token in self.ids):
             return self
         nodes: list[int] = []
@@ -195,7 +194,7 @@ def drained(drafting: Generator[Any, None, Draft]) -> Draft:
 
 
 def picked(probs: Tensor, ids: Sequence[int]) -> Tensor:
-    """Each row's probability of its id, ``[n]``: ``probs [n, V]``, n ``ids``."""
+    """``probs [n, V]`` at n ``ids``: ``[n]``."""
     index = torch.tensor(ids, dtype=torch.long).to(probs.device, non_blocking=True)
     return probs.gather(-1, index[:, None])[:, 0]
 
@@ -205,15 +204,15 @@ class DraftSession(ABC):
 
     @property
     def room(self) -> int:
-        """Tokens that it could draft now, 0 or more; the loop cuts γ to it. By default there is no limit."""
+        """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
-        """Take note that ``ids`` were read by the target (prompt[:-1] first, then [anchor, accepted...] of each round).
+        """Called when the target has read ``ids``: first prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:
-            ids: n committed tokens, in order, without gaps over the whole run.
-            features: ``[n, F]`` the target's hidden states at those tokens, where the drafter needs them.
+            ids: n committed tokens, in order and without gaps over the whole run.
+            features: ``[n, F]``, the target's hidden states at those tokens, if the drafter has ``layers``.
         """
 
     @abstractmethod
@@ -225,22 +224,22 @@ class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); none for many
+    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); may be empty
 
     def start(self) -> DraftSession:
-        """A fresh session; two sessions never interfere."""
+        """A fresh session, independent of all others."""
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A drafter whose passes come in sizes that the first windows of a run may not show."""
+    """A drafter with pass sizes that may not occur in the first windows of a run."""
 
     def warm_up(self, gamma: int, nodes: int) -> None:
-        """Make one pass of each size, so that it can be recorded; ``nodes``: of a tree, 0 for a window."""
+        """Make a pass of each size, to be recorded; ``nodes``: of a tree, 0 for a window."""
 
 
 class Stateless(DraftSession):
-    """A drafter without caches: a session of itself."""
+    """A drafter without caches: it is its own session."""
 
     layers: tuple[int, ...] = ()
 

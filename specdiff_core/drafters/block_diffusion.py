@@ -1,5 +1,5 @@
-"""The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2): denoises a block while
-it reads the target's hidden states, whose keys and values it keeps.
+"""The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2):
+denoises a block while it reads the target's hidden states, whose keys and values it keeps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BlockDrafter:
     network: DFlashDraftModel  # prepared for inference
     words: Vocabulary  # the target's
     _: KW_ONLY
-    context: int  # tokens that a run may hold
+    context: int  # most tokens of a run
     forbidden: Sequence[int] = ()  # ids that the target suppresses, besides the mask
     graphs: Graphs | None = None  # records the passes over a block
 
@@ -53,13 +53,13 @@ class BlockDrafter:
         if network.said is not None:
             self.said = network.said.nonzero()[:, 0].to(network.device)
             self.head = Product(words.read_rows()[self.said])
-        room = self.context + self.window + self.lead  # a block may stand beyond what will be read of it
+        room = self.context + self.window + self.lead  # a block may reach beyond the context
         self.pool = Pool(network, room, self.graphs)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
-        """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits ``[g, V]`` of what its
-        slots predict."""
+        """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits
+        ``[g, V]`` of its slots."""
         config = self.network.config
         embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:
@@ -82,8 +82,8 @@ class BlockDrafter:
 
 
 class BlockSession(DraftSession):
-    """One run. The cache holds the committed tokens that the target has read; features are projected once for each. A
-    block's own keys and values are written behind them, so every pass finds the cache as the one before did."""
+    """One run. The cache has the committed tokens that the target has read, with features projected
+    once. A block's own keys and values are written after them and overwritten by the next pass."""
 
     def __init__(self, drafter: BlockDrafter) -> None:
         self._drafter = drafter
@@ -107,7 +107,7 @@ class BlockSession(DraftSession):
             self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a block behind the anchor.
+        """Denoise a block after the anchor.
 
         Raises:
             DraftContractError: the observed tokens are not all committed tokens before the anchor.
@@ -137,7 +137,7 @@ class BlockSession(DraftSession):
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
-        """Project the pending features into every layer's cache, where the last block was; make room for the next."""
+        """Project the pending features into every layer's cache, over the last block; make room for the next."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
         if not self._pending:
@@ -152,7 +152,7 @@ class BlockSession(DraftSession):
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """One pass over a block ``ids``, which reads [features; block], in both directions unless a layer is causal."""
+        """One pass over a block ``ids`` that reads [features; block], bidirectionally unless a layer is causal."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         if cache.passes is not None:
@@ -184,13 +184,13 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target.
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
-    if not spec.chained:  # one folder may serve two drafters: with this Markov head, and without it
+    if not spec.chained:  # one folder may serve two drafters, with and without its Markov head
         network.markov = None
     words = vocabulary(target)
     if wrong := _misfit(network, words, target.config, spec):
         raise PairUnavailable(
             f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
-            hint="Its width, its feature layers, its words and its mask id must be those of the target.",
+            hint="Its width, feature layers, vocabulary and mask id must fit the target.",
         )
     network.copies.clear()
     forbidden, graphs = pair.suppress, placement.graphs
@@ -198,7 +198,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
 
 
 def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:
-    """Why a network cannot draft for a target with the config ``theirs``; empty where it can."""
+    """Why a network cannot draft for a target with the config ``theirs``; empty if it can."""
     config, size, width = network.config, int(theirs.vocab_size), int(theirs.hidden_size)
     layers = int(theirs.num_hidden_layers)
     made_for, last = getattr(config, "num_target_layers", None) or layers, max(config.target_layer_ids)

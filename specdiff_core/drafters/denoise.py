@@ -1,5 +1,5 @@
-"""Fills a window of masks in T steps, for any denoising network: the drafter's half of SpecDiff. From a single step it
-can also grow a tree or draw several windows.
+"""Fills a window of masks in T steps with any denoising network: the drafter's half of SpecDiff.
+From a single step it can also make a tree or draw several windows.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def denoise(
     candidates: int = chains.RANKED,
     sure: Callable[[Tensor], Tensor] | None = None,
 ) -> Generator[DenoiseState, None, Draft]:
-    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts per step). With T = 1
-    the context's stop criterion may end the window early. Where the context asks for a tree (DDTree) or for several
-    drafts (SpecDiff-2), they come from one step.
+    """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts
+    per step). With T = 1 the context's stop criterion may end the window early. A tree (DDTree) or
+    several drafts (SpecDiff-2) come from one step.
 
     Args:
         predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
-        mask_id: never drawn: its probability is zero before normalising (SUBS).
+        mask_id: its probability is set to zero before normalising (SUBS).
         forbidden: further ids that the target suppresses.
-        follow: for a denoiser whose tokens depend on the one before them (``maths/chains.py``). What a step reveals
-            side by side from the left is then drawn in order; other reveals, and those that look at drawn values, take
-            the marginals.
+        follow: for a denoiser whose tokens depend on the previous one (``maths/chains.py``).
+            Leftmost masks revealed together are then drawn in order; other reveals, and those that
+            depend on drawn values, use the marginals.
         candidates, sure: for such a denoiser (``maths/chains.py``).
 
     Yields:

@@ -1,5 +1,5 @@
-"""Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840), or grows a tree with
-it (EAGLE-2, 2406.16858).
+"""Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840),
+or grows a tree with it (EAGLE-2, 2406.16858).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 WIDTH = 8
-"""Most nodes that a tree extends at each depth (EAGLE-2's "top-k", there 10)."""
+"""Most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)."""
 
 
 class EagleSession(DraftSession):
-    """One run. An entry of its cache is a token and the target's feature of the token before it; between a draft and
-    what is observed of it, entries with features of its own lie behind them."""
+    """One run. A cache entry is a token with the target's feature of the previous token; between a
+    draft and its verification, drafted entries with the head's own features follow."""
 
     def __init__(self, drafter: EagleDrafter) -> None:
         self._drafter = drafter
@@ -42,12 +42,12 @@ class EagleSession(DraftSession):
 
     @property
     def room(self) -> int:
-        """What its context leaves; 0 behind a prompt of one token, where no feature is known yet."""
+        """The room left in its context; 0 after a prompt of one token, which has no feature yet."""
         held = sum(len(part) for part in self._features)
         return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Forget what was drafted; keep the features ``[n, F]`` of committed tokens until the next draft.
+        """Drop drafted entries; keep the features ``[n, F]`` of committed tokens until the next draft.
 
         Raises:
             DraftContractError: there is not exactly one row of features for each id.
@@ -86,8 +86,9 @@ class EagleSession(DraftSession):
         return _last(self._run.score(ids, parents, features=features))
 
     def _tree(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Per depth one pass over the most probable open nodes; at the end the most probable ``nodes`` of all. It stops
-        where no deeper node could be among them: that depends on probabilities alone, on nothing that was drawn."""
+        """Per depth one pass over the most probable open nodes; at the end the most probable
+        ``nodes`` of all. It stops where no deeper node could be among them: that depends on
+        probabilities alone, on nothing that was drawn."""
         growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
         found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
         entries: list[int] = []  # nodes in the cache, in order
@@ -130,8 +131,8 @@ class EagleDrafter:
     """Shared weights: the head between its target's embedding and output head."""
 
     name: str
-    reader: Target  # of a frozen :class:`EagleHead`, or what stands for one; what it suppresses is never drafted
-    layers: tuple[int, ...]  # of the target, whose outputs the head reads: the last one, or several of EAGLE-3
+    reader: Target  # runs a frozen :class:`EagleHead`; ids that it suppresses are never drafted
+    layers: tuple[int, ...]  # layers of the target that the head reads: the last one, or several for EAGLE-3
 
     @torch.inference_mode()
     def read(self, features: Tensor) -> Tensor:
@@ -144,8 +145,7 @@ class EagleDrafter:
         return EagleSession(self)
 
     def warm_up(self, gamma: int, nodes: int) -> None:
-        """Make a pass of each size that a tree of depth ``gamma`` may need, so that it can be recorded: how wide it
-        grows depends on its text."""
+        """Make a pass of each size that a tree of depth ``gamma`` may need, to be recorded."""
         run, most = self.reader.start((0,)), WIDTH * gamma
         for rows in (width for width in WIDTHS if nodes and width <= WIDTH):
             for entries in (width for width in WIDTHS if rows <= width < 2 * most and width <= run.room):

@@ -21,43 +21,43 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.models.vocabularies import strangers_of
+from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 KNOWN = 16
-"""Known tokens that stay in view however wide the window is."""
+"""Known tokens that remain in view before a wide window."""
 
 
 @dataclass(eq=False)
 class MaskedDiffusionDrafter(Stateless):
-    """Shared weights. Nothing is cached: bidirectional states change with every token that follows."""
+    """Shared weights, without a cache: bidirectional states change with every later token."""
 
     name: str
     model: Mdlm | Bidirectional  # prepared for inference
     _: KW_ONLY
     vocab_size: int  # V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising
-    view: int  # tokens, window included, that the network is shown (more where a wide window needs it)
+    view: int  # tokens that the network reads, window included (more if a wide window needs it)
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
     forbidden: Sequence[int] = ()  # ids that the target suppresses
-    strangers: Sequence[int] = ()  # ids that mean something else to this network, or nothing
-    graphs: Graphs | None = None  # records passes; then short texts stand behind padding, so that all are as wide
+    unshared: Sequence[int] = ()  # target ids that the network lacks or uses for something else
+    graphs: Graphs | None = None  # records passes; short texts are then padded to one width
 
     def __post_init__(self) -> None:
         self.mask_id = self.model.config.mask_id
         self.view = min(self.view, self.model.config.model_length)
         self.device = self.model.device
-        self._never = (*self.forbidden, *self.strangers)
-        self._unread = frozenset(self.strangers) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
+        self._never = (*self.forbidden, *self.unshared)
+        self._unread = frozenset(self.unshared) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
         self._passes = None if self.graphs is None else Passes(self.graphs)
 
     @property
     def room(self) -> int:
-        """At least the anchor stays visible."""
+        """Leaves at least the anchor visible."""
         return self.model.config.model_length - 1
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a window behind the last tokens that fit the network's view."""
+        """Denoise a window after the last tokens in the network's view."""
         gamma = context.gamma
         known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
         passes = self._passes
@@ -76,13 +76,13 @@ class MaskedDiffusionDrafter(Stateless):
         return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self._never))
 
     def known(self, gamma: int) -> int:
-        """How many known tokens are shown before a window of ``gamma``: a wide one does not crowd them out."""
+        """Known tokens in view before a window of ``gamma``."""
         return min(max(self.view - gamma, KNOWN), self.model.config.model_length - gamma)
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device;
-        ``padding [1]`` leading ids are not read."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's
+        device; ``padding [1]`` leading ids are not read."""
         first = len(ids) - gamma - self.shift
         logits: Tensor = self.model(ids[None], first=first, padding=padding)[0, :gamma, : self.vocab_size]
         missing = self.vocab_size - logits.shape[-1]
@@ -90,15 +90,15 @@ class MaskedDiffusionDrafter(Stateless):
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:
-    """Load the network of ``spec`` and fit it to the target's ids.
+    """Load the network of ``spec`` and map it to the target's ids.
 
     Raises:
-        WeightsError: a file is missing or damaged, or contradicts what the pair declares.
+        WeightsError: a file is missing or damaged, or contradicts the pair's declaration.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: without its mask token it has other ids than the target.
+        TokenizerMismatch: its ids, without the mask, differ from the target's.
     """
     vocab_size = int(target.config.vocab_size)
-    strange = strangers_of(spec, pair, vocab_size)
+    unshared = unshared_of(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
         raise WeightsError(
@@ -113,16 +113,16 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         model = load_mdlm(folder).to(placement.device, placement.dtype).prepare()
     config = model.config
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
-    if strange is None and config.vocab_size - extra != vocab_size:
+    if unshared is None and config.vocab_size - extra != vocab_size:
         raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides an own mask token, "
-            f"the target has {vocab_size}.",
+            f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides a mask token, the target has "
+            f"{vocab_size}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    if not extra and config.mask_id not in (*pair.suppress, *(strange or ()), spec.mask_id):
+    if not extra and config.mask_id not in (*pair.suppress, *(unshared or ()), spec.mask_id):
         raise TokenizerMismatch(
             f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
-            hint="Declare it in the pair (schema/pairs.py), or choose another drafter.",
+            hint="Set its mask_id in the pair (schema/pairs.py), or choose another drafter.",
         )
     return MaskedDiffusionDrafter(
         spec.name,
@@ -131,6 +131,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         view=spec.context or config.model_length,
         shift=spec.logit_shift,
         forbidden=pair.suppress,
-        strangers=strange or (),
+        unshared=unshared or (),
         graphs=placement.graphs,
     )

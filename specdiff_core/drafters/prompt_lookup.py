@@ -1,6 +1,5 @@
-"""Drafts by copying what followed the last time the text ended like this (prompt lookup decoding, an n-gram match).
-
-It has no weights. A copy is a point mass; where nothing matches, the draft is empty and the round a plain step.
+"""Drafts by copying the continuation of the last match for the end of the text (prompt lookup decoding). It has no
+weights. A copy is a point mass; without a match the draft is empty and the round a plain step.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LONGEST = 3
-"""Tokens of the longest ending to look for; shorter ones follow, down to one."""
+"""Tokens of the longest ending to match; shorter ones are tried next."""
 
 
 class PromptLookupDrafter(Stateless):
-    """Every draft sees the whole text, so there is no cache."""
+    """Has no cache: every draft reads the whole text."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,8 +28,8 @@ class PromptLookupDrafter(Stateless):
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:
-    """What followed the latest earlier occurrence of the longest ending of ``ids`` that occurred before; at most
-    ``gamma`` tokens, none where no ending did."""
+    """The tokens after the latest earlier match of the longest possible ending of ``ids``: at most
+    ``gamma``, none without a match."""
     text = list(ids)
     for size in range(min(LONGEST, len(text) - 1), 0, -1):
         ending = text[-size:]
@@ -41,5 +40,5 @@ def continuation(ids: Sequence[int], gamma: int) -> list[int]:
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> PromptLookupDrafter:
-    """The same for every pair."""
+    """Make the drafter."""
     return PromptLookupDrafter(spec.name)

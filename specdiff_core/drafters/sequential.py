@@ -1,4 +1,4 @@
-"""Fills a window token by token with a pass for each, as all autoregressive drafters do."""
+"""Fills a window token by token, one pass each, for autoregressive drafters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def draft_in_order(
 ) -> Generator[DenoiseState, None, Draft]:
     """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192).
 
-    The context's stop criterion is asked before every token is drawn: a position not to be verified ends the draft
-    before its token, and one that does not pay for another pass ends it after its token.
+    The context's stop criterion is applied before every token is drawn: a position that is not to be verified ends the
+    draft before its token, and one that does not pay for another pass ends it after its token.
 
     Args:
-        predict: the token drawn last, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
+        predict: the last drawn token, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
         forbidden: ids that the target suppresses.
 
     Yields:

@@ -1,4 +1,4 @@
-"""Drafts nothing: with it, the one loop is vanilla autoregressive decoding."""
+"""Drafts nothing, which makes the loop vanilla autoregressive decoding."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class VanillaDrafter(Stateless):
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> VanillaDrafter:
-    """The same for every pair."""
+    """Make the drafter."""
     return VanillaDrafter()

@@ -1,6 +1,4 @@
-"""A loaded drafter with one of its declarations changed: the same weights, read in another way. Only the doctor uses
-them (``explorations/doctor.py``).
-"""
+"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding o
 POSITIONS, MAP, DTYPE, TEMPLATE = "positions", "tokenizer map", "dtype", "template"
 DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, DTYPE, TEMPLATE)
 MASKS = 8
-"""Ids that are tried in the place of the mask's, at most."""
+"""Most ids to try in place of the mask id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +33,25 @@ class Variant:
     """One change."""
 
     declaration: str  # one of :data:`DECLARATIONS`; empty: nothing is changed
-    declared: str  # in words
-    change: str  # to what
+    declared: str  # the declared value
+    change: str  # the changed value
     drafter: Drafter
-    skip: int = 0  # so many first tokens of each draft are left out
+    skip: int = 0  # leading tokens of each draft to leave out
 
 
 class Words(NamedTuple):
-    """What is known about ids."""
+    """Facts about ids."""
 
     suppress: Sequence[int]  # ids that the target suppresses
-    special: Sequence[int]  # special ids of its tokenizer, those first that are called a mask
+    special: Sequence[int]  # special ids of its tokenizer, masks first
     name: Callable[[int], str]
 
 
 @singledispatch
 def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
-    """Every change of one declaration that means something to a drafter of this kind, but for dtype and template, and
-    for each other declaration why it has none. A kind of drafter registers its own (``@variants.register``, here or in
-    its own file); all others have none.
+    """Every change of one declaration for a drafter of this kind, except dtype and template, and
+    for each other declaration why it has none. Kinds of drafters register their own
+    (``@variants.register``, here or in their files).
 
     Args:
         layers: of the target.
@@ -63,9 +61,9 @@ def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], di
 
 @variants.register
 def _of_denoiser(drafter: MaskedDiffusionDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
-    why = {LAYERS: "it reads no hidden states", ANCHOR: "the anchor is a token like all others to it"}
+    why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
     if not _learned(drafter.model):
-        why[POSITIONS] = "its positions are relative: all of them moved by one change nothing"
+        why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
     return [*_denoiser(drafter, words)], why
 
 
@@ -87,18 +85,17 @@ WEIGHTS: dict[type, tuple[str, ...]] = {
     EagleDrafter: ("reader",),
     AutoregressiveDrafter: ("reader",),
 }
-"""The fields of each kind of drafter that hold weights."""
+"""The fields with weights of each kind of drafter."""
 
 
 def with_weights(drafter: Drafter, other: Drafter) -> Any:
-    """A drafter with the declarations of ``drafter`` and the weights of ``other``, the same in another dtype; None
-    for a kind that is not in :data:`WEIGHTS`."""
+    """``drafter`` with the weights of ``other``, the same in another dtype; None for a kind not in :data:`WEIGHTS`."""
     kind = next((kind for kind in WEIGHTS if isinstance(drafter, kind) and isinstance(other, kind)), None)
     return None if kind is None else _with(drafter, **{name: getattr(other, name) for name in WEIGHTS[kind]})
 
 
 def _with(known: Any, **values: Any) -> Any:
-    """A copy of a drafter or a network that shares all but ``values``, and whose passes are not recorded."""
+    """A copy of a drafter or a network with ``values`` replaced, and without recorded passes."""
     changed = copy.copy(known)
     recorded = {name: None for name in ("graphs", "_passes") if hasattr(known, name)}
     for name, value in {**recorded, **values}.items():
@@ -107,13 +104,13 @@ def _with(known: Any, **values: Any) -> Any:
 
 
 def _masks(declared: int, size: int, words: Words) -> list[int]:
-    """Ids that may have been meant: special ones, the neighbours, and the last row of the drafter's table."""
+    """Candidates for the mask id: special ids, the neighbours, and the last row of the drafter's table."""
     tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
 
 
 def _layers(drafter: Any, count: int) -> Iterator[Variant]:
-    """Features of the layers before and behind; the first and the last stay where there is none."""
+    """Features of the neighbouring layers, within the target's range."""
     own = tuple(drafter.layers)
     for by in (-1, 1):
         moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
@@ -136,9 +133,9 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant
             yield Variant(POSITIONS, "0", _signed(by), plain(model=Bidirectional(stands, model.config.mask_id)))
         renamed = _with(model, forward=partial(_renamed, model, by, drafter.mask_id))
         yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
-    if strange := len(drafter.strangers):
+    if strange := len(drafter.unshared):
         beyond = frozenset(range(size, drafter.vocab_size))
-        same = plain(strangers=(), _never=never, _unread=beyond)
+        same = plain(unshared=(), _never=never, _unread=beyond)
         yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
 
 
@@ -163,7 +160,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token beside its own feature, or beside that of two tokens before, in place of that of the token before."""
+    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)
@@ -177,7 +174,7 @@ def _signed(number: int) -> str:
 def _behind(
     drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice | Tensor, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise`, whatever a class made of it, with another token in the anchor's slot."""
+    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, places, attend)
@@ -186,19 +183,19 @@ def _behind(
 def _moved(
     drafter: BlockDrafter, by: int, ids: Tensor, places: slice | Tensor, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` of a block that stands elsewhere behind the features that it reads."""
+    """:meth:`BlockDrafter.denoise` with all positions of the block moved."""
     where = slice(places.start + by, places.stop + by) if isinstance(places, slice) else places + by
     return drafter.denoise(ids, where, attend)
 
 
 def _learned(model: Any) -> bool:
-    """Whether a denoiser has a table of positions."""
+    """Whether a denoiser has learned positions."""
     return isinstance(model, Bidirectional) and model.network.places is not None
 
 
 class _Beside(DraftSession):
-    """A session that gets with each token the feature of the one ``by`` (1 or −1) tokens further on. Where that is not
-    known yet the token waits: drafts then begin with the anchor."""
+    """A session that gets, with each token, the feature ``by`` (1 or −1) tokens later. A token
+    waits until that feature is known; drafts then begin with the anchor."""
 
     def __init__(self, start: Callable[[], DraftSession], by: int) -> None:
         self._session, self._by = start(), by
@@ -228,22 +225,22 @@ class _Beside(DraftSession):
 
 
 def _earlier(network: Any, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
-    """A block denoiser's states; its slots predict what the slots before them would."""
+    """A block denoiser's states, moved by one slot."""
     states: Tensor = network.denoise(embeddings, rope, attend)
     return states.roll(1, 1)
 
 
 def _decode_moved(network: Any, by: int, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
-    """A network's pass, whose rows stand elsewhere; at the ends of its table they stay."""
+    """A network's pass with all positions moved, within its table."""
     if isinstance(places, slice):
         places = torch.arange(places.start, places.stop, device=ids.device)
     return network.decode(ids, (places + by).clamp(0, network.context - 1), attend, **options)
 
 
 def _renamed(model: Any, by: int, mask: int, ids: Tensor, **options: Any) -> Tensor:
-    """A denoiser's logits, if the target's id i were its id ``i + by``; its mask keeps its own."""
+    """A denoiser's logits as if the target's id i were its id ``i + by``, except for the mask."""
     last = model.config.vocab_size - 1
     logits: Tensor = model(torch.where(ids == mask, ids, (ids + by).clamp(0, last)), **options)
     rolled = logits.roll(-by, -1)
-    rolled[..., last if by > 0 else 0] = -torch.inf  # which came around
+    rolled[..., last if by > 0 else 0] = -torch.inf  # wrapped around
     return rolled

@@ -1,4 +1,4 @@
-"""Says whether a pair can be used here, and if not, why. Needs no torch: the page asks it too. Loads nothing."""
+"""Checks whether a pair is available here, without torch and without loading anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABSENT = "Its files are not in the local cache, and"
 
 
 class Here:
-    """What is here, asked once for any number of pairs: the machine, and whether the hub answers."""
+    """The machine, and whether the hub answers, determined once for many pairs."""
 
     @cached_property
     def machine(self) -> Machine:
@@ -27,10 +27,10 @@ class Here:
 
 
 def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
-    """Whether a pair can be used here, and if not, why: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
+    """Whether a pair is available here: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
 
-    Local files must exist; a target of the hub must be cached at its revision or the hub be reachable; it must fit into
-    memory. A drafter that is missing or too large does not count: it says so when it is chosen.
+    Local files must exist; a hub target must be cached at its revision or the hub reachable; it
+    must fit into memory. Drafters are only checked when they are chosen.
     """
     from huggingface_hub import is_offline_mode
 
@@ -45,7 +45,7 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
         if not is_local(spec.target) and not is_cached(spec.target, spec.revision):
             if is_offline_mode():
                 return False, f"{ABSENT} the hub is switched off (offline mode)."
-            if spec.target not in FILES and not here.hub_answers:  # pip's index has files too
+            if spec.target not in FILES and not here.hub_answers:  # FILES also come from pip's index
                 return False, f"{ABSENT} the model hub cannot be reached."
         if full := refusal(spec, here.machine, loaded(spec)):
             return False, full
@@ -57,5 +57,5 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
 
 
 def loaded(spec: PairSpec) -> list[str]:
-    """The drafters that are loaded with a pair, before anybody asks for one: those that ship with the project."""
+    """The drafters that are loaded together with a pair: those that ship with the project."""
     return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]

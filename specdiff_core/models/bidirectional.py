@@ -1,7 +1,7 @@
-"""Masked diffusion models that were adapted from causal ones: the same network, read in both directions.
+"""Masked diffusion models adapted from causal ones: the same network with bidirectional attention.
 
-DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). They
-kept the shift of a language model: slot i − 1 predicts token i, which the pair declares.
+DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). Like a
+language model's, their slot i − 1 predicts token i; the pair declares this shift.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from specdiff_core.models.network import Decoder, attend
 from specdiff_core.schema.errors import WeightsError
 
 FAMILIES = ("gpt2", "llama", "qwen2", "dream")
-"""Values of ``model_type`` that are read in both directions; Dream's network is Qwen2's."""
+"""Supported values of ``model_type``; Dream's network is Qwen2's."""
 
 
 class DenoiserConfig(NamedTuple):
-    """What a drafter asks of any denoising network."""
+    """The configuration of a denoising network that a drafter uses."""
 
     vocab_size: int
     mask_id: int
-    model_length: int  # positions that it may be shown
+    model_length: int  # most positions
 
 
 class Bidirectional(nn.Module):
-    """A frozen :class:`~specdiff_core.models.network.Decoder` in which every position reads every other.
+    """A frozen :class:`~specdiff_core.models.network.Decoder` with bidirectional attention.
 
     Args:
-        network: frozen, where it shall be.
-        mask_id: the token in the place of those to predict.
+        mask_id: the mask token.
     """
 
     def __init__(self, network: Decoder, mask_id: int) -> None:
@@ -48,12 +47,12 @@ class Bidirectional(nn.Module):
         return self.network.device
 
     def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
-        """Raw logits of what each slot predicts: with the usual shift, token i + 1.
+        """Raw logits of each slot's prediction: with the usual shift, token i + 1.
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are returned for positions ``first`` and later.
-            padding: ``[1]`` leading positions to hide; the ids behind them have the positions 0, 1, ….
+            padding: ``[1]`` number of leading positions to hide; the following ids have the positions 0, 1, ….
 
         Returns:
             ``[B, L − first, V]``.
@@ -83,12 +82,12 @@ def load_bidirectional(
     """The model in ``folder``, frozen, in the format of its release.
 
     Args:
-        context: positions that it will be shown at most.
-        mask_id: as the pair declares it; None: as ``config.json`` says. Where both say one, they must agree.
+        context: most positions.
+        mask_id: declared by the pair; None: from ``config.json``. If both have one, they must agree.
 
     Raises:
-        WeightsError: a file is missing, truncated or of the wrong shape, the network is of another
-            kind, or there is no mask id; the message names it.
+        WeightsError: a file is missing, truncated or of the wrong shape, the network is
+            unsupported, or there is no mask id; the message names it.
     """
     values = read_config(folder)
     config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
@@ -96,7 +95,7 @@ def load_bidirectional(
     mask = stated if mask_id is None else mask_id
     wrong = ""
     if mask is None:
-        wrong = "it names no mask_token_id, and the pair declares none"
+        wrong = "it has no mask_token_id, and the pair declares none"
     elif stated is not None and stated != mask:
         wrong = f"its mask_token_id is {stated}, the pair declares {mask}"
     elif not isinstance(mask, int) or not 0 <= mask <= known:
@@ -104,15 +103,15 @@ def load_bidirectional(
     if wrong:
         raise WeightsError(f"{shown(folder)}/config.json: {wrong}.", hint=RELEASED)
     assert isinstance(mask, int)
-    if mask == known:  # a row that was added for it, which some releases do not count
+    if mask == known:  # an additional row that some releases do not count
         config.vocab_size = known + 1
     network = load_network(folder, config, dtype, context=context, device=device, role="denoiser")
     return Bidirectional(network, mask)
 
 
 def released_shift(folder: Path) -> int | None:
-    """The shift with which the weights in ``folder`` were released: 1 of DiffuGPT, DiffuLLaMA,
-    Dream and DiffuCoder, 0 of MDLM; None where only the pair can know."""
+    """The shift of the weights in ``folder``: 1 for DiffuGPT, DiffuLLaMA, Dream and DiffuCoder, 0
+    for MDLM; None if only the pair can know."""
     kind = str(read_config(folder).get("model_type", "")).lower()
     if kind == "dream" or any(name.startswith(ADAPTED) for name in tensor_names(folder)):
         return 1
@@ -120,7 +119,7 @@ def released_shift(folder: Path) -> int | None:
 
 
 def is_bidirectional(folder: Path) -> bool:
-    """Whether :func:`load_bidirectional` reads what lies there, as its ``config.json`` says.
+    """Whether :func:`load_bidirectional` supports the model, by its ``config.json``.
 
     Raises:
         WeightsError: there is no readable ``config.json``.

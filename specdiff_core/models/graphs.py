@@ -17,16 +17,16 @@ from torch import Tensor
 logger = logging.getLogger("specdiff.graphs")
 
 Work = Callable[..., tuple[Tensor, ...]]
-"""A pass as a function of tensors alone: what else it reads must lie where it lies, and be what it is, every time."""
+"""A pass as a function of tensors; everything else it reads must keep its address and value."""
 Recording = tuple[Callable[[], object], tuple[Tensor, ...]]
-"""What replays a pass, and where it leaves its outputs."""
+"""(replay function, output tensors)."""
 
 TRIES = 2
-"""Runs of a pass before it is recorded: in the first, kernels are chosen and their workspaces allocated."""
+"""Runs of a pass before recording: the first one chooses kernels and allocates workspaces."""
 WIDTHS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192)
-"""Rows of recorded passes over a target's cache; others are filled up, so that few serve for all."""
+"""Rows of recorded passes over a target's cache; other passes are padded to these."""
 _LOCK = threading.RLock()
-"""A process records one pass at a time, and a replay's outputs are copied before the next begins."""
+"""A process records one pass at a time, and copies a replay's outputs before the next replay."""
 
 
 def fitting(rows: int) -> int | None:
@@ -35,26 +35,26 @@ def fitting(rows: int) -> int | None:
 
 
 class Graphs:
-    """Records passes on one device, in threads that say so: off every clock. What was not met there runs as it is.
+    """Records passes on one device, in threads with :meth:`recording` open, off every clock. Other passes run normally.
 
-    While a pass is recorded nothing else may wait for the device, in any thread: one run at a time.
+    While a pass is recorded, no thread may wait for the device: one run at a time.
 
     Attributes:
-        failed: why a pass could not be recorded; empty while all could.
+        failed: why a pass was not recorded; empty if all were.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.failed = ""
         self._thread = threading.local()
-        self._pool: Any = None  # of memory, shared: outputs are copied before another replay
+        self._pool: Any = None  # shared memory pool: outputs are copied before another replay
 
     def __str__(self) -> str:
         return "passes recorded as CUDA graphs" + (f", but for some ({self.failed})" if self.failed else "")
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Until this closes, record every pass of a kind that this thread meets for the first time."""
+        """A context manager in which this thread records every new kind of pass."""
         self._thread.open = True
         try:
             yield
@@ -68,7 +68,7 @@ class Graphs:
 
     @torch.inference_mode()
     def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Recording:
-        """``work`` on whatever ``inputs`` hold when it is replayed."""
+        """Record ``work`` on ``inputs``, whose values are read at each replay."""
         here, aside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
@@ -83,17 +83,17 @@ class Graphs:
 
 
 class Passes:
-    """Recorded passes that read and write at the same addresses: those over one cache, or of one network without."""
+    """Recorded passes over one cache, or of one network without a cache."""
 
     def __init__(self, graphs: Graphs) -> None:
         self._graphs = graphs
-        self._known: dict[Hashable, tuple[Recording, tuple[Tensor, ...]] | None] = {}  # None: it could not be recorded
+        self._known: dict[Hashable, tuple[Recording, tuple[Tensor, ...]] | None] = {}  # None: recording failed
 
     def __len__(self) -> int:
         return len(self._known)
 
     def __call__(self, kind: Hashable, work: Work, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """``work(*inputs)``; ``kind`` is all that it depends on besides the values of its inputs: their shapes, too."""
+        """``work(*inputs)``; ``kind`` identifies everything it depends on besides the values of its inputs."""
         with _LOCK:
             if kind not in self._known and self._graphs.open:
                 self._known[kind] = self._record(work, inputs)
@@ -109,7 +109,7 @@ class Passes:
         held = tuple(tensor.clone() for tensor in inputs)
         try:
             return self._graphs.record(work, held), held
-        except RuntimeError as error:  # of CUDA, or a pass that asks the host
+        except RuntimeError as error:  # a CUDA error, or the pass synchronises with the host
             self._graphs.failed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
             logger.warning("a pass was not recorded", exc_info=error)
             return None

@@ -1,6 +1,5 @@
-"""Fetches repositories of the model hub: with progress, cancellable, at one commit for good. It needs no torch.
-
-Files that have arrived whole stay in the hub's cache, so whoever is interrupted goes on with the next file.
+"""Fetches hub repositories with progress, cancellable, at a fixed commit, without torch. Complete
+files stay in the hub's cache, so an interrupted download continues with the next file.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
-"""Beside the hub's cached repositories: the commits of those that this project does not pin, as first fetched."""
+"""File beside the cached repositories: the commits, as first fetched, of those that this project does not pin."""
 PATIENCE = 2.0
 """Seconds to wait for the hub before calling it unreachable."""
 PERIOD = 0.5
@@ -34,7 +33,7 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 """Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"
-"""The same weights once more, by names of their makers' own, as Mistral publishes them."""
+"""Second copies of the weights in another layout, as Mistral publishes them."""
 LIKE = "python -m specdiff_core pairs --fetch NAME"
 FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
 
@@ -50,13 +49,12 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """The commit that is meant: ``revision``, or the one that was current when ``repo`` was first
-    fetched here; empty where nobody has fetched it."""
+    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
     return revision or _pins().get(repo, "")
 
 
 def cached_folder(repo: str, revision: str) -> Path | None:
-    """The folder that holds ``config.json`` of ``repo``, where it is here."""
+    """The cached folder with ``config.json`` of ``repo``, or None."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=commit(repo, revision) or None)
@@ -65,8 +63,8 @@ def cached_folder(repo: str, revision: str) -> Path | None:
 
 @contextlib.contextmanager
 def reporting(progress: Callable[[str], None]) -> Iterator[None]:
-    """Call ``progress`` with bytes and speed of whatever is downloaded inside, twice a second. What
-    it raises ends the download."""
+    """Call ``progress`` with bytes and speed of downloads inside, twice a second. An exception from
+    it ends the download."""
     before = _PROGRESS.set(progress)
     try:
         yield
@@ -75,22 +73,22 @@ def reporting(progress: Callable[[str], None]) -> Iterator[None]:
 
 
 def report(message: str) -> None:
-    """Pass a line to the callback of :func:`reporting`; what that raises comes through."""
+    """Pass a line to the callback of :func:`reporting`, which may raise."""
     _PROGRESS.get()(message)
 
 
 def answers() -> bool:
-    """Whether the hub answers within :data:`PATIENCE`; an error status is an answer."""
+    """Whether the hub answers within :data:`PATIENCE`, also with an error status."""
     from huggingface_hub import constants, get_session
 
     answered = threading.Event()
 
     def ask() -> None:
-        with contextlib.suppress(Exception):  # whatever it is, no answer came
+        with contextlib.suppress(Exception):
             get_session().head(constants.ENDPOINT, timeout=PATIENCE)
             answered.set()
 
-    # A thread, since resolving a name obeys no timeout.
+    # In a thread, because name resolution has no timeout.
     threading.Thread(target=ask, daemon=True, name="hub-check").start()
     return answered.wait(PATIENCE)
 
@@ -109,12 +107,12 @@ class Transfer:
         self.begin(0)
 
     def begin(self, held: int) -> None:
-        """Count from here: so many bytes are there already."""
+        """Start counting; ``held`` bytes are there already."""
         self.done = self.held = held
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
-        """So many bytes arrived.
+        """Count bytes that arrived.
 
         Raises:
             InterruptedError: the download was stopped.
@@ -138,7 +136,7 @@ class Transfer:
         def run() -> None:
             try:
                 result.set_result(work())
-            except BaseException as error:  # raised again where somebody waits for it
+            except BaseException as error:  # raised again in the waiting thread
                 result.set_exception(error)
 
         threading.Thread(target=run, name="fetch", daemon=True).start()
@@ -153,11 +151,11 @@ class Transfer:
 
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
-    """The folder of ``repo`` at its commit, with the files that are asked for; what is not here is downloaded.
+    """The folder of ``repo`` at its commit; missing files are downloaded.
 
     Args:
         weights: False: only config and tokenizer.
-        only: names of files, in place of all these.
+        only: names of files to fetch instead.
 
     Raises:
         PairUnavailable: it can't be fetched; the message says why, and what to do.
@@ -184,24 +182,24 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
 
 
 def _missing_bytes(ask: Callable[..., Any]) -> int:
-    """Bytes that are to come; 0 where nobody knows. Refused where the disk cannot hold them."""
+    """Bytes to download; 0 if unknown. Raises OSError if the disk is too small."""
     from huggingface_hub import errors, is_offline_mode
 
     if is_offline_mode():
         return 0
     try:
         files = ask(dry_run=True)
-    except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download meets it too
+    except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download reports it too
         return 0
     total = sum(file.file_size or 0 for file in files if file.will_download)
     free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
     if total > free:
-        raise OSError(errno.ENOSPC, f"{size(total)} are to come, {size(free)} are free")
+        raise OSError(errno.ENOSPC, f"{size(total)} are needed, {size(free)} are free")
     return total
 
 
 def _bar(transfer: Transfer) -> type[Any]:
-    """A progress bar for the hub's client that draws nothing: it counts bytes, and ends a stopped download."""
+    """An invisible progress bar for the hub's client, which counts bytes and ends a stopped download."""
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg]  # generic only in its stubs
@@ -216,7 +214,7 @@ def _bar(transfer: Transfer) -> type[Any]:
             return None
 
         def refresh(self, *args: Any, **options: Any) -> None:
-            """It draws nothing."""
+            """Draw nothing."""
 
         display = clear = close = refresh
 
@@ -224,7 +222,7 @@ def _bar(transfer: Transfer) -> type[Any]:
 
 
 def _abort_xet() -> None:
-    """End what the hub's second protocol has under way, which no exception reaches; its client offers no other way."""
+    """Abort downloads by the hub's Xet protocol, which exceptions don't reach; its client has no other way."""
     with contextlib.suppress(ImportError):
         from huggingface_hub.utils import _xet
 
@@ -233,7 +231,7 @@ def _abort_xet() -> None:
 
 
 def size(count: int, scale: int | None = None) -> str:
-    """Bytes in the unit that suits ``scale``, by default themselves."""
+    """Bytes in the unit for ``scale``, by default ``count``."""
     for unit, name, places in ((1e9, "GB", 1), (1e6, "MB", 0)):
         if (scale or count) >= unit:
             return f"{count / unit:.{places}f} {name}"
@@ -242,7 +240,7 @@ def size(count: int, scale: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Raise whatever the hub's client raises as a PairUnavailable that says what to do."""
+    """Translate exceptions of the hub's client into PairUnavailable."""
     from huggingface_hub import errors
 
     try:
@@ -255,20 +253,20 @@ def _explained(repo: str) -> Iterator[None]:
 
 
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
-    """What happened, and what to do."""
+    """The message and the hint for an exception."""
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
     if isinstance(error, errors.GatedRepoError):
-        hint = f"Ask on {page}, then run `hf auth login`, or set HF_TOKEN to a token of your account."
-        return f"{repo} is gated: its owner grants access to those who ask.", hint
+        hint = f"Request access on {page}, then run `hf auth login`, or set HF_TOKEN to a token of your account."
+        return f"{repo} is gated: its owner grants access on request.", hint
     if isinstance(error, errors.RepositoryNotFoundError):
-        hint = f"Look at {page}; for a private one run `hf auth login`, or set HF_TOKEN."
-        return f"The hub knows no repository {repo}, or it is private.", hint
+        hint = f"Check {page}; for a private repository run `hf auth login`, or set HF_TOKEN."
+        return f"The hub has no repository {repo}, or it is private.", hint
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{repo} no longer has the commit that is pinned here.", f"Look at {page}."
+        return f"{repo} no longer has the commit that is pinned here.", f"Check {page}."
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        hint = "Free some space, or set HF_HOME to a larger disk. Files that have arrived whole stay."
+        hint = "Free some space, or set HF_HOME to a larger disk. Complete files are kept."
         return f"The disk is too full for {repo}: {error.strerror or ''}.", hint
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError):
@@ -277,7 +275,7 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
     if isinstance(error, OSError):
         words = " ".join(str(error).split())[:160]
         return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
-    return f"{repo} is no repository of the hub ({error}).", "Write owner/name."
+    return f"{repo} is not a hub repository ({error}).", "Write owner/name."
 
 
 def _pins() -> dict[str, str]:
@@ -289,11 +287,11 @@ def _pins() -> dict[str, str]:
 
 
 def _remember(repo: str, found: str) -> None:
-    """Keep the commit that was fetched, so that nobody's later upload changes what is loaded."""
+    """Store the fetched commit, so that later uploads don't change what is loaded."""
     path = cache() / PINS
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
         beside.replace(path)
-    except OSError as error:  # a cache that nobody may write to does not change either
-        logger.warning("%s is at %s; that could not be kept in %s: %s", repo, found, path.name, error)
+    except OSError as error:  # a read-only cache does not change either
+        logger.warning("%s is at %s, which could not be stored in %s: %s", repo, found, path.name, error)

@@ -1,10 +1,10 @@
-"""How few rows are multiplied by a large matrix: chosen when weights are loaded, by device, dtype
-and what this torch offers. Never by a stopwatch: another order of sums rounds differently, and a
-text must not depend on what else the machine was doing.
+"""Products of few rows with a large matrix. The kernel is chosen when weights are loaded, by
+device, dtype and torch version, never by timing: another order of sums rounds differently, and
+texts must not depend on the machine's load.
 
-oneDNN's products by a packed matrix compute a row with the same bits however many rows come with
-it, on any number of threads. Only a single row of more than :data:`LONG` numbers is summed up in
-another way, so it is computed as two. Those of MKL, which ``F.linear`` calls in fp32, differ.
+With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
+Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
+MKL, which ``F.linear`` uses in fp32, has no such property.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
-"""Of ``torch.ops.mkldnn``: what packs a matrix, and what multiplies by a packed one. Not part of torch's stable API."""
+"""Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it. Not part of torch's stable API."""
 LONG = 1024
-"""Numbers in a row, up to which oneDNN sums up one row as it sums up many."""
+"""Numbers in a row up to which oneDNN sums one row as it sums many."""
 PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
 
 def kernel(device: torch.device, dtype: torch.dtype) -> str:
-    """What multiplies on ``device``: :data:`PACKED` or :data:`PLAIN`. In bf16 packing needs a
-    processor that computes it (avx512_bf16, AMX); others would emulate it."""
+    """The kernel on ``device``: :data:`PACKED` or :data:`PLAIN`. Packed bf16 needs a processor that
+    computes it (avx512_bf16, AMX); others would emulate it."""
     there = device.type == "cpu" and all(hasattr(torch.ops.mkldnn, name) for name in OPERATORS)
     if there and dtype == torch.bfloat16:
         there = computes_bf16()
@@ -37,10 +37,10 @@ def computes_bf16() -> bool:
 
 
 class Product:
-    """x·Wᵀ + b for a frozen W, which may be of several projections side by side.
+    """x·Wᵀ + b for a frozen W, possibly of several projections side by side.
 
     Args:
-        weight: ``[out, in]``. A packed product holds its own copy and lets go of this one.
+        weight: ``[out, in]``. A packed product keeps only its own copy.
         bias: ``[out]``.
     """
 
@@ -53,8 +53,8 @@ class Product:
 
     @classmethod
     def of(cls, parts: Sequence[nn.Linear], *, keep: bool = False) -> Product:
-        """Projections of the same rows as one product, frozen. Where it packs a copy of its own, they let go of their
-        weights, unless it shall ``keep`` them; elsewhere their weights become views of it."""
+        """Combine projections of the same rows into a frozen product. If it is packed, they drop
+        their weights unless ``keep``; otherwise their weights become views of it."""
         weight = torch.cat([part.weight.detach() for part in parts])
         bias = None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])
         product = cls(weight, bias)
@@ -71,7 +71,7 @@ class Product:
         if not self.packed:
             out = F.linear(rows, self._weight, self._bias)
             return out if residual is None else residual + out
-        if self._long and rows.numel() == rows.shape[-1]:  # a single row is summed up in another way
+        if self._long and rows.numel() == rows.shape[-1]:  # a single row is summed differently
             twice = None if residual is None else torch.cat([residual, residual], -2)
             return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
         if residual is None:
@@ -82,7 +82,7 @@ class Product:
 
 
 class Separate:
-    """The same of projections that are still trained: one by one, their results side by side."""
+    """The same for projections in training: one by one, with concatenated results."""
 
     def __init__(self, parts: Sequence[nn.Linear]) -> None:
         self._parts = parts

@@ -1,12 +1,10 @@
-"""Lets a token of a block depend on the one before it: a block's marginals become a Markov chain.
+"""Heads that make a token of a block depend on the previous one: the block's marginals become a Markov chain.
 
-A denoiser fills a window from independent marginals, so neighbours that are likely each, but not
-together, meet. The chain adds to the hidden state of a slot what the token before it says; the head
-that reads both is the target's own, as for the marginals. The Markov head of DSpark (arXiv
-2607.05147) adds a low-rank bias to the logits instead. Each slot is normalised by itself, so q is a
-true conditional.
-
-The heads of released drafters are here as well: DSpark's (:class:`PairBias`), and DFlash 2's (:class:`Selector`).
+A denoiser fills a window from independent marginals, so neighbours may each be likely, but not
+together. This project's head (:class:`MarkovHead`) adds a term from the previous token to a slot's
+hidden state, before the target's head. Released drafters have DSpark's (arXiv 2607.05147,
+:class:`PairBias`), a low-rank bias on the logits, and DFlash 2's (:class:`Selector`). Each slot is
+normalised by itself, so q is a true conditional.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from specdiff_core.maths.chains import RANKED, SAMPLED
 
 
 class MarkovHead(nn.Module):
-    """h + D·silu(A·h + B·e): the state of a slot, given the embedding e of the token before it,
-    each ``[width]``; A and B have ``inner`` rows."""
+    """h + D·silu(A·h + B·e): the state of a slot given the embedding e of the previous token, each
+    ``[width]``; A and B have ``inner`` rows."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -29,7 +27,7 @@ class MarkovHead(nn.Module):
         self.out = nn.Linear(inner, width, bias=False)
 
     def initialize(self, generator: torch.Generator, *, std: float) -> None:
-        """A chain that has learnt nothing: the marginals, until D grows."""
+        """Initialise to the marginals: D is zero."""
         for part in (self.state, self.before):
             nn.init.normal_(part.weight, std=std, generator=generator)
         nn.init.zeros_(self.out.weight)
@@ -41,9 +39,8 @@ class MarkovHead(nn.Module):
 
 
 class Successors:
-    """A Markov head between a vocabulary's embedding and its output head, for decoding: what a
-    token adds to the logit of the one behind it, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the
-    same for every draft, so they are tables.
+    """A Markov head between embedding and output head, for decoding: what a token adds to the logit of the next one,
+    silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
 
     Args:
         markov: frozen.
@@ -67,15 +64,15 @@ class Successors:
 
 
 class PairBias(nn.Module):
-    """DSpark's Markov head, as released: what a token adds to the logit of the one behind it, W₁[before]·W₂[behind].
+    """DSpark's Markov head, as released: a token adds W₁[token]·W₂[next] to the logit of the next one.
 
     Args:
-        vocab: words V.
+        vocab: vocabulary size V.
         rank: of the product.
-        gate: width of the states of slots, which weigh W₁[before] number by number; 0: they have no say.
+        gate: width of the slots' states, which gate W₁[token] elementwise; 0: no gate.
     """
 
-    candidates = SAMPLED  # released drafters look at all words
+    candidates = SAMPLED  # released drafters use the whole vocabulary
 
     def __init__(self, vocab: int, rank: int, *, gate: int = 0) -> None:
         super().__init__()
@@ -94,7 +91,8 @@ class PairBias(nn.Module):
 
 
 class Confidence(nn.Module):
-    """DSpark's guess of whether a slot's token will be accepted, from its state and, with a ``rank``, W₁[before]."""
+    """DSpark's estimate of whether a slot's token will be accepted, from its state and, with a
+    ``rank``, W₁[previous token]."""
 
     def __init__(self, width: int, rank: int) -> None:
         super().__init__()
@@ -110,8 +108,8 @@ class Confidence(nn.Module):
 
 
 class Selector(nn.Module):
-    """DFlash 2's head, as released: of a slot's ``best`` words, how well each follows the one
-    before it, Σ (P[before] ∘ A·h)·S[behind]."""
+    """DFlash 2's head, as released: scores how well each of a slot's ``best`` tokens follows the
+    previous one, Σ (P[previous] ∘ A·h)·S[token]."""
 
     def __init__(self, vocab: int, width: int, rank: int, best: int) -> None:
         super().__init__()
@@ -127,7 +125,7 @@ class Selector(nn.Module):
         return _scores(said, candidates, self.successor_codebook)
 
     def cut(self, logits: Tensor) -> Tensor:
-        """``logits [g, V]`` without all but the best words of each slot."""
+        """``logits [g, V]`` restricted to the best tokens of each slot."""
         kept = logits.topk(min(self.candidates, logits.shape[-1]), -1)
         return torch.full_like(logits, -torch.inf).scatter_(-1, kept.indices, kept.values)
 

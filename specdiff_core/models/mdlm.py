@@ -1,7 +1,7 @@
 """The masked diffusion network of MDLM (arXiv 2406.07524), in the names and shapes of ``kuleshov-group/mdlm-owt``.
 
-It maps token ids to raw logits and knows nothing of masks, schedules or drafting: SUBS is applied by its users.
-Written from the released checkpoint's layout; attention is SDPA, so it runs on any device.
+It maps token ids to raw logits; masks, schedules and SUBS are left to its users. Written from the
+released checkpoint's layout; attention is SDPA, so it runs on any device.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer that follows from the hea
 class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the released ``config.json``, by their own names.
 
-    ``dropout`` is recorded only: this network never drops. ``mask_token_id`` is ours (the released
-    model's mask is the last id, which is the default).
+    ``dropout`` is not used. ``mask_token_id`` is this project's (the released model's mask is the
+    last id, the default).
     """
 
     vocab_size: Size
@@ -52,10 +52,10 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, values: dict[str, Any], path: Path) -> MdlmConfig:
-        """Read a ``config.json``; keys of other libraries are left alone.
+        """Read a ``config.json``; other keys are ignored.
 
         Raises:
-            WeightsError: a field is missing, no possible size, or asks for what this network cannot do.
+            WeightsError: a field is missing, impossible, or not supported.
         """
         config = as_config(values, cls, path)
         wrong = ""
@@ -81,7 +81,7 @@ effective weight and bias, and the gate."""
 
 
 class Constants(NamedTuple):
-    """Everything that σ = 0 makes constant, and the rotary tables."""
+    """The constants at σ = 0, and the rotary tables."""
 
     blocks: tuple[Modulation, ...]
     final_weight: Tensor  # [D]

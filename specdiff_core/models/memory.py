@@ -1,7 +1,7 @@
-"""How much memory a pair takes, before its weights are fetched. It needs no torch.
+"""Estimates the memory of a pair before its weights are fetched, without torch.
 
-What is counted: the parameters of target and drafters, their keys and values over the whole context, and one float32
-row of logits for each position that is read at once. Not counted: what passes allocate in between.
+Counted: the parameters of target and drafters, their keys and values over the whole context, and a
+float32 row of logits for each position read at once. Not counted: temporary memory of passes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
-"""Bytes that are taken before any model is there: by torch and transformers as measured on a CPU;
-by a CUDA device as assumed."""
+"""Bytes used before any model is loaded: by torch and transformers, measured on a CPU; on a CUDA device, assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}
 """Bytes of a number."""
 Count = Callable[[Path, dict[str, Any]], int | None]
-"""Parameters of the network that the config.json of a folder describes, for those who can make one;
-None: of no known kind."""
+"""Counts the parameters of the network in a folder with this config.json; None: unknown kind."""
 
 
 def _unknown(folder: Path, values: dict[str, Any]) -> int | None:
@@ -40,20 +38,20 @@ def _unknown(folder: Path, values: dict[str, Any]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where a pair would be loaded, and how precisely."""
+    """The device and dtype for a pair."""
 
     device: str  # "cpu" or "cuda"
     dtype: str  # "fp32" or "bf16"
     free: int  # bytes, of the device
-    beside: int = 0  # bytes that accelerate could use besides: other devices, main memory
+    beside: int = 0  # further bytes that accelerate could use: other devices, main memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Bytes that a pair takes on a machine."""
+    """Bytes that a pair needs on a machine."""
 
     target: int
-    weights: int  # of the target: its share
+    weights: int  # of the target, included in it
     drafters: dict[str, int]
     runtime: int
 
@@ -62,12 +60,12 @@ class Need:
         return self.target + sum(self.drafters.values()) + self.runtime
 
     def fits_spread(self, machine: Machine) -> bool:
-        """Whether it fits where accelerate spreads the target's weights over all that there is."""
+        """Whether it fits if accelerate spreads the target's weights over all memory."""
         return self.total - self.weights <= machine.free and self.total <= machine.free + machine.beside
 
 
 def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
-    """Where models go: what ``models/device.py`` would choose, with what is free there."""
+    """The machine that ``models/device.py`` would choose, with its free memory."""
     import psutil  # comes with accelerate
 
     memory = int(psutil.virtual_memory().available)
@@ -81,8 +79,8 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
 
 
 def _cuda() -> list[tuple[int, bool]]:
-    """Of each CUDA device its free bytes, and whether it computes bf16. Without torch, which takes
-    seconds to import, the driver's own program is asked."""
+    """The free bytes of each CUDA device, and whether it computes bf16. Asks nvidia-smi if torch,
+    which takes seconds to import, is not loaded."""
     torch = sys.modules.get("torch")
     if torch is not None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -99,7 +97,7 @@ def _cuda() -> list[tuple[int, bool]]:
 
 
 def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None, *, count: Count = _unknown) -> Need:
-    """What ``pair`` takes with ``drafters`` (all by default). What nobody knows counts as nothing."""
+    """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
     names = None if drafters is None else set(drafters)
     wanted = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
     target = size_of(pair.target, pair.revision, pair.published, count)
@@ -117,7 +115,7 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
 
 
 def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count: Count = _unknown) -> str:
-    """Why ``pair`` with ``drafters`` does not fit, with what would; empty where it fits, if need be
+    """Why ``pair`` with ``drafters`` does not fit, and what would; empty if it fits, possibly
     spread over several devices and main memory."""
     need = needed(pair, machine, drafters, count=count)
     if need.total <= machine.free or need.fits_spread(machine):
@@ -141,8 +139,8 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
 
 
 def size_of(source: str, revision: str = "", published: Model | None = None, count: Count = _unknown) -> Model | None:
-    """What a model takes, from what is here of it: its weights, else the network that its
-    config.json describes, else what is published of it. None where nothing is known."""
+    """The size of a model from its weights, otherwise from its config.json, otherwise from what is
+    published. None if nothing is known."""
     try:
         folder = cached(source, revision)
         if folder is None or not (folder / "config.json").is_file():
@@ -155,7 +153,7 @@ def size_of(source: str, revision: str = "", published: Model | None = None, cou
             return published
         vocabulary, width = _number(values, "vocab_size"), _number(values, "hidden_size", "n_embd")
         tied = values.get("tie_word_embeddings", values.get("model_type") == "gpt2")
-        tied = tied and read_gguf(folder) is None  # whose rows stay in the file
+        tied = tied and read_gguf(folder) is None  # a GGUF file's rows stay in the file
         return Model(
             repo=source,
             parameters=parameters,
@@ -163,12 +161,12 @@ def size_of(source: str, revision: str = "", published: Model | None = None, cou
             vocabulary=vocabulary,
             tied=width if tied else 0,
         )
-    except SpecDiffError:  # damaged: loading says how
+    except SpecDiffError:  # damaged: loading reports how
         return published
 
 
 def cache_of(values: dict[str, Any]) -> int:
-    """Numbers that the keys and values of one token take, by a config.json."""
+    """Numbers in the keys and values of one token, from a config.json."""
     layers = _number(values, "num_hidden_layers", "n_layer", "num_layers")
     heads = _number(values, "num_attention_heads", "n_head", "num_heads")
     width = _number(values, "hidden_size", "n_embd")
@@ -177,7 +175,7 @@ def cache_of(values: dict[str, Any]) -> int:
 
 
 def _stored(folder: Path) -> int | None:
-    """Numbers in a folder's weight files, by their headers; None where they are not (all) here."""
+    """Numbers in a folder's weight files, from their headers; None if a file is missing."""
     count = 0
     try:
         if (index := read_gguf(folder)) is not None:

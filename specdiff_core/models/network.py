@@ -1,9 +1,8 @@
-"""One transformer for everything here that attends: the target, the small drafter of its kind,
-EAGLE's layer, the block drafter. Modules have the names of transformers' Llama, so weights are read
-and written under their released names.
+"""The transformer of the target, the autoregressive drafter, EAGLE's layer and the block drafter.
+Modules have the names of transformers' Llama, so weights keep their released names.
 
-What a layer's queries read is a function that comes in (:data:`Attend`): a cache, a block, or a
-whole text in training. That is all in which decoding, drafting and training differ.
+A function argument (:data:`Attend`) determines what a layer's queries read: a cache, a block, or a
+whole text in training. This is the only difference between decoding, drafting and training.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
 ``[B, H, n, D]``."""
 Reach = tuple[int, int]
-"""How many positions before its own a query reads, and how many behind it."""
+"""How many positions a query reads before and after its own."""
 WHOLE = 32_768
-"""Numbers that torch never splits between threads (its grain size)."""
+"""Numbers up to which torch doesn't split work between threads (its grain size)."""
 ROTARY = ("default", "linear", "llama3", "yarn")
-"""Rotary positions whose factors do not depend on the length of the text."""
+"""Kinds of rotary positions with factors independent of the text's length."""
 Multiply = Product | Separate
 Together = Callable[[Sequence[nn.Linear]], Multiply]
-"""Projections of the same rows -> one product, frozen or not."""
+"""Combines projections of the same rows into one product, frozen or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +82,8 @@ class Shape:
 
 
 class RMSNorm(nn.RMSNorm):
-    """x / √(mean x² + ε), times a weight, in fp32 (or fp64). In half of the time that ``F.rms_norm`` takes on a CPU:
-    there a pass of the embedded target spent an eighth of its time on them."""
+    """x / √(mean x² + ε), times a weight, in fp32 (or fp64). Twice as fast as ``F.rms_norm`` on a
+    CPU, where a pass of the embedded target spent an eighth of its time in norms."""
 
     def forward(self, states: Tensor) -> Tensor:
         return rms_norm(states, self.weight, self.eps or 0.0)
@@ -101,12 +100,12 @@ def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 @functools.cache
 def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # whoever asks first, training may ask next
+    with torch.inference_mode(False):  # training may use it too
         return torch.full((1,), value, dtype=dtype, device=device)
 
 
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
-    """Rotary factors at ``positions [B, n]``, plain or scaled as ``config`` says (llama3, yarn, linear)."""
+    """Rotary factors at ``positions [B, n]``, plain or scaled as in ``config`` (llama3, yarn, linear)."""
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     like = torch.empty(0, device=positions.device, dtype=dtype)
@@ -117,7 +116,7 @@ def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype
 
 
 def unbuilt(config: PretrainedConfig) -> str:
-    """Why the layers of a model with ``config`` are not built here; empty where they are."""
+    """Why the layers of a model with ``config`` are not supported; empty if they are."""
     values: Any = config
     heads = values.num_attention_heads
     shared = getattr(values, "num_key_value_heads", None) or heads
@@ -140,19 +139,19 @@ def unbuilt(config: PretrainedConfig) -> str:
     if kind not in ROTARY:
         return f"its rotary positions are of the kind {kind!r}"
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return "its rotary positions turn a part of each head only"
+        return "its rotary positions apply to a part of each head only"
     with torch.device("cpu"):
         cos, sin = rotary_table(config, torch.ones(1, 1), torch.float32)
     return "" if bool((cos + sin).isfinite().all()) else "its rotary positions are no finite numbers"
 
 
 def slides(config: PretrainedConfig) -> bool:
-    """Whether some layers see a window only, as ``layer_types`` says."""
+    """Whether ``layer_types`` includes sliding-window layers."""
     return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
 
 def at(rope: Rope, places: slice | Tensor) -> Rope:
-    """Of the factors of all positions, those of ``places``: the same in each text, or ``[B, n]``."""
+    """The factors at ``places``, the same for each text or ``[B, n]``."""
     if isinstance(places, Tensor) and places.ndim == 2:
         return rope[0][0, 0, places][:, None], rope[1][0, 0, places][:, None]
     return rope[0][:, :, places], rope[1][:, :, places]
@@ -168,7 +167,7 @@ def rotate(states: Tensor, rope: Rope) -> Tensor:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added, or True where a key
-    may be read. Queries that share a key head stand side by side, so keys are never copied."""
+    may be read. Queries that share a key head are grouped, so keys are never copied."""
     groups, rows = q.shape[1] // k.shape[1], q.shape[2]
     if groups > 1:
         q = q.reshape(q.shape[0], k.shape[1], groups * rows, q.shape[3])
@@ -187,7 +186,7 @@ def near(queries: Tensor, keys: Tensor, reach: Reach) -> Tensor:
 
 
 def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """On a CPU the backward pass of fused attention is slower than plain matrix products at drafter sizes (× 1.5)."""
+    """On a CPU, the backward pass of fused attention is 1.5× slower than plain matrix products at drafter sizes."""
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -196,7 +195,7 @@ def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """What the rows of a whole text read: themselves and what comes before them."""
+    """Causal attention over a whole text."""
     rows = q.shape[2]
     return attend(q, k, v, torch.ones(rows, rows, dtype=torch.bool, device=q.device).tril())
 
@@ -220,11 +219,11 @@ class Attention(nn.Module):
 
 
 class Heads:
-    """Projections of the same rows, as heads: first those that are normed and rotated, then values.
+    """Projections of the same rows into heads: first normed and rotated ones, then values.
 
     Args:
-        layers: whose: one, or several that read the same rows.
-        kinds: what is rotated: q and k, or only the k of rows that are read and ask for nothing.
+        layers: one, or several that read the same rows.
+        kinds: the rotated projections: "qk", or "k" for rows without queries.
     """
 
     def __init__(self, layers: Sequence[Attention], kinds: str, together: Together) -> None:
@@ -247,9 +246,9 @@ class Heads:
 
 
 def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
-    """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between
-    threads, in the middle of a row, and rounds differently at the end of a share; so, while
-    decoding, no more rows at once than it leaves whole."""
+    """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between threads
+    within a row and rounds differently at the ends; so, while decoding, only as many rows at once
+    as torch does not split."""
     rows = max(1, WHOLE // states.shape[-1])
     if states.shape[-2] <= rows or states.device.type != "cpu" or not torch.is_inference_mode_enabled():
         return activation(states)
@@ -268,7 +267,7 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(shape.inner, shape.width, bias=shape.mlp_bias)
 
     def entrance(self) -> Sequence[nn.Linear]:
-        """The projections into the middle, side by side."""
+        """The projections into the hidden layer."""
         return (self.up_proj,) if self._gpt2 else (self.gate_proj, self.up_proj)
 
     def middle(self, states: Tensor) -> Tensor:
@@ -279,12 +278,12 @@ class MLP(nn.Module):
 
 
 _Parts = tuple[nn.Module, Heads, Multiply, nn.Module, Multiply, Callable[[Tensor], Tensor], Multiply]
-"""What a layer does, in its order."""
+"""The steps of a layer, in order."""
 
 
 class Layer(nn.Module):
-    """Pre-norm attention and MLP; without ``first_norm`` the attention reads states as they are, as
-    EAGLE's does. ``inputs`` is the width of what it reads, where that is not its own."""
+    """Pre-norm attention and MLP. Without ``first_norm`` (EAGLE) the attention reads unnormed
+    states; ``inputs`` is the width of its input, if it differs."""
 
     def __init__(self, shape: Shape, index: int, *, first_norm: bool = True, inputs: int = 0) -> None:
         super().__init__()
@@ -296,7 +295,7 @@ class Layer(nn.Module):
         self._frozen: _Parts | None = None
 
     def freeze(self) -> None:
-        """Fewer and larger products for decoding; see :meth:`Product.of`."""
+        """Combine products for decoding; see :meth:`Product.of`."""
         self._frozen = self._parts(Product.of)
 
     def _parts(self, together: Together) -> _Parts:
@@ -306,18 +305,19 @@ class Layer(nn.Module):
         return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
-        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: what the attention reads instead of it."""
+        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: input of the attention
+        instead of ``hidden``."""
         first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
         mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)
         return narrow(middle(wide(second_norm(hidden))), hidden)
 
     def parts(self) -> _Parts:
-        """What it does, in its order: first norm, heads, their way out, second norm, and the MLP's three steps."""
+        """First norm, heads, output projection, second norm, and the MLP's three steps."""
         return self._frozen or self._parts(Separate)
 
     def mix(self, heads: Heads, states: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
-        """What the heads read for ``states [B, n, W]``, side by side."""
+        """The concatenated outputs of the heads for ``states [B, n, W]``."""
         both, v = heads(states, rope)
         own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
         return attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
@@ -328,13 +328,13 @@ class Decoder(nn.Module):
 
     Args:
         config: of a Llama, Mistral, Qwen2, Qwen3 or GPT-2, from transformers.
-        context: positions that it may be asked for.
+        context: number of positions.
     """
 
     layers: Sequence[Layer]
-    embed_tokens: Any  # a table in memory, or rows that stay in their file
-    lm_head: Any  # a module whose weight is the head's rows; the embedding if they are tied
-    device: torch.device  # this and the following: once frozen
+    embed_tokens: Any  # a table in memory, or rows in a file
+    lm_head: Any  # a module with the head's rows as its weight; the embedding if tied
+    device: torch.device  # this and the following: after freeze()
     dtype: torch.dtype
     _head: Product
     _rope: Rope | None  # GPT-2 has none
@@ -355,9 +355,9 @@ class Decoder(nn.Module):
         """Prepare for decoding, on the device of the weights.
 
         Args:
-            load: loads the weights whose names begin with a prefix, such as ``layers.3.`` just
-                before that layer is packed; the empty prefix is for those of no layer. So there are
-                never two copies of a whole model. By default they are loaded already.
+            load: loads the weights with a prefix, such as ``layers.3.``, just before that layer is
+                packed, so that there are never two copies of the model; the empty prefix is for
+                weights outside layers. By default nothing.
         """
         load("")
         if self.config.tie_word_embeddings:
@@ -391,9 +391,9 @@ class Decoder(nn.Module):
 
         Args:
             attend: what each layer's queries read.
-            layers: whose outputs to return, too. The last one's is normed, as it is in transformers.
-            last: logits of so many last rows; None: of all.
-            features: none; a language model reads tokens only.
+            layers: layers whose outputs to return. The last one's is normed, as in transformers.
+            last: number of last rows to return logits for; None: all.
+            features: unused; a language model reads tokens only.
 
         Returns:
             logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each, in their order.

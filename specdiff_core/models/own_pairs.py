@@ -1,5 +1,5 @@
-"""Pairs of your own. A pair's name holds every field, so links, traces and other processes can pass it on.
-The drafter's config names its kind; what it leaves open must be declared, and is never guessed.
+"""Pairs of your own. A pair's name contains every field, so links, traces and other processes can pass it on. The
+drafter's config gives its kind; what it leaves open must be declared and is never guessed.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, find_pair
 
 OWN = "own?"
-"""With which the name of such a pair begins; a query string follows."""
+"""Prefix of such a pair's name; a query string follows."""
 CONTEXT = 4096
-"""Tokens of a run, where the target allows more and no other number is set."""
+"""Default limit of tokens in a run, if the target allows more."""
 SHORTEST = 8
-"""Tokens that any run may hold."""
+"""Smallest allowed context."""
 KEPT = 64
-"""Pairs that are kept in memory: the last ones."""
+"""How many of the last pairs are kept in memory."""
 KINDS = ("denoise", "block", "sequential", "eagle")
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
 
 
 class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What its name holds. ConfigError: a field is missing or impossible (see :func:`parse`)."""
+    """The fields of a pair's name. ConfigError: a field is missing or invalid (see :func:`parse`)."""
 
-    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # a folder, or a hub repository
+    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # a folder or a hub repository
     drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: prompt lookup and vanilla only
     target_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
     drafter_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # of the drafter, where its config does not say: KINDS
+    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # of the drafter, if its config does not say: KINDS
     shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
     context: Annotated[int, msgspec.Meta(ge=SHORTEST, le=2**20)] | None = None
 
     @property
     def name(self) -> str:
-        """The pair's name: equal fields, equal names."""
+        """The pair's name; equal fields give equal names."""
         fields = msgspec.to_builtins(self)
         return OWN + urlencode({name: fields[name] for name in sorted(fields) if fields[name] not in ("", None)})
 
 
 def parse(values: dict[str, Any]) -> OwnPair:
-    """From untrusted values: strings of a form, a flag or a link; empty ones are left out.
+    """From untrusted strings of a form, a flag or a link; empty ones are left out.
 
     Raises:
-        ConfigError: a value is missing or impossible; the message says which.
+        ConfigError: a value is missing or invalid; the message says which.
     """
     try:
         given = {name: value for name, value in values.items() if value not in ("", None)}
@@ -57,15 +57,15 @@ def parse(values: dict[str, Any]) -> OwnPair:
         if unknown := given.keys() - set(OwnPair.__struct_fields__):
             raise msgspec.ValidationError(f"there is no field {sorted(unknown)[0][:40]!r}")
         if pair.kind and pair.kind not in KINDS:
-            raise msgspec.ValidationError(f"a drafter is no {pair.kind!r}")
+            raise msgspec.ValidationError(f"there is no kind of drafter {pair.kind!r}")
     except msgspec.ValidationError as error:
-        hint = f"Name a target; a drafter's kind is one of {', '.join(KINDS)}."
+        hint = f"Give a target; a drafter's kind is one of {', '.join(KINDS)}."
         raise ConfigError(f"Your own pair: {error}.", field="pair", hint=hint) from error
     return pair
 
 
 def named(name: str) -> OwnPair:
-    """What a name that begins with :data:`OWN` holds.
+    """The fields of a name that begins with :data:`OWN`.
 
     Raises:
         ConfigError: as :func:`parse`.
@@ -74,28 +74,28 @@ def named(name: str) -> OwnPair:
 
 
 def find(name: str, context: int | None = None) -> PairSpec:
-    """The pair of any name, one's own too.
+    """The pair of any name, also one of your own.
 
     Args:
-        context: tokens that a run may hold, where not as many as the pair says.
+        context: most tokens of a run; None: the pair's.
 
     Raises:
-        SpecDiffError: there is none; as :func:`~specdiff_core.schema.pairs.find_pair` and :func:`bring`.
-        ConfigError: the target has not so many positions.
+        SpecDiffError: as :func:`~specdiff_core.schema.pairs.find_pair` and :func:`register_pair`.
+        ConfigError: the target has fewer positions.
     """
-    spec = bring(name) if name.startswith(OWN) else find_pair(name)
+    spec = register_pair(name) if name.startswith(OWN) else find_pair(name)
     if context is None:
         return spec
     _positions(spec.target, spec.revision, context)
     return dataclasses.replace(spec, context=context)
 
 
-def bring(name: str) -> PairSpec:
-    """The pair of a name that begins with :data:`OWN`, found by :func:`~specdiff_core.schema.pairs.find_pair` from then
-    on. Reads config files only; of a hub repository they are fetched, a few kilobytes.
+def register_pair(name: str) -> PairSpec:
+    """Register the pair of a name that begins with :data:`OWN`, so that
+    :func:`~specdiff_core.schema.pairs.find_pair` finds it. Reads config files only, a few kilobytes from the hub.
 
     Raises:
-        ConfigError: the name is wrong, or the config does not say what the drafter is.
+        ConfigError: the name is invalid, or the drafter's kind is unknown.
         WeightsError: a folder or its config is missing or damaged.
         PairUnavailable: a repository cannot be reached.
     """
@@ -120,10 +120,10 @@ def bring(name: str) -> PairSpec:
 
 
 def _positions(target: str, revision: str, context: int | None) -> int | None:
-    """How many positions a target has, or None where its config does not say.
+    """How many positions a target has, or None if its config does not say.
 
     Raises:
-        ConfigError: fewer than ``context``, or that is too short for any run.
+        ConfigError: it has fewer than ``context``, or that is too short.
     """
     values = read_config(resolve(target, revision, weights=False))
     found = values.get("max_position_embeddings") or values.get("n_positions")
@@ -191,8 +191,8 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
 
 
 def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
-    """What a drafter's ``config.json`` says it is: one of :data:`KINDS`, or empty; and its shift, where its release
-    defines one."""
+    """What a drafter's ``config.json`` says it is: one of :data:`KINDS`, or empty; and its shift,
+    where its release defines one."""
     kind = str(values.get("model_type", "")).lower()
     classes = " ".join(map(str, values.get("architectures") or ())).lower()
     layout = values.get("speculators_model_type")
@@ -208,4 +208,4 @@ def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def _doubt(own: OwnPair, why: str, field: str, hint: str) -> ConfigError:
-    return ConfigError(f"Cannot tell what kind of drafter {_called(own.drafter)} is: {why}.", field=field, hint=hint)
+    return ConfigError(f"The kind of drafter {_called(own.drafter)} is unknown: {why}.", field=field, hint=hint)

@@ -1,6 +1,5 @@
-"""A target that outgrows one machine: transformers' tensor parallelism, one process a device, under
-``torchrun``. Rank 0 drafts, tests and broadcasts; the others repeat its passes, because each holds
-a part of every product.
+"""A target split over machines: transformers' tensor parallelism, one process per device, under ``torchrun``. Rank 0
+drafts, tests and broadcasts; the others repeat its passes on their part of the weights.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ END = "end"
 
 
 def ranks() -> int:
-    """Processes that ``torchrun`` has started; 1 without it."""
+    """The number of processes of ``torchrun``; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
-    """This process's number; 0 leads."""
+    """The rank of this process."""
     return int(os.environ.get("RANK", "0")) if ranks() > 1 else 0
 
 
 def is_split(model: Any) -> bool:
-    """Whether ``model`` lies in parts on several processes."""
+    """Whether ``model`` is split over several processes."""
     return getattr(getattr(model, "config", None), "distributed_config", None) is not None
 
 
 class LeadingRun(StockRun):
-    """A run of rank 0, which broadcasts each call before it makes it."""
+    """A run of rank 0, which broadcasts each call before executing it."""
 
     _number = itertools.count()
     _ended: ClassVar[list[int]] = []  # unused runs, sent with the next message
@@ -63,7 +62,7 @@ def _send(message: Any) -> None:
 
 
 def follow(model: Any) -> None:
-    """What every rank but 0 does with its part of ``model``: the passes that rank 0 broadcasts, until it ends."""
+    """The loop of all other ranks: execute the passes that rank 0 broadcasts, until it ends."""
     import torch.distributed as dist
 
     runs: dict[int, StockRun] = {}
@@ -82,7 +81,7 @@ def follow(model: Any) -> None:
 
 
 def end() -> None:
-    """Let the other ranks go, and leave the group; without one, nothing."""
+    """End the other ranks and leave the process group, if there is one."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():

@@ -1,4 +1,4 @@
-"""A causal model run by transformers' own module: any architecture, without the promises of this lab's network."""
+"""Runs a causal model with transformers' own module: any architecture, but without bitwise exactness."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from specdiff_core.schema.errors import ConfigError, is_memory
 
 
 def cache_argument(model: Any) -> str:
-    """The name of the cache among the arguments of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
+    """The name of the cache argument of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
     return "cache" if "cache" in inspect.signature(getattr(model, "forward", model)).parameters else "past_key_values"
 
 
 class StockRun:
-    """One run's cache, and the passes over it, of a model of transformers, or one that is called like it."""
+    """The cache of a run, and passes over it, for a model with transformers' interface."""
 
     def __init__(self, model: Any, layers: Sequence[int] = ()) -> None:
         self._model, self._layers = model, tuple(layers)
         self._cache, self._argument = DynamicCache(config=model.config), cache_argument(model)
-        for layer in self._cache.layers:  # a rollback may need what falls out of a sliding window
+        for layer in self._cache.layers:  # a rollback may need tokens outside a sliding window
             getattr(layer, "activate_past_recording", lambda: None)()
         self.length = 0
 
@@ -40,7 +40,7 @@ class StockRun:
         """As :meth:`specdiff_core.models.target.NetworkRun.forward`.
 
         Raises:
-            ConfigError: a tree, and layers for which only transformers can make a mask.
+            ConfigError: a tree with layers whose masks only transformers can make.
         """
         model, new = self._model, len(ids)
         where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
@@ -63,7 +63,7 @@ class StockRun:
         config = self._model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
-            words = "This target cannot verify a tree: some of its layers see a window only."
+            words = "This target cannot verify a tree: it has sliding-window layers."
             raise ConfigError(words, field="tree_nodes", hint="Set the draft tree to 0.")
         seen = visible(parents)[-new:].to(self._model.device)
         mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
@@ -72,14 +72,14 @@ class StockRun:
 
     @torch.inference_mode()
     def keep(self, scored: int, rows: Sequence[int]) -> None:
-        """Of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        """Of the last ``scored`` tokens keep only ``rows`` (ascending)."""
         surplus = scored - len(rows)
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows))
             for layer in self._cache.layers:
                 # transformers types the layers, and what they hold, as optional.
                 pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
-                for held in pair:  # on its own device, if the layers are spread over several
+                for held in pair:  # layers may be on several devices
                     end = held[:, :, held.shape[2] - scored :]
                     end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy
         if surplus:
@@ -88,11 +88,11 @@ class StockRun:
 
 
 def unusable(model: Any, context: int) -> str:
-    """Why a loaded model must not decode over ``context`` positions; empty where it may.
+    """Why a loaded model must not decode over ``context`` positions; empty if it may.
 
-    Some families have no cache, or one that cannot be rolled back, or read in both directions;
-    token by token they would say something else than about a whole text. A few tokens are read at
-    once, and one by one with a detour.
+    Some families have no cache, or one without rollback, or are bidirectional, so their results
+    depend on how the text is read. This is tested by reading a few tokens at once, and one by one
+    with a rollback.
     """
     config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -116,4 +116,4 @@ def unusable(model: Any, context: int) -> str:
         return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
     parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
     rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
-    return "" if bool(parted <= rounding) else "what it says about a text depends on how many tokens it reads at once"
+    return "" if bool(parted <= rounding) else "its logits depend on how many tokens it reads at once"

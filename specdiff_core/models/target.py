@@ -1,6 +1,6 @@
-"""The target of one run: reads, scores, and forgets. :meth:`TargetSession.rollback` alone rolls a target's cache back.
+"""The target of a run: reads, scores and rolls back. Only :meth:`TargetSession.rollback` rolls a target's cache back.
 
-Invariant, held between rounds: the cache holds every committed token except the last one, the anchor.
+Invariant between rounds: the cache has every committed token except the last one, the anchor.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from specdiff_core.schema.errors import ContextOverflow
 
 
 class Scores(NamedTuple):
-    """What one pass over n tokens said."""
+    """The results of a pass over n tokens."""
 
     logits: Tensor  # [n, V] of the token after each
-    features: Tensor | None  # [n, F] hidden states of the asked layers, concatenated
+    features: Tensor | None  # [n, F] hidden states of the requested layers, concatenated
 
 
-Network = Decoder | EagleHead  # of this lab; their keys and values lie in its caches
+Network = Decoder | EagleHead  # this lab's networks, which use its caches
 
 
 class NetworkRun:
-    """One run's cache, and the passes over it, of a network of this lab."""
+    """The cache of a run, and passes over it, for this lab's networks."""
 
     def __init__(self, network: Network, layers: Sequence[int], pool: Pool) -> None:
         self._network, self._layers = network, tuple(layers)
@@ -58,7 +58,7 @@ class NetworkRun:
         """A pass over n ``ids``, which enter the cache; see :meth:`TargetSession.score`.
 
         Returns:
-            logits ``[last or n, V]``, and the outputs of the asked layers, ``[n, W]`` each.
+            logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each.
         """
         network, held, new = self._network, self._cache.length, len(ids)
         if last == 0 or (found := self._recorded(ids, parents, features)) is None:
@@ -75,7 +75,7 @@ class NetworkRun:
     def _recorded(
         self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None
     ) -> tuple[Tensor, list[Tensor]] | None:
-        """The same pass as a function of tensors alone, with the logits of all tokens; None: too many to record."""
+        """The same pass as a function of tensors only, with the logits of all tokens; None if it cannot be recorded."""
         network, cache, layers = self._network, self._cache, self._layers
         held, new = cache.length, len(ids)
         if (passes := cache.passes) is None or (width := fitting(new)) is None:
@@ -104,9 +104,9 @@ class Target:
     """Shared weights of a causal language model.
 
     Args:
-        model: a network of this lab; or a model of transformers, or one that is called like it.
-        context: tokens that a run may hold.
-        suppress: ids that it never says.
+        model: a network of this lab, or a model with transformers' interface.
+        context: most tokens of a run.
+        suppress: ids that it never emits.
         graphs: records the passes of a network of this lab.
     """
 
@@ -119,7 +119,7 @@ class Target:
         self._tried: dict[int, str] = {}  # threads -> exactness
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
-        """A fresh run. ``layers``: whose outputs to return as features (0 = after the first layer)."""
+        """A new run. ``layers``: layers whose outputs to return as features (0 = after the first layer)."""
         pool = self._pool
         if pool is not None:
             return TargetSession(self, NetworkRun(self.model, layers, pool))
@@ -127,7 +127,7 @@ class Target:
         return TargetSession(self, kind(self.model, layers))
 
     def warm_up(self, rows: int, layers: Sequence[int] = ()) -> None:
-        """Make a pass of each width up to that of ``rows``, to be recorded."""
+        """Make a pass of each width needed for up to ``rows`` rows, to be recorded."""
         if self._pool is None:
             return
         run = self.start(layers)
@@ -138,10 +138,10 @@ class Target:
 
     @property
     def exactness(self) -> str:
-        """``bitwise`` where a token's logits have the same bits however many tokens are read beside
-        it, as they have here if the kernels below keep their promise: tried on the first asking,
-        with these weights on this machine and so many threads. ``rounding`` where sums round
-        differently.
+        """``bitwise`` if a token's logits have the same bits however many tokens are read with it,
+        otherwise ``rounding``.
+
+        Tested on first use, with these weights, on this machine, for each number of threads.
         """
         threads = torch.get_num_threads()
         if threads not in self._tried:
@@ -149,11 +149,11 @@ class Target:
         return self._tried[threads]
 
     def _invariant(self) -> bool:
-        """Whether reading some tokens at once, and in parts, leaves the same logits, keys and
-        values: at the beginning, and where a sum grows beyond what is added up in one way."""
+        """Whether reading tokens at once and in parts gives the same logits, keys and values, at
+        the beginning and at the borders where sums are split."""
         if self._pool is None:
             return False
-        pool = self._pool  # on a CPU another, whose long buffers (94 MB of SmolLM2) go
+        pool = self._pool  # on a CPU a temporary one: its buffers are large (94 MB for SmolLM2)
         if self.model.device.type == "cpu":
             pool = Pool(self.model, self.context, None)
         parts = (17, 1, 1, 1, 1, 2, 3, 9)
@@ -190,7 +190,7 @@ class TargetSession:
         return self._target.context - self.length
 
     def read(self, ids: Sequence[int]) -> Tensor | None:
-        """Prefill: take ``ids`` into the cache for good; returns their features."""
+        """Prefill: add ``ids`` to the cache; returns their features."""
         return self.score(ids, last=0).features if ids else None
 
     def score(
@@ -201,14 +201,14 @@ class TargetSession:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> Scores:
-        """One pass over [anchor, draft]: n distributions, all n tokens enter the cache until :meth:`rollback`.
+        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache until :meth:`rollback`.
 
         Args:
-            parents: of a tree, for all tokens behind its anchor: each reads its own text only, at
-                its own position. Where ``ids`` are fewer, they are its last ones, and the others
+            parents: of a tree, for all tokens after its anchor: each reads only its own path, at
+                its own position. If there are fewer ``ids``, they are the last ones, and the others
                 are in the cache already.
-            features: ``[n, W]`` beside the tokens, for a model that reads both (EAGLE's head).
-            last: return the distributions of so many last tokens only; None: of all.
+            features: ``[n, W]``, for a model that reads tokens and features (EAGLE's head).
+            last: number of last tokens to return distributions for; None: all.
         """
         if len(ids) > self.room:
             words = f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}."
@@ -217,5 +217,5 @@ class TargetSession:
         return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Roll back: of the last ``scored`` tokens only ``rows`` (ascending) stay, side by side."""
+        """Of the last ``scored`` tokens keep only ``rows`` (ascending)."""
         self._run.keep(scored, rows)

@@ -1,5 +1,5 @@
-"""Compares the vocabularies of two model folders by what their files call each id: without weights,
-and without the code that some tokenizers come with.
+"""Compares the vocabularies of two model folders from their tokenizer files, without weights and
+without running tokenizer code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 T = TypeVar("T")
 LEAST_SHARED = 0.95
-"""Share of the target's ids that must mean the same to a drafter."""
+"""Share of the target's ids that a drafter must share."""
 
 
 class _Added(msgspec.Struct):
@@ -29,20 +29,20 @@ class _Model(msgspec.Struct):
 
 
 class _Whole(msgspec.Struct):
-    """What is read of a ``tokenizer.json``."""
+    """Fields of a ``tokenizer.json``."""
 
     model: _Model
     added_tokens: list[_Added] | None = None
 
 
 class _Config(msgspec.Struct):
-    """… and of a ``tokenizer_config.json``."""
+    """Fields of a ``tokenizer_config.json``."""
 
     added_tokens_decoder: dict[int, _Added | str] | None = None
 
 
 def names_of(folder: Path) -> dict[int, str]:
-    """What the tokenizer files of a folder call each id; empty where there are none that can be read without code.
+    """Id -> token, from the tokenizer files of a folder; empty if none can be read without code.
 
     Raises:
         WeightsError: a file is damaged.
@@ -64,32 +64,32 @@ def names_of(folder: Path) -> dict[int, str]:
     return named
 
 
-def strangers(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -> tuple[int, ...]:
-    """The ids below ``size`` that do not mean the same to both: unknown to one of them, or called otherwise.
+def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -> tuple[int, ...]:
+    """The ids below ``size`` that target and drafter do not share: missing in one of them, or different tokens.
 
     Raises:
-        TokenizerMismatch: they are too many for one to draft for the other; the message names the first.
+        TokenizerMismatch: there are too many; the message names the first.
     """
     found = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
-    strange = [i for i in found if i in target]  # others pad the target's table
-    if len(strange) > (1 - LEAST_SHARED) * max(1, len(target)):
-        first = strange[0]
+    different = [i for i in found if i in target]  # the others pad the target's table
+    if len(different) > (1 - LEAST_SHARED) * max(1, len(target)):
+        first = different[0]
         raise TokenizerMismatch(
-            f"{len(strange):,} of the target's {len(target):,} ids mean something else to the drafter, first {first}: "
-            f"{target[first]!r}, there {drafter.get(first)!r}.",
+            f"{len(different):,} of the target's {len(target):,} ids are other tokens in the drafter, first {first}: "
+            f"{target[first]!r} against {drafter.get(first)!r}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this target.",
         )
     return tuple(found)
 
 
-def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
-    """The ids below ``size`` of a pair's target that a drafter's tokenizer does not know as such;
-    None where it has none to compare. Weights are not asked for.
+def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
+    """The ids below ``size`` that a pair's target does not share with a drafter; None if the
+    drafter has no tokenizer files. Reads no weights.
 
     Raises:
         WeightsError: a file is damaged.
         PairUnavailable: the repository cannot be reached.
-        TokenizerMismatch: they are too many for one to draft for the other.
+        TokenizerMismatch: there are too many.
     """
     theirs = names_of(resolve(spec.source, spec.revision, weights=False))
     if not theirs:
@@ -98,7 +98,7 @@ def strangers_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...
     if source == pair.target:
         revision = pair.revision
     ours = names_of(resolve(source, revision, weights=False))
-    return strangers(ours, theirs, size) if ours else None
+    return unshared(ours, theirs, size) if ours else None
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""The interface of an engine, a protocol so that tests can script one."""
+"""Protocols of an engine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from specdiff_core.schema.settings import DecodeConfig
 
 
 class Stop(Protocol):
-    """An event, of a thread or of something else, that a decode looks at before each pass."""
+    """A stop event that a decode checks before each pass."""
 
     def is_set(self) -> bool:
-        """Whether the run shall end."""
+        """Whether the run should end."""
 
 
 class Decoder(Protocol):
-    """What ``specdiff_core.engine.Engine`` offers to the page and to benchmarks."""
+    """The interface of :class:`~specdiff_core.engine.Engine` for the page and benchmarks."""
 
     def decode(
         self,
@@ -33,21 +33,21 @@ class Decoder(Protocol):
         """Yield the events of one decode: RunStarted, the loop's, Finished.
 
         Args:
-            detail: emit every denoising step and the candidates behind each number, or only what metrics need.
+            detail: emit every denoising step and the candidates, or only what metrics need.
             grain: how finely the clock synchronises with a device: ``step`` or ``total``.
             stop: when set, the run ends with reason ``stopped`` before its next pass.
-            warm_up: after RunStarted the first tokens are decoded off the clock, once, and again until so many seconds
-                have passed; None: not at all.
-            threads: CPU threads of this decode; None leaves them as they are, 0 lets a short probe choose.
+            warm_up: seconds for which to decode the first tokens off the clock after RunStarted, at
+                least once; None: not at all.
+            threads: CPU threads of this decode; None: unchanged; 0: a short probe chooses.
         """
 
 
 @runtime_checkable
-class Brings(Protocol):
-    """A decoder that loads drafters when they are asked for."""
+class LoadsDrafters(Protocol):
+    """A decoder that loads drafters on request."""
 
-    def bring(self, drafter: str, progress: Callable[[str], None]) -> None:
-        """Load ``drafter`` unless it is there. What ``progress`` raises ends a download.
+    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
+        """Load ``drafter`` if it isn't loaded. An exception from ``progress`` ends a download.
 
         Raises:
             SpecDiffError: it cannot be loaded, or there is none of that name.

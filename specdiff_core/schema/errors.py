@@ -1,4 +1,4 @@
-"""Every failure that a person can meet: a message, and a hint that says what to do next."""
+"""All errors shown to people: each has a message, and a hint that says what to do next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SpecDiffError(Exception):
         hint: what to do next, one sentence.
     """
 
-    code = "error"  # names the kind, for programs
+    code = "error"  # the kind, for programs
 
     def __init_subclass__(cls, code: str = "") -> None:
         cls.code = code or cls.code
@@ -47,14 +47,14 @@ class WeightsError(PairUnavailable, code="weights"):
 
 
 class TokenizerMismatch(SpecDiffError, code="tokenizer"):
-    """Drafter and target disagree about what an id means."""
+    """Drafter and target have different ids."""
 
 
 class Stopped(SpecDiffError, code="stopped"):
-    """Whoever waited for a pair to be loaded has gone."""
+    """Loading was cancelled."""
 
     def __init__(self) -> None:
-        super().__init__("Loading was stopped.", hint="Run again: files that have arrived whole stay here.")
+        super().__init__("Loading was stopped.", hint="Run again: complete files are kept.")
 
     def __reduce__(self) -> tuple[type[Stopped], tuple[()]]:
         return Stopped, ()
@@ -73,9 +73,9 @@ class OutOfMemory(SpecDiffError, code="memory"):
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory is exhausted, in any of the ways in which Python and torch say it.
+    """Whether ``error`` is one of Python's or torch's errors for exhausted memory.
 
-    torch's class is known by its name, since this module must not import torch; on a CPU it raises RuntimeError.
+    torch's class is recognised by name, because this module must not import torch; on a CPU it raises RuntimeError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -84,14 +84,14 @@ def is_memory(error: BaseException) -> bool:
 
 
 def no_memory() -> OutOfMemory:
-    """What to say when a decode ran out of memory."""
+    """The error when a decode ran out of memory."""
     return OutOfMemory(
         "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
     )
 
 
 def one_line(text: str) -> str:
-    """Text from outside in one line, without control characters, which a terminal would obey."""
+    """External text in one line, without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -100,11 +100,11 @@ class TraceError(SpecDiffError, code="trace"):
 
 
 class TraceSchemaError(TraceError, code="trace-schema"):
-    """A trace carries a schema number that this version does not know."""
+    """A trace has an unknown schema number."""
 
 
 class ServerError(SpecDiffError, code="server"):
-    """An attached server does not answer, is of another kind, or broke off."""
+    """An attached server does not answer, is unsupported, or broke off."""
 
 
 class CorpusError(SpecDiffError, code="corpus"):
@@ -120,14 +120,14 @@ class RemoteTraceback(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How work in another process ended that did not end well; pipes carry it."""
+    """A failure in another process, in a form that can be sent through a pipe."""
 
     error: Exception
-    details: str  # the other process's traceback; empty where the error's own words say all
+    details: str  # the other process's traceback; empty for expected errors
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """The failure that is being handled."""
+        """The failure for an exception that is being handled."""
         foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
         return cls(_portable(error), "" if foreseen else traceback.format_exc())
 
@@ -137,9 +137,9 @@ class Failure:
 
 
 def _portable(error: Exception) -> Exception:
-    """``error`` without what no pipe can carry."""
+    """``error``, or a RuntimeError in its place if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception as reason:  # an exception may refuse in any way it likes
+    except Exception as reason:  # pickling may raise anything
         return RuntimeError(f"{error!r} (not passed on: {reason})")
     return error

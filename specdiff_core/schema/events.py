@@ -1,8 +1,9 @@
-"""Every fact that a decode emits, as immutable values without tensors.
+"""The events of a decode, as immutable values without tensors.
 
-A live run and a replayed trace are the same sequence of these events; metrics, page, benchmarks and tests fold them.
-Times are seconds on the run's own decode clock (``decoding/clock.py``): neither emitting events nor streaming counts.
-Token ids are ints; a masked slot is ``None``; probabilities are floats in [0, 1].
+A live run and a replayed trace are the same sequence of events; metrics, page, benchmarks and tests
+fold them. Times are seconds on the run's decode clock (``decoding/clock.py``), which excludes
+emitting and streaming. Token ids are ints; a masked slot is ``None``; probabilities are floats in
+[0, 1].
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from msgspec import Meta, Struct
 
 SCHEMA = 2
 END, CONTROL = "∎", "◇"
-"""Pieces of ids that are no text: of those that end a text or a message, and of all others."""
+"""Pieces of ids without text: of those that end a text or a message, and of all others."""
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])", re.IGNORECASE)
 
-Int = Annotated[int, Meta(ge=-(2**53), le=2**53)]  # what a browser holds exactly
+Int = Annotated[int, Meta(ge=-(2**53), le=2**53)]  # exact in a browser
 Plain = bool | Int | float | str | None
 
 
@@ -38,8 +39,9 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Test(Struct, frozen=True, kw_only=True):
-    """One acceptance test. For ``match`` the draw is the target's own token and ``threshold`` is 1 or 0. For ``tree``,
-    p is of all children of a node together; ``id`` is the child that was taken, or the most probable one."""
+    """One acceptance test. For ``match`` the draw is the target's own token and ``threshold`` is 1
+    or 0. For ``tree``, p is of all children of a node together; ``id`` is the child that was taken,
+    or the most probable one."""
 
     position: Int  # in the window; in a tree, the depth
     id: Int
@@ -47,20 +49,20 @@ class Test(Struct, frozen=True, kw_only=True):
     q: float
     threshold: float  # acceptance probability of this test
     draw: float | None = None  # u; accepted if and only if u < threshold. None for match and tree, and in a block for
-    # a token that stayed because a longer beginning of the block passed
-    wanted: Int | None = None  # for match and tree: the token that the target would have said
+    # a token that was accepted because a longer beginning of the block passed
+    wanted: Int | None = None  # for match and tree: the target's own token
     accepted: bool
     kind: str  # ratio, delta, block, match or tree
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """γ and T of one round. The estimates behind them are beside them; of all windows that are not
-    cut, the one of ``best_gamma`` tokens has the largest ``tokens / seconds``. A draft that can be cut may be longer,
-    up to ``gamma``, or shorter: it ends where the drafter's confidence says that a row costs more than it gains. The
-    nodes of a tree are weighed one by one, so there is no best window: ``best_gamma``, ``tokens`` and ``seconds`` are
-    0."""
+    """γ and T of one round, with the estimates behind them. Of all uncut windows, the one of
+    ``best_gamma`` tokens has the largest ``tokens / seconds``. A draft that can be cut may be
+    longer, up to ``gamma``, or shorter: it ends where, by the drafter's confidence, a row costs
+    more than it gains. The nodes of a tree are weighed one by one, so there ``best_gamma``,
+    ``tokens`` and ``seconds`` are 0."""
 
-    gamma: Int  # the most tokens that a draft may have
+    gamma: Int  # most tokens of a draft
     steps: Int
     best_gamma: Int = 0
     tokens: float = 0.0  # E of the best window, expected
@@ -72,44 +74,44 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """How a draft fared: accepted tokens, then one of the target's own. Positions after the first rejection were
-    never tested."""
+    """The outcome of a draft: accepted tokens, then one of the target's own. Positions after the
+    first rejection were not tested."""
 
     tests: tuple[Test, ...]
     accepted: Int
-    path: tuple[Int, ...] = ()  # places in the draft that survived: 0, 1, 2, … of a window
-    scores: tuple[float, ...] = ()  # of several drafts: S, how many tokens of each are expected to be accepted
-    chosen: Int | None = None  # the draft that the target selected by S, where it did
+    path: tuple[Int, ...] = ()  # accepted places in the draft: 0, 1, 2, … of a window
+    scores: tuple[float, ...] = ()  # of several drafts: S, the expected accepted tokens of each
+    chosen: Int | None = None  # the draft that the target selected by S
     extra: Int  # the token that the target adds
     source: str  # residual, bonus or target (match and trees: the target's own token after a mismatch)
-    fallback: str = ""  # why a stricter test than the rule's own was used; empty if it was not
+    fallback: str = ""  # why a stricter test than the rule's was used; empty if it was not
     lossless: bool = True
 
 
 EXACTNESS = {
-    "bitwise": "lossless bit for bit: every probability that the target gives is the very number that vanilla computes",
-    "rounding": "lossless rule; sums over a draft round differently from vanilla's, in the last digits",
+    "bitwise": "lossless bit for bit: every probability of the target equals vanilla's exactly",
+    "rounding": "lossless rule; the target's sums may differ from vanilla's in the last digits",
     "biased": "NOT lossless: the rule can change the distribution of the text",
-    "unchecked": "not checked: another server wrote the text, by rules of its own",
+    "unchecked": "not checked: another server wrote the text",
 }
-"""How close the distribution of a run is to that of vanilla decoding on the same machine."""
+"""How close a run's distribution is to vanilla's on the same machine."""
 
 
 SERVER = "server"
-"""The source of a token that an attached server wrote: how it came about is not known here."""
+"""The source of a token of an attached server, whose origin is unknown here."""
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """What an attached server says of its own speculation in one run. Never measured here; None: not reported."""
+    """An attached server's report of its speculation in one run, not measured here; None: not reported."""
 
     steps: Int | None = None  # verifying passes of the target
     drafted: Int | None = None  # tokens
-    accepted: Int | None = None  # drafted tokens that stayed
+    accepted: Int | None = None  # accepted drafted tokens
     tokens_per_second: float | None = None  # by its own clock
 
     @property
     def tau(self) -> float | None:
-        """Tokens per verifying pass, the one that the target adds included."""
+        """Tokens per verifying pass, including the target's own."""
         return 1 + self.accepted / self.steps if self.steps and self.accepted is not None else None
 
     @property
@@ -132,10 +134,10 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     threads: Int
     versions: dict[str, str]
     grain: str  # how finely the clock synchronised: step or total; chunk of a server's stream
-    lossless: bool  # what the rule claims for this run
-    exactness: str = ""  # one of EXACTNESS; "" where nothing is claimed
-    network: str = ""  # what ran the target: a network, and how it multiplies
-    server: str = ""  # the attached server that ran it, in place of this lab
+    lossless: bool  # whether the rule is lossless
+    exactness: str = ""  # one of EXACTNESS; "" if unknown
+    network: str = ""  # what ran the target: the network, and how it multiplies
+    server: str = ""  # the attached server that ran it, if one did
     started_at: str = ""  # UTC, ISO 8601
 
 
@@ -182,7 +184,7 @@ class DraftReady(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     ids: tuple[Int, ...]
     q: tuple[float, ...]
     reveal_steps: tuple[Int, ...]
-    exact_q: tuple[bool, ...]  # may position i be tested with p/q? otherwise it is tested as a point mass
+    exact_q: tuple[bool, ...]  # positions that may be tested with p/q; the others are tested as point masses
     proposal: str  # "conditionals" or "point_mass"
     nfe: Int  # drafter passes of this round
     parents: tuple[Int, ...] = ()  # of a tree: the node before each in its text, −1 for the anchor; empty: a window
@@ -221,13 +223,13 @@ class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class Committed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """Tokens that are now part of the text. ``sources``: draft, residual, bonus or target; of a server, server."""
+    """Tokens added to the text. ``sources``: draft, residual, bonus or target; server for an attached server."""
 
     round: Int
     ids: tuple[Int, ...]
     sources: tuple[str, ...]
     total: Int  # new tokens so far
-    at: float  # decode clock when they were known
+    at: float  # on the decode clock
 
     def __post_init__(self) -> None:
         _parallel(self.ids, self.sources)
@@ -236,8 +238,8 @@ class Committed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 class PiecesSeen(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     """The text of ids, before their first use: a replay needs no tokenizer.
 
-    A piece may be part of a character: bytes that are not valid UTF-8 alone are written as ``\\xNN`` (see
-    :func:`spell`). What is no text is :data:`END` or :data:`CONTROL`.
+    A piece may be part of a character: bytes that are not valid UTF-8 alone are written as
+    ``\\xNN`` (see :func:`spell`). An id without text is :data:`END` or :data:`CONTROL`.
     """
 
     pieces: dict[Int, str]
@@ -252,13 +254,13 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     rounds: Int
     seconds: float  # decode clock
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
-    peak_bytes: Int | None = None  # device memory that the run needed beside the weights; None on a CPU
-    waited_seconds: float | None = None  # that threads of the process were ready and had no processor; CPU, Linux
+    peak_bytes: Int | None = None  # device memory of the run without the weights; None on a CPU
+    waited_seconds: float | None = None  # in which threads were ready without a processor; CPU, Linux
     quoted: Quoted | None = None  # of an attached server that reports its speculation
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """The end, by an error that a person can act on."""
+    """The end by an error."""
 
     code: str
     message: str
@@ -283,13 +285,13 @@ Event = (
 
 
 def _parallel(*lists: Sequence[object]) -> None:
-    """Raise ValueError unless all lists, with one entry for each token, are equally long."""
+    """Raise ValueError unless all lists have the same length."""
     if len({len(one) for one in lists}) > 1:
         raise ValueError("lists with one entry for each token differ in length")
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """How many drafted tokens come before each node of a tree in its text."""
+    """The depth of each node of a tree."""
     found: list[int] = []
     for parent in parents:
         found.append(0 if parent < 0 else found[parent] + 1)
@@ -297,8 +299,8 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def spell(pieces: Sequence[str]) -> list[str]:
-    """Pieces as people read them. A character whose bytes are spread over several tokens appears at the token that
-    completes it, and the pieces before that are empty; bytes that never complete one stay written as ``\\xNN``."""
+    """Pieces as readable text. A character spread over several tokens appears at the last of them,
+    and the pieces before it are empty; incomplete bytes remain as ``\\xNN``."""
     shown = list(pieces)
     first = 0
     while first < len(pieces):
@@ -320,7 +322,7 @@ def _has_bytes(piece: str) -> bool:
 
 
 def _raw(piece: str) -> bytes:
-    """The bytes of a piece, of which some may be written as ``\\xNN`` with NN from 80 on."""
+    """The bytes of a piece; some may be written as ``\\xNN`` with NN from 80 on."""
     return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), piece.encode("utf-8"))
 
 

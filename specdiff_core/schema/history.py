@@ -1,6 +1,5 @@
-"""The training history of a model: the ``training.json`` beside its weights, one record for each run behind them.
-
-Plain data without torch, so that the page can say what a drafter cost to train.
+"""The training history of a model: the ``training.json`` beside its weights, with one record for
+each run. Plain data without torch.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ Curve = tuple[tuple[int, dict[str, float]], ...]
 """Evaluations of a run, in order: (optimiser steps done, score by name)."""
 
 TAU_SCORES = ("tokens_per_round/mean", "tau8/mean")
-"""The names under which drafters report τ: greedy tokens per round on held-out prompts, mean over flavours."""
+"""Names of τ in evaluations: greedy tokens per round on held-out prompts, mean over flavours."""
 
 NotNegative = msgspec.Meta(ge=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One run that shaped a model's weights."""
+    """One training run of a model."""
 
     steps: Annotated[int, NotNegative]
     tokens: Annotated[int, NotNegative]
@@ -53,7 +52,7 @@ def simulated_tau(curve: Curve) -> list[tuple[int, float]]:
 
 
 def read_history(path: Path) -> tuple[Training, ...]:
-    """The runs behind some weights, from the :data:`HISTORY` beside them; none if there is no such file.
+    """The runs in the file ``path``; none if it does not exist.
 
     Raises:
         WeightsError: the file cannot be read.

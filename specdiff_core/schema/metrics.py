@@ -1,8 +1,8 @@
-"""Every number on the page, defined once and folded from events. Kept as sums and counts, so that merging two runs is
-addition. The player folds the same events in the browser (``app/static/state/lane.js``); a test compares the two.
+"""Every number on the page, folded from events and kept as sums and counts, so that runs can be added. The player folds
+the same events in the browser (``app/static/state/lane.js``); a test compares the two.
 
-What the symbols mean stands in ``symbols.py``. Without a symbol: draft use, accepted over drafted tokens; and speed-up,
-tokens per second over those of vanilla, both on the decode clock, prefill included.
+``symbols.py`` defines the symbols. Without a symbol: draft use, accepted over drafted tokens; and
+speed-up, tokens per second over vanilla's, both on the decode clock, prefill included.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from itertools import zip_longest
 from specdiff_core.schema.events import SERVER, Committed, DraftReady, Event, Finished, TargetScored, Test, Verified
 
 CROWDED = 0.2
-"""Threads waiting for a processor, on average, from which a measured time cannot be trusted. Measured on two cores with
-two threads: at most 0.03 when quiet, 0.9 beside one busy process. A pass ends when its last thread does, so the lane
-with more passes loses more."""
+"""From this many threads waiting for a processor, on average, a measured time cannot be trusted.
+Measured on two cores with two threads: at most 0.03 when quiet, 0.9 beside one busy process. A pass
+ends with its last thread, so the lane with more passes loses more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,12 @@ class Metrics:
 
     @property
     def waiting(self) -> float | None:
-        """Threads that waited for a processor, on average over the decode clock: about 0 on a quiet machine."""
+        """Threads that waited for a processor, on average: about 0 on a quiet machine."""
         return None if self.waited_seconds is None or not self.seconds else self.waited_seconds / self.seconds
 
     @property
     def crowded(self) -> bool | None:
-        """Whether the measured time cannot be trusted, because threads had to wait; None where that is not known."""
+        """Whether threads had to wait, so that the measured time cannot be trusted; None if unknown."""
         return None if self.waiting is None else self.waiting >= CROWDED
 
     @property
@@ -125,8 +125,8 @@ def measure(event: Event) -> Metrics:
 
 
 def reached(tests: Iterable[Test]) -> list[bool]:
-    """Of each position that the verifier reached, whether one of its tests was passed: several drafts may be tested at
-    one position."""
+    """Of each position that the verifier reached, whether one of its tests was passed: several
+    drafts may be tested at one position."""
     found: dict[int, bool] = {}
     for test in tests:
         found[test.position] = found.get(test.position, False) or test.accepted
@@ -149,8 +149,8 @@ class Prediction:
 
 
 def predict(vanilla: Metrics, drafted: Metrics) -> Prediction | None:
-    """τ over the cost of a round, with both kinds of pass at what they cost in these runs (docs/theory.md, Cost); None
-    where it is not defined."""
+    """τ over the cost of a round, with both kinds of pass at what they cost in these runs
+    (docs/theory.md, Cost); None where it is not defined."""
     base, own = vanilla.seconds_by.get("score"), drafted.seconds_by
     counts = drafted.rounds and drafted.nfe and drafted.target_calls and vanilla.target_calls
     if not counts or not base or not own.get("draft") or not own.get("score"):
@@ -162,8 +162,8 @@ def predict(vanilla: Metrics, drafted: Metrics) -> Prediction | None:
 
 
 def fold(events: Iterable[Event]) -> Metrics:
-    """All metrics of a run (or of several, one after the other). Neighbours are merged in turns, so that even a foreign
-    trace with one enormous round takes time in proportion to its length."""
+    """All metrics of a run (or of several, one after the other). Neighbours are merged in turns, so
+    that even a foreign trace with one enormous round takes time in proportion to its length."""
     parts = [measure(event) for event in events] or [Metrics()]
     while len(parts) > 1:
         parts = [a if b is None else a + b for a, b in zip_longest(parts[::2], parts[1::2])]

@@ -1,7 +1,7 @@
-"""Which model pairs exist and where their files are: plain data, read without torch.
+"""The model pairs and the sources of their files, as plain data without torch.
 
-Drafters may come from outside: from an installed package by an entry point of the group
-``specdiff.drafters``, or from a call of :func:`register_drafter` (docs/extending.md).
+Installed packages can add drafters with an entry point of the group ``specdiff.drafters``, programs
+with :func:`register_drafter` (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("specdiff.pairs")
 
 
 def find_assets() -> Path:
-    """The folder with the weights and recordings: inside an installed package, or at the top of a checkout."""
+    """The folder with weights and recordings: inside an installed package, or at the top of a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "assets"
     return installed if installed.is_dir() else package.parent / "assets"
@@ -54,42 +54,41 @@ class DrafterSpec:
     context: Annotated[int, msgspec.Meta(ge=1)] | None = None  # tokens re-read at every step
     window: Annotated[int, msgspec.Meta(ge=1)] | None = None  # longest block in training
     drafting: Literal["denoise", "sequential", "copy", "nothing"] = "denoise"
-    chained: bool = False  # draws each token given the one before it, by its Markov head
-    trees: bool = False  # grows draft trees although it does not denoise
+    chained: bool = False  # its Markov head draws each token given the previous one
+    trees: bool = False  # can make draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
-    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files name none
-    plays: str = ""  # the drafter of methods that it stands for, in a pair without one of that name
-    published: Model | None = None  # what is known of ``source`` before it is here
+    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files don't say
+    plays: str = ""  # name of the drafter that it replaces in methods, if the pair has none of that name
+    published: Model | None = None  # published facts about ``source``
     about: str = ""
 
     def fit(self, gamma: int) -> int:
-        """γ, or the window that it was trained for where that is shorter."""
+        """γ, at most the window that it was trained for."""
         return gamma if self.window is None else min(gamma, self.window)
 
     @property
     def is_foreign(self) -> bool:
-        """Whether its code lies outside of this project."""
+        """Whether its code is outside this project."""
         return ":" in self.module
 
     @property
     def is_here(self) -> bool:
-        """Whether it can be loaded, as far as its folder says: one that ships is not in every checkout."""
+        """Whether its folder exists, for shipped drafters; True for others."""
         return not Path(self.source).is_absolute() or Path(self.source).is_dir()
 
     @property
     def can_branch(self) -> bool:
-        """Whether it drafts trees: a denoiser from one pass, EAGLE with a pass for each depth."""
+        """Whether it drafts trees: a denoiser from one pass, EAGLE with one pass per depth."""
         return self.drafting == "denoise" or self.trees
 
     def passes(self, gamma: int, steps: int) -> int:
-        """Drafter passes for a window of γ where T = ``steps`` is asked for; T matters to a denoiser only."""
+        """Drafter passes for a window of γ with T = ``steps``, which only denoisers use."""
         return {"denoise": min(steps, gamma), "sequential": gamma}.get(self.drafting, 1)
 
     def follow(self, config: DecodeConfig) -> DecodeConfig:
-        """``config`` as this drafter can follow it: its window; one pass of a denoiser for a tree
-        or several drafts; where it denoises nothing, one draft from left to right, and a tree only
-        if it grows them. The length of a draft is chosen as it goes for single windows that cost a
-        pass, and for trees from one pass."""
+        """``config`` limited to what this drafter supports: its window; one denoising pass for a
+        tree or several drafts; without denoising, one draft from left to right, and a tree only if
+        it can. Adaptive lengths need single windows that cost passes, or trees from one pass."""
         gamma = self.fit(config.gamma)
         steps = self.passes(gamma, config.steps)
         if self.drafting == "denoise":
@@ -120,29 +119,29 @@ class PairSpec:
     tokenizer_revision: str = ""  # where the tokenizer is not the target's
     offline: bool = False  # all files ship with the project
     prepend_end: bool = False  # prompts begin with the end-of-text id, as documents did in training
-    suppress: tuple[int, ...] = ()  # ids the target must never say (the mask token)
+    suppress: tuple[int, ...] = ()  # ids that the target must never emit (the mask token)
     context: int = 1024
     chat: bool = False  # the target's tokenizer has a chat template
     bf16: bool = False  # preferred on a CPU that computes it
-    family: str = ""  # of pairs that differ in their target's size; the first has its name
-    size: str = ""  # which of them this is
-    published: Model | None = None  # what is known of ``target`` before it is here
-    about: str = ""  # what the target is and can do, and what not
+    family: str = ""  # name of a family of pairs whose targets differ in size
+    size: str = ""  # within the family
+    published: Model | None = None  # published facts about ``target``
+    about: str = ""  # description of the target
     drafters: tuple[DrafterSpec, ...] = field(default=())
 
     @property
     def group(self) -> str:
-        """The family, or the pair alone."""
+        """The family, or the name of a single pair."""
         return self.family or self.name
 
     @property
     def sources(self) -> tuple[tuple[str, str], ...]:
-        """What it is loaded from: folders, or repositories of the hub with their revisions; target and drafters."""
+        """Folders or hub repositories of target and drafters, with revisions."""
         drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)
         return ((self.target, self.revision), *drafters)
 
     def playing(self, part: str) -> DrafterSpec | None:
-        """The drafter that methods call ``part``, by its name or because it stands for it; None if there is none."""
+        """The drafter that methods call ``part``, by its name or its field ``plays``; None if there is none."""
         named = [spec for spec in self.drafters if spec.name == part]
         return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
@@ -205,11 +204,11 @@ DRAFTER_KINDS: dict[str, dict[str, Any]] = {
         "about": "Drafts nothing: one target pass per token.",
     },
 }
-"""Kinds of drafters, by the names that methods give them, and what drafters of a kind share."""
+"""Kind of drafter, as methods name it -> shared fields."""
 
 
 def drafter_of(kind: str, **fields: Any) -> DrafterSpec:
-    """A drafter of a kind; ``fields`` replace what the kind says. Under another name it plays its kind's part."""
+    """A drafter of a kind, with ``fields`` replaced. Under another name it ``plays`` its kind."""
     plays = "" if fields.get("name", kind) == kind else kind
     return DrafterSpec(**{"name": kind, "plays": plays, **DRAFTER_KINDS[kind], **fields})
 
@@ -279,7 +278,7 @@ SMOLLM2 = PairSpec(
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
-    """A pair for each target, called ``name:size``, the first ``name`` alone. A target does not draft for itself."""
+    """A pair for each target, called ``name:size``, the first just ``name``. A target does not draft for itself."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
         fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]
@@ -303,22 +302,23 @@ PAIRS: dict[str, PairSpec] = {
 }
 
 OWN_PAIRS: dict[str, PairSpec] = {}
-"""Pairs that somebody brought, by the name that says what they are (``models/own_pairs.py``)."""
+"""Registered pairs of your own, by name (``models/own_pairs.py``)."""
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; one of the same name is replaced, but for vanilla.
+    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not vanilla.
 
     Raises:
-        ConfigError: there is no such pair, or the record is not right; nothing is added then.
+        ConfigError: there is no such pair, or the record is invalid; nothing is added then.
     """
     try:
         msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
     except (TypeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"This is no record of a drafter: {error}.", field="drafter") from error
+        raise ConfigError(f"This record of a drafter is invalid: {error}.", field="drafter") from error
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
         raise ConfigError(
-            f"A drafter cannot be {spec.name!r}, {spec.drafting}: that is vanilla decoding.", field="drafter"
+            f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: that is vanilla.",
+            field="drafter",
         )
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
@@ -326,7 +326,7 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
 
 
 def known_pair(name: str) -> PairSpec | None:
-    """The pair of a name, if there is one."""
+    """Find a pair by name, or None."""
     return OWN_PAIRS.get(name) or PAIRS.get(name)
 
 
@@ -357,7 +357,7 @@ def _register_installed() -> None:
             loaded = entry.load()
             spec, pairs = loaded if isinstance(loaded, tuple) else (loaded, ())
             register_drafter(spec, pairs)
-        except Exception as error:  # one broken package must not take all pairs away
+        except Exception as error:  # a broken package must not break the others
             logger.warning("the drafter %r of an installed package was left out: %s", entry.name, error)
 
 

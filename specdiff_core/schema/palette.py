@@ -1,8 +1,9 @@
-"""Every colour by role, for light and dark; no other file holds a hex colour. Figures name roles, and the page or the
-command line puts colours in their place.
+"""Every colour by role, for light and dark; no other file has hex colours. Figures use roles, which
+the page or the command line replaces with colours.
 
-Hues follow Okabe and Ito: blue, vermilion and bluish green stay apart for colour-blind eyes. Text roles reach a
-contrast of 4.5:1 on their own backgrounds (a test computes it), and each role also has a glyph, underline or hatch.
+Hues follow Okabe and Ito: colour-blind people can distinguish blue, vermilion and bluish green.
+Text roles reach a contrast of 4.5:1 on their own backgrounds (a test computes it), and each role
+also has a glyph, underline or hatch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ROLES: dict[str, tuple[str, str]] = {
     "plum": ("#8a3384", "#e0a0e0"),
     "ochre": ("#7a5c00", "#e2c25c"),
     "mask": ("#d6d7d0", "#323843"),
-    # one for each method; each has a dash and a mark of its own beside its colour
+    # one for each method, which also has its own dash and mark
     "lane-1": ("#0a5f9e", "#78b7ee"),
     "lane-2": ("#a8430a", "#f5a766"),
     "lane-3": ("#096b4c", "#63cfa4"),

@@ -1,6 +1,6 @@
-"""Every setting of a decode, defined once: its type, range, words and symbol.
+"""Every setting of a decode: its type, range, description and symbol.
 
-Sliders, command-line flags, API documents and validation are all made from :data:`SETTINGS`.
+Sliders, command-line flags, API documents and validation are made from :data:`SETTINGS`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from msgspec import Meta
 from specdiff_core.schema.errors import ConfigError
 
 WHOLE = r"\A[^\ud800-\udfff]*\Z"
-"""Text without half of a UTF-16 pair, which no tokenizer takes."""
+"""Text without unpaired UTF-16 surrogates, which tokenizers reject."""
 
 
 class Option(str, Enum):
-    """A setting with named values; each carries the words a list shows for it."""
+    """A setting with named values and their labels."""
 
     label: str
 
@@ -53,17 +53,17 @@ class Rule(Option):
 
     @property
     def lossless(self) -> bool:
-        """Whether the emitted tokens provably follow the target's distribution (docs/theory.md, Exactness)."""
+        """Whether the emitted tokens provably have the target's distribution (docs/theory.md, Exactness)."""
         return self is not Rule.NAIVE
 
     @property
     def same_text(self) -> bool:
-        """Whether the text is vanilla's, token for token, at any temperature."""
+        """Whether the text equals vanilla's, token for token, at any temperature."""
         return self is Rule.MATCH
 
 
 class Selection(Option):
-    """What the target does with several drafts of one round (``decoding/verify.py``)."""
+    """How the target uses several drafts of one round (``decoding/verify.py``)."""
 
     SELF = "self", "Self-selection: the target scores all, the best is tested (SpecDiff-2)"
     TRIE = "trie", "Trie: the target's draws walk all of them"
@@ -73,10 +73,10 @@ class Selection(Option):
 class Template(Option):
     """How a prompt becomes what the target reads (``specdiff_core/chat.py``)."""
 
-    AUTO = "auto", "As the target expects: a chat message where it has a template"
+    AUTO = "auto", "As the target expects: a chat message if it has a template"
     PLAIN = "plain", "The beginning of a text"
     CHAT = "chat", "A chat message, answered at once"
-    THINK = "think", "A chat message, thought about first"
+    THINK = "think", "A chat message, answered after thinking"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Setting:
 
     name: str
     type: Any  # as annotated, limits included
-    kind: type  # without them, and without None
+    kind: type  # without limits and None
     optional: bool  # an empty value means None
     default: Any
     label: str
@@ -117,7 +117,7 @@ class Setting:
             type=limited,
             kind=kind,
             optional=limited is not annotation,
-            default=getattr(default, "value", default),  # of an option, its name
+            default=getattr(default, "value", default),  # the name of an option
             label=meta.title,
             help=meta.description,
             low=meta.ge,
@@ -128,17 +128,17 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """``γ  Draft window``: the symbol first, as everywhere on the page."""
+        """``γ  Draft window``, as on the page."""
         return f"{self.symbol}  {self.label}" if self.symbol else self.label
 
     @property
     def choices(self) -> list[Option]:
-        """The values of a setting that has named ones; none for all others."""
+        """The named values of a setting; empty for others."""
         return list(self.kind) if issubclass(self.kind, Option) else []
 
     @property
     def range(self) -> str:
-        """The values it takes, in words: ``1 to 32``, ``true or false``, or the names of its options."""
+        """Describes its values: ``1 to 32``, ``true or false``, or the names of its options."""
         if self.low is not None:
             return f"{self.low:.10g} to {self.high:.10g}"
         if self.kind is bool:
@@ -148,10 +148,10 @@ class Setting:
         )
 
     def read(self, value: Any) -> Any:
-        """A value from a flag, a link or a widget, as this setting's type.
+        """Convert a value from a flag, a link or a widget to this setting's type.
 
         Raises:
-            ConfigError: it is of another type, or out of range; ``field`` names the setting.
+            ConfigError: it has another type, or is out of range; ``field`` names the setting.
         """
         if self.optional and value in (None, ""):
             return None
@@ -174,17 +174,17 @@ class Setting:
 
 
 def _choice(title: str, description: str) -> Meta:
-    """Of a switch, or of named options."""
+    """Declare a switch or named options."""
     return Meta(title=title, description=description)
 
 
 def _number(title: str, description: str, low: float, high: float, step: float = 1, **extra: str) -> Meta:
-    """Of a number from ``low`` to ``high``; ``extra``: its symbol and its unit."""
+    """Declare a number from ``low`` to ``high``; ``extra``: symbol and unit."""
     return Meta(title=title, description=description, ge=low, le=high, extra_json_schema={"step": step, **extra})
 
 
 def _text(title: str, description: str, longest: int | None = None) -> Meta:
-    """Of a text of at most ``longest`` characters, which may be empty; else of a name."""
+    """Declare a text of at most ``longest`` characters, which may be empty; without ``longest`` a name."""
     least = 1 if longest is None else None
     return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
 
@@ -201,7 +201,7 @@ class DecodeConfig:
     pair: Annotated[str, _text("Model pair", "Target and drafters that share one tokenizer.")] = "embedded"
     drafter: Annotated[str, _text("Drafter", "What proposes tokens; 'none' is vanilla decoding.")] = "block"
     gamma: Annotated[int, _number(
-        "Draft window", "Tokens drafted per round. A drafter takes no more than it was trained for.",
+        "Draft window", "Tokens drafted per round, at most as many as the drafter was trained for.",
         1, 32, symbol="γ", unit="tokens",
     )] = 8
     steps: Annotated[int, _number(
@@ -209,11 +209,10 @@ class DecodeConfig:
         1, 32, symbol="T", unit="passes",
     )] = 1
     auto: Annotated[bool, _choice(
-        "Choose γ, T or nodes as it goes",
-        "Each round takes the T, at most the one set, that promises the most tokens per second by "
-        "what earlier rounds showed, and ends the draft, after γ tokens at most, where another "
-        "position would cost more than it brings. A tree from one pass gets the nodes that are "
-        "worth their rows, B at most.",
+        "Adaptive γ, T or nodes",
+        "Each round uses the T, at most the one set, with the most expected tokens per second from earlier rounds, and "
+        "ends the draft, after at most γ tokens, when another position would cost more than it gains. A tree from one "
+        "pass gets the nodes that pay for their rows, at most B.",
     )] = False
     order: Annotated[RevealOrder, _choice(
         "Reveal order", "Which masked positions each denoising step reveals."
@@ -231,18 +230,18 @@ class DecodeConfig:
         1, 16, symbol="K", unit="drafts",
     )] = 1
     selection: Annotated[Selection, _choice(
-        "Of several drafts", "What the target does with them. All three are lossless."
+        "Use of several drafts", "How the target uses them. All three are lossless."
     )] = Selection.SELF
     rule: Annotated[Rule, _choice(
         "Verification rule", "How the target's pass accepts or rejects drafted tokens."
     )] = Rule.RATIO
     temperature: Annotated[float, _number(
-        "Temperature", "Of the target: 0 always takes the most probable token.", 0.0, 2.0, 0.1
+        "Temperature", "Of the target; 0 always takes the most probable token.", 0.0, 2.0, 0.1
     )] = 0.0
     draft_temperature: Annotated[float, _number(
         "Drafter temperature",
-        "Of the drafter; empty means the target's. Under an exact rule it changes only the "
-        "acceptance, never the distribution of the text.",
+        "Empty means the target's. With an exact rule it changes only the acceptance rate, never the distribution "
+        "of the text.",
         0.0, 2.0, 0.1,
     )] | None = None
     top_k: Annotated[int, _number(
@@ -258,16 +257,16 @@ class DecodeConfig:
         "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
     )] = 96
     ignore_eos: Annotated[bool, _choice(
-        "Ignore end of text", "Go on after an end-of-text token (for benchmarks of equal length)."
+        "Ignore end of text", "Continue after an end-of-text token (for benchmarks of equal length)."
     )] = False
     template: Annotated[Template, _choice(
-        "The prompt is", "What the target takes the prompt for."
+        "The prompt is", "How the prompt is given to the target."
     )] = Template.AUTO
     system: Annotated[str, _text(
-        "System prompt", "What a chat begins with, where the target has a place for it.", 4000
+        "System prompt", "The beginning of a chat, if the target supports one.", 4000
     )] = ""
     stop: Annotated[str, _text(
-        "Stop at", "The text ends before the first of these: one a line, with \\n for a line break.", 400
+        "Stop at", "The text ends before the first of these strings, one per line, with \\n for a line break.", 400
     )] = ""
     # fmt: on
 
@@ -289,15 +288,15 @@ class DecodeConfig:
 
     @property
     def sampling(self) -> Sampling:
-        """The target's transformation: it defines p."""
+        """The target's sampling, which defines p."""
         return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
     @property
     def draft_sampling(self) -> Sampling:
-        """The drafter's transformation: it defines q, used both to draw and to test."""
+        """The drafter's sampling, which defines q, both for drawing and for testing."""
         temperature = self.temperature if self.draft_temperature is None else self.draft_temperature
         if self.draft_temperature is None and self.num_drafts > 1 and not temperature:
-            temperature = 1.0  # K greedy drafts would be one draft
+            temperature = 1.0  # K greedy drafts would be equal
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
 
     @property
@@ -312,7 +311,7 @@ class DecodeConfig:
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:
-        """Build a config from untrusted values (strings from a URL, JSON from an API)."""
+        """A config from untrusted values (strings from a URL, JSON from an API)."""
         for name in values:
             if name not in SETTINGS:
                 raise ConfigError(
@@ -329,22 +328,22 @@ SETTINGS = {
         dataclasses.fields(DecodeConfig), get_type_hints(DecodeConfig, include_extras=True).values(), strict=True
     )
 }
-"""Name -> setting, in the order in which people meet them."""
+"""Name -> setting, in display order."""
 
 
 def check_prompt(prompt: object) -> str:
-    """The prompt, if it is text that can be continued.
+    """The prompt, if it is valid.
 
     Raises:
-        ConfigError: it is no text, or empty.
+        ConfigError: it is not text, or empty.
     """
-    hint = "Write a few words, or take an example."
+    hint = "Write a few words, or choose an example."
     if not isinstance(prompt, str):
         raise ConfigError("The prompt must be text.", field="prompt", hint=hint)
     if not prompt.strip():
         raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
     if not re.match(WHOLE, prompt):
         raise ConfigError(
-            "The prompt holds characters that are not text.", field="prompt", hint="Type it again as plain text."
+            "The prompt has characters that are not text.", field="prompt", hint="Type it again as plain text."
         )
     return prompt

@@ -1,5 +1,5 @@
-"""The numbers of a run and of a race as plain JSON objects, under the same names in ``decode --json``, ``race --json``,
-the page's API and its MCP tools.
+"""The numbers of a run and of a race as plain JSON objects, under the same names in ``decode
+--json``, ``race --json``, the page's API and its MCP tools.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics, fold, speed_up
 
 LOOP_TOKENS, LOOP_TRIGRAMS = 48, 13
-"""A text loops if its last so many tokens hold fewer different trigrams than this."""
+"""A text loops if its last 48 tokens have fewer than 13 different trigrams."""
 Runs = Mapping[str, Sequence[Sequence[Event]]]
-"""Lane -> its runs; the n-th runs of all lanes belong together."""
+"""Lane -> its runs; the n-th runs of all lanes form a repeat."""
 
 
 def header_of(events: Iterable[Event]) -> RunStarted | None:
-    """What the run said about itself."""
+    """The header of a run."""
     return next((event for event in events if isinstance(event, RunStarted)), None)
 
 
 def final(events: Iterable[Event]) -> Finished | None:
-    """How a run ended, None if it was cut short; reads ``events`` to their end."""
+    """The Finished event of a run, None if it was cut short; reads ``events`` to their end."""
     found = None
     for event in events:
         if isinstance(event, Finished):
@@ -33,13 +33,13 @@ def final(events: Iterable[Event]) -> Finished | None:
 
 
 def loops(ids: Sequence[int]) -> bool:
-    """Whether a text has begun to repeat itself, which is easy to draft."""
+    """Whether a text ends in repetition, which is easy to draft."""
     tail = ids[-LOOP_TOKENS:]
     return len(tail) == LOOP_TOKENS and len(set(zip(tail, tail[1:], tail[2:], strict=False))) < LOOP_TRIGRAMS
 
 
 def run_summary(events: Sequence[Event]) -> dict[str, Any]:
-    """One run. A number that is not defined is None (vanilla tests nothing); a run cut short says ``incomplete``."""
+    """Summarise a run. Undefined numbers are None (vanilla tests nothing); a run cut short is ``incomplete``."""
     total, header, last = fold(events), header_of(events), final(events)
     config = header.config if header else {}
     quoted = last.quoted if last else None
@@ -60,8 +60,7 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes or None,
         "waiting": total.waiting,
-        # What the rule claims, and what every round then did: one biased round makes the run biased. Of a server
-        # nothing is known.
+        # One biased round makes the run biased. Unknown for a server.
         "lossless": None
         if header and header.server
         else header is not None and header.lossless and all(event.lossless for event in tested),
@@ -84,16 +83,16 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
 
 
 QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second")
-"""What a summary repeats of an attached server's own numbers; None: not reported."""
+"""An attached server's own numbers in a summary; None: not reported."""
 
 
 def race_summary(runs: Runs) -> dict[str, Any]:
-    """A race over n interleaved repeats: for each lane the numbers of its last run, and how it did against
-    vanilla.
+    """Summarise a race of n interleaved repeats: for each lane the numbers of its last run, and its
+    comparison with vanilla.
 
-    ``speedup`` is taken over all repeats together; ``speedups`` and their median, least and largest show its spread. A
-    lane that failed says why. What did not end, or has a baseline that did not, is compared with nothing; a lane that
-    never began claims nothing about its distribution.
+    ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
+    its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended;
+    ``lossless`` is None for a lane that never began.
     """
     ended = {lane for lane, own in runs.items() if own and all(final(run) is not None for run in own)}
     lanes: dict[str, Any] = {}
@@ -104,7 +103,7 @@ def race_summary(runs: Runs) -> dict[str, Any]:
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
         beside = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
         lanes[lane] = {**beside, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
-    here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are not ours to watch
+    here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are unknown
     compared = [fold(run).crowded for lane in here if BASELINE in ended for run in runs[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
     return {
@@ -116,7 +115,7 @@ def race_summary(runs: Runs) -> dict[str, Any]:
 
 
 AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "speedups", "same_text_as_vanilla")
-"""What a summary says about a lane against the baseline."""
+"""The fields of a lane's comparison with the baseline."""
 
 
 def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]]) -> dict[str, Any]:
@@ -125,7 +124,7 @@ def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]])
     slow, fast = (sum(map(fold, several), Metrics()) for several in (vanilla, own))
     last, base, header = final(own[-1]), final(vanilla[-1]), header_of(own[-1])
     same = last is not None and base is not None and last.ids == base.ids
-    if header is not None and header.server:  # whose tokens have ids of their own
+    if header is not None and header.server:  # its ids are not the target's
         same = last is not None and base is not None and last.text == base.text
     values = (
         speed_up(slow, fast),
@@ -139,8 +138,7 @@ def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]])
 
 
 def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
-    """A race of vanilla and at most one drafted lane with the drafted lane's comparison on top: the answer of the
-    ``/race`` endpoint. Takes what :func:`race_summary` returns."""
+    """Flatten :func:`race_summary` for vanilla and at most one other lane: the answer of the ``/race`` endpoint."""
     lanes: dict[str, Any] = race["lanes"]
     vanilla = lanes[BASELINE]
     drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)

@@ -1,7 +1,7 @@
-"""Every symbol, defined once: what it means, its unit, and its name in the code.
+"""Every symbol: its meaning, unit, and name in the code.
 
-The table of docs/theory.md is :func:`table`; what the page says where somebody points at a symbol
-is :func:`glossary`. A test compares both, and the settings, with this list.
+:func:`table` is the table of docs/theory.md, :func:`glossary` the page's tooltips. A test compares
+both, and the settings, with this list.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class Symbol:
     """One row. ``latex`` and ``meaning`` are written as in docs/theory.md, with formulas between dollar signs."""
 
     latex: str
-    meaning: str  # its name before a colon, where it has one
+    meaning: str  # begins with its name and a colon, if it has one
     unit: str
     code: str
-    shown: str = ""  # how the page writes it; empty where it does not
-    prose: bool = True  # whether the page's prose means this symbol by that letter
+    shown: str = ""  # how the page writes it; empty if it doesn't
+    prose: bool = True  # whether that letter in the page's prose means this symbol
 
 
 SYMBOLS = (
@@ -117,7 +117,7 @@ SYMBOLS = (
     ),
     Symbol(
         "$S$",
-        "score of one of $K$ drafts: how many of its tokens are expected to survive",
+        "score of one of $K$ drafts: how many of its tokens are expected to be accepted",
         "tokens",
         "`Verdict.scores`",
         "S",
@@ -131,7 +131,7 @@ _PLAIN = {
 
 
 def plain(text: str) -> str:
-    """Words with formulas as text: ``$x_{j-1}$`` as ``x_(j−1)``."""
+    """Text with its formulas as plain text: ``$x_{j-1}$`` as ``x_(j−1)``."""
 
     def formula(found: re.Match[str]) -> str:
         words = found[1]
@@ -143,7 +143,7 @@ def plain(text: str) -> str:
 
 
 def glossary() -> dict[str, dict[str, str | bool]]:
-    """For the page: a symbol as it is written there -> what it means, its unit, and whether prose means it too."""
+    """For the page: symbol as written there -> meaning, unit, and whether it also appears in prose."""
     return {
         one.shown: {"meaning": plain(one.meaning), "unit": one.unit.strip("–"), "prose": one.prose}
         for one in SYMBOLS

@@ -1,4 +1,4 @@
-"""Settings in words: the same on the page, in its API, in reports and on the terminal."""
+"""Settings in words, for the page, its API, reports and the terminal."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from specdiff_core.schema.settings import SETTINGS
 
 
 def values_words(name: str) -> str:
-    """What a setting can be: ``1 to 32``, or its names; for the pair and the drafter those that exist now.
-
-    Raises:
-        KeyError: there is no such setting.
-    """
+    """The values of a setting: ``1 to 32``, or its names; for the pair and the drafter the existing ones."""
     names = {"pair": list(PAIRS), "drafter": drafter_names()}
     return ", ".join(names.get(name, [])) or SETTINGS[name].range
 
 
 def denoises(drafter: str) -> bool:
-    """Whether T means anything to the drafter of this name. A drafter that no pair has here is taken to denoise."""
+    """Whether the drafter of this name uses T; True for unknown drafters."""
     kinds = {spec.drafting for pair in PAIRS.values() for spec in pair.drafters if spec.name == drafter}
     return "denoise" in kinds or not kinds
 
 
 def settings_words(config: Mapping[str, Any]) -> str:
-    """``γ 9, T 1``; of a tree ``γ 9, B 16``, of several drafts ``γ 9, K 4 self``. ``≤`` stands where a controller
-    chooses, T only where the drafter denoises, and vanilla has no words.
+    """``γ 9, T 1``; for a tree ``γ 9, B 16``, for several drafts ``γ 9, K 4 self``. ``≤`` marks a
+    controller's limit, T appears only if the drafter denoises, and vanilla gives an empty string.
 
     Args:
         config: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`; an older trace may lack some.
@@ -35,7 +31,7 @@ def settings_words(config: Mapping[str, Any]) -> str:
     if config.get("drafter", "none") == "none" or "gamma" not in config:
         return ""
 
-    def number(name: str) -> int:  # a foreign trace may hold anything
+    def number(name: str) -> int:  # a foreign trace may contain anything
         value = config.get(name)
         return value if isinstance(value, int) else 0
 

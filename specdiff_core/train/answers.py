@@ -1,7 +1,7 @@
-"""The target's own answers to prompts, with what a drafter learns from: the tokens, the hidden states of some layers,
-and the most probable next tokens.
+"""The target's answers to prompts, as training data for a drafter: tokens, hidden states of some
+layers, and the most probable next tokens.
 
-They are stored in shards, each of which is complete once it is there, so a run that was interrupted loses little.
+They are stored in shards that appear only when complete, so an interrupted run loses little.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from specdiff_core.schema.errors import CorpusError, SpecDiffError
 from specdiff_core.schema.summary import loops
 
 TOP = 32
-"""Most probable next tokens that are stored of each distribution."""
+"""Stored most probable next tokens of each distribution."""
 SHARD = 64
 """Answers in a shard."""
 LEAST = 4
-"""Tokens of the shortest answer that is kept."""
+"""Tokens of the shortest answer to keep."""
 TOGETHER = 16
-"""Prompts that are read in one pass."""
+"""Prompts read in one pass."""
 ALIKE = 0.1
-"""Relative distance up to which hidden states are those of the same weights in another precision."""
+"""Hidden states within this relative distance count as the same weights in another precision."""
 HEADER = "specdiff"
 
 
@@ -47,7 +47,7 @@ HEADER = "specdiff"
 
 
 class PromptLine(msgspec.Struct):
-    """A prompt as it stands in a file; other fields of its line are ignored."""
+    """A prompt in a file; other fields of its line are ignored."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     flavour: str = "all"
@@ -61,11 +61,11 @@ class Prompt(NamedTuple):
 
 
 def read_prompts(path: Path) -> list[PromptLine]:
-    """The prompts of a text file, one a line; of a ``.jsonl`` file, objects with ``prompt`` and perhaps ``flavour``
-    and ``id``. A file ``.xz`` is unpacked.
+    """The prompts of a text file, one per line, or of a ``.jsonl`` file with ``prompt`` and
+    optionally ``flavour`` and ``id``. A file ``.xz`` is unpacked.
 
     Raises:
-        CorpusError: the file cannot be read, or holds no prompt.
+        CorpusError: the file cannot be read, or has no prompt.
     """
     try:
         data = path.read_bytes()
@@ -82,23 +82,23 @@ def read_prompts(path: Path) -> list[PromptLine]:
         try:
             one = msgspec.json.decode(line, type=PromptLine) if ".jsonl" in path.suffixes else PromptLine(line.strip())
         except msgspec.MsgspecError as error:
-            what = f"Line {number} of {shown(path)} is no prompt ({error})."
+            what = f"Line {number} of {shown(path)} is not a prompt ({error})."
             raise CorpusError(what, hint='Write {"prompt": "…"}, or rename a plain text to .txt.') from None
         one.id = one.id or hashlib.sha256(one.prompt.encode()).hexdigest()[:12]
         found.append(one)
     if not found:
-        raise CorpusError(f"{shown(path)} holds no prompts.", hint="Write one a line.")
+        raise CorpusError(f"{shown(path)} has no prompts.", hint="Write one per line.")
     return found
 
 
 def encode_prompts(
     lines: Iterable[PromptLine], encode: Callable[[str], Sequence[int]], *, longest: int
 ) -> list[Prompt]:
-    """The prompts as the target reads them. Those with more than ``longest`` tokens are left out, and those that
-    ``encode`` refuses, such as one with a token that has a meaning in the chat template.
+    """Encode the prompts, without those of more than ``longest`` tokens or that ``encode`` rejects,
+    for example for a control token of the chat template.
 
     Raises:
-        CorpusError: none is left; the message says why the last one was refused.
+        CorpusError: none is left; the message says why the last one was rejected.
     """
     found, why = [], f"All have more than {longest} tokens, the chat template included."
     for line in lines:
@@ -120,13 +120,13 @@ def encode_prompts(
 
 
 class Answer(NamedTuple):
-    """A prompt and its answer, with what the target computed at each of their n tokens."""
+    """A prompt and its answer, with the target's results at each of their n tokens."""
 
     prompt: Prompt
     temperature: float
     tokens: Tensor  # [n] int32
     features: Tensor  # [n, F, W] bf16: outputs of F layers
-    top_ids: Tensor  # [n, TOP] int32, of the distribution behind each token; unknown inside the prompt
+    top_ids: Tensor  # [n, TOP] int32, of the distribution after each token; unknown inside the prompt
     top_logs: Tensor  # [n, TOP] fp16, their log-probabilities at temperature 1; −inf where unknown
 
     @property
@@ -136,13 +136,13 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """How answers are written."""
+    """Settings for writing answers."""
 
-    layers: Sequence[int]  # whose outputs are stored; 0 is the first. The last one's output is normed
+    layers: Sequence[int]  # layers to store; 0 is the first. The last one's output is normed
     ends: Sequence[int]  # ids that end an answer
-    new_tokens: int  # of an answer, at most; one that loops ends early
-    temperatures: Sequence[float] = (0.0, 0.7)  # an answer gets one of them by chance
-    slots: int = 96  # answers that are written at once
+    new_tokens: int  # most tokens of an answer; looping ones end early
+    temperatures: Sequence[float] = (0.0, 0.7)  # chosen at random for each answer
+    slots: int = 96  # answers written at once
     seed: int = 0
 
 
@@ -155,26 +155,26 @@ def write_answers(
     going: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[dict[str, float]]:
-    """Answer ``prompts`` in their order, except those whose answers ``folder`` holds.
+    """Answer ``prompts`` in order, except those with answers in ``folder``.
 
     Args:
-        going: called before each pass. Once it returns False, the answers that are being written end where they are.
+        going: called before each pass; once it returns False, the current answers end.
         clock: returns seconds.
 
     Yields:
-        after each shard: ``answers`` in the folder, their ``tokens`` (prompts not counted), ``tokens_per_second`` since
-        the writing began, and ``seconds`` on the clock.
+        after each shard: ``answers`` in the folder, their ``tokens`` (prompts not counted),
+        ``tokens_per_second`` since the writing began, and ``seconds`` on the clock.
 
     Raises:
-        CorpusError: the folder holds answers without the states of these layers.
+        CorpusError: the folder has answers without these layers.
         SpecDiffError: a shard can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     held = Answers(folder, writing.layers)
     rng = np.random.default_rng(writing.seed)
-    heats = rng.choice(writing.temperatures, len(prompts)).tolist()
+    temperatures = rng.choice(writing.temperatures, len(prompts)).tolist()
     done = {row.prompt_id for row in held.rows}
-    waiting = [(prompt, heat) for prompt, heat in zip(prompts, heats, strict=True) if prompt.id not in done]
+    waiting = [pair for pair in zip(prompts, temperatures, strict=True) if pair[0].id not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
     write = write_together if isinstance(target.model, Decoder) else _one_by_one
@@ -207,20 +207,20 @@ def _save(answers: Sequence[Answer], path: Path, layers: Sequence[int]) -> None:
 
 
 def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
-    """Whether nothing follows the last of ``ids``, of which ``prompt`` are the prompt's."""
+    """Whether a text ends with ``ids``, whose first ``prompt`` are the prompt's."""
     answer = len(ids) - prompt
     full = answer >= writing.new_tokens or len(ids) >= room
     return full or ids[-1] in writing.ends or (answer % 8 == 0 and loops(ids[prompt:]))
 
 
 def _allowed(logits: Tensor, target: Target) -> Tensor:
-    """``logits [n, V]`` in fp32, without ids that the target never says."""
+    """``logits [n, V]`` in fp32, without suppressed ids."""
     never = torch.tensor(target.suppress, dtype=torch.long, device=logits.device)
     return logits.float().index_fill(-1, never, -torch.inf)
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """A token from each row of ``logits [n, V]`` at its own temperature ``[n]``, 0 being greedy: ``[n]``."""
+    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy): ``[n]``."""
     drawn = logits.argmax(-1)
     hot = temperatures > 0
     if bool(hot.any()):
@@ -231,7 +231,7 @@ def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> T
 
 
 def _top(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable ids behind each row ``[n, TOP]``, and their log-probabilities."""
+    """The most probable ids of each row ``[n, TOP]``, and their log-probabilities."""
     best = logits.topk(min(TOP, logits.shape[-1]), -1)
     return best.indices.to(torch.int32), (best.values - logits.logsumexp(-1, keepdim=True)).half()
 
@@ -243,9 +243,9 @@ def _one_by_one(
     generator: torch.Generator,
     going: Callable[[], bool],
 ) -> Iterator[Answer]:
-    """Answers through the target's own sessions: slowly, for models that transformers runs."""
+    """Answers through the target's sessions: slow, for models that transformers runs."""
     width = int(target.model.config.hidden_size)
-    for prompt, heat in prompts:
+    for prompt, temperature in prompts:
         if not going():
             return
         run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
@@ -259,7 +259,7 @@ def _one_by_one(
             logs.append(log)
             if len(ids) > first and _over(ids, first, target.context, writing):
                 break
-            ids.append(int(_draw(logits, torch.tensor([heat], device=logits.device), generator)))
+            ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), generator)))
         size = first - 1 + len(ends)  # tokens that were read
         if size < first + LEAST and not going():
             return
@@ -268,7 +268,7 @@ def _one_by_one(
         top_ids, top_logs = (torch.cat(parts).cpu() for parts in (ends, logs))
         yield Answer(
             prompt,
-            heat,
+            temperature,
             torch.tensor(ids[:size], dtype=torch.int32),
             states.to("cpu", torch.bfloat16),
             torch.cat([top_ids.new_zeros(first - 1, top_ids.shape[1]), top_ids]),
@@ -277,18 +277,18 @@ def _one_by_one(
 
 
 class _Slots:
-    """Texts that grow at once, each in a slot of its own: their keys and values, and what is stored of them.
+    """Texts written at once, each in a slot: keys and values, and results to store.
 
     Args:
-        slots: how many.
-        room: tokens that a text may have.
+        slots: number of slots.
+        room: most tokens of a text.
     """
 
     def __init__(self, target: Target, layers: Sequence[int], slots: int, room: int) -> None:
         self.target = target
         self.model: Decoder = target.model
         shape, device = self.model.shape, self.model.device
-        self._layers = (*layers, shape.layers - 1)  # the last one's output is what the head reads
+        self._layers = (*layers, shape.layers - 1)  # the head reads the last one's output
         keys, top = (shape.layers, slots, shape.kv_heads, room, shape.head_dim), min(TOP, target.vocab_size)
         self._keys, self._values = (torch.zeros(keys, dtype=self.model.dtype, device=device) for _ in range(2))
         self._features = torch.zeros(slots, room, len(layers), shape.width, dtype=torch.bfloat16, device=device)
@@ -298,7 +298,7 @@ class _Slots:
         self._every = torch.arange(slots, device=device)
 
     def read(self, slots: Sequence[int], texts: Sequence[Sequence[int]]) -> Tensor:
-        """Read prompts into slots; returns the logits behind them, ``[n, V]``."""
+        """Read prompts into slots; returns the logits after them, ``[n, V]``."""
         device, end = self.model.device, max(map(len, texts))
         where, ends = torch.tensor(slots, device=device), torch.tensor([len(text) for text in texts], device=device)
         rows = torch.tensor([[*text, *[0] * (end - len(text))] for text in texts], device=device)
@@ -315,7 +315,7 @@ class _Slots:
         return self._logits(where, ends - 1, found[-1][self._every[: len(slots)], ends - 1])
 
     def step(self, last: Tensor) -> Tensor:
-        """Read the token ``last [slots]`` of each text; returns the logits behind them, ``[slots, V]``."""
+        """Read the token ``last [slots]`` of each text; returns the logits after them, ``[slots, V]``."""
         every, lengths = self._every, self.lengths
         reach = min(self._keys.shape[3], -(-(int(lengths.max()) + 1) // 16) * 16)
         mask = (torch.arange(reach, device=every.device) <= lengths[:, None])[:, None, None]
@@ -331,18 +331,18 @@ class _Slots:
         return self._logits(every, lengths, found[-1][:, 0])
 
     def _store(self, found: Sequence[Tensor], where: tuple[Tensor, Tensor]) -> None:
-        """Keep the outputs ``[n, L, W]`` of the wanted layers."""
+        """Store the outputs ``[n, L, W]`` of the requested layers."""
         if len(found) > 1:
             self._features[where] = torch.stack([*found[:-1]], 2).to(torch.bfloat16)
 
     def _logits(self, slots: Tensor, places: Tensor, states: Tensor) -> Tensor:
-        """The logits of ``states [n, W]``, the best of which are stored."""
+        """The logits of ``states [n, W]``; stores the best."""
         logits = _allowed(self.model.head(states), self.target)
         self._top_ids[slots, places], self._top_logs[slots, places] = _top(logits)
         return logits
 
     def take(self, slot: int, prompt: Prompt, temperature: float, ids: Sequence[int]) -> Answer:
-        """What a slot holds; ``ids`` were all read."""
+        """The answer in a slot, whose text is ``ids``."""
         stored = (part[slot, : len(ids)].cpu().clone() for part in (self._features, self._top_ids, self._top_logs))
         return Answer(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
 
@@ -362,28 +362,28 @@ def write_together(
     room = min(target.context, max(len(prompt.tokens) for prompt, _ in prompts) + writing.new_tokens)
     held = _Slots(target, writing.layers, count, room)
     waiting, texts = iter(prompts), dict[int, tuple[Prompt, float, list[int]]]()
-    last, heats = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
+    last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
 
     def begin(free: Iterable[int]) -> None:
-        """Give free slots the next prompts, while there are any."""
+        """Fill free slots with the next prompts."""
         given = list(zip(free, waiting, strict=False))
         for group in (given[i : i + TOGETHER] for i in range(0, len(given), TOGETHER)):
             if not going():
                 return
             slots = [slot for slot, _ in group]
             logits = held.read(slots, [prompt.tokens for _, (prompt, _) in group])
-            heats[slots] = torch.tensor([heat for _, (_, heat) in group], device=device)
-            last[slots] = drawn = _draw(logits, heats[slots], generator)
-            for (slot, (prompt, heat)), token in zip(group, drawn.tolist(), strict=True):
-                texts[slot] = prompt, heat, [*prompt.tokens, token]
+            temperatures[slots] = torch.tensor([temperature for _, (_, temperature) in group], device=device)
+            last[slots] = drawn = _draw(logits, temperatures[slots], generator)
+            for (slot, (prompt, temperature)), token in zip(group, drawn.tolist(), strict=True):
+                texts[slot] = prompt, temperature, [*prompt.tokens, token]
 
     begin(range(count))
     while texts and going():
-        last.copy_(_draw(held.step(last), heats, generator))
+        last.copy_(_draw(held.step(last), temperatures, generator))
         ended = []
         for slot, token in enumerate(last.tolist()):
             if slot not in texts:
-                held.lengths[slot] = 0  # what an empty slot reads is ignored
+                held.lengths[slot] = 0  # an empty slot's results are ignored
             elif _over((ids := texts[slot][2]), len(texts[slot][0].tokens), room, writing):
                 ended.append(slot)
             else:
@@ -391,16 +391,16 @@ def write_together(
         for slot in ended:
             yield held.take(slot, *texts.pop(slot))
         begin(ended)
-    for slot, (prompt, heat, ids) in texts.items():
+    for slot, (prompt, temperature, ids) in texts.items():
         if len(ids) - 1 >= len(prompt.tokens) + LEAST:
-            yield held.take(slot, prompt, heat, ids[:-1])
+            yield held.take(slot, prompt, temperature, ids[:-1])
 
 
 # Reading.
 
 
 class Row(NamedTuple):
-    """Where an answer lies in its shard."""
+    """The position of an answer in its shard."""
 
     shard: str
     first: int
@@ -435,7 +435,7 @@ class Batch(NamedTuple):
 
 
 def batch_of(answers: Sequence[Answer]) -> Batch:
-    """Answers side by side, filled up at their ends."""
+    """Answers as a padded batch."""
     lengths = [len(one.tokens) for one in answers]
 
     def padded(name: str, fill: float) -> Tensor:
@@ -456,10 +456,10 @@ def batch_of(answers: Sequence[Answer]) -> Batch:
 
 
 class Answers:
-    """The answers in a folder. It may grow (:meth:`refresh`); tensors are read from disk when they are needed.
+    """The answers in a folder, which may grow (:meth:`refresh`); tensors are read from disk on demand.
 
     Args:
-        layers: whose states are wanted; the shards may hold others beside them.
+        layers: layers to read; the shards may have more.
 
     Raises:
         CorpusError: a shard is damaged, or lacks a layer.
@@ -476,7 +476,7 @@ class Answers:
         return sum(row.end - row.first - row.prompt for row in self.rows)
 
     def refresh(self) -> None:
-        """Add the shards that were written since the last look."""
+        """Add new shards."""
         for path in sorted(self.folder.glob("*.safetensors")):
             if path.name in self._open:
                 continue
@@ -493,19 +493,19 @@ class Answers:
                 what = f"The answers in {shown(path)} are damaged ({type(error).__name__}: {error})."
                 raise CorpusError(what, hint="Remove that file.") from error
             if missing := [layer for layer in self.layers if layer not in header.layers]:
-                what = f"{shown(path)} holds the states of layers {header.layers}, and layer {missing[0]} is needed."
-                raise CorpusError(what, hint="Give --taps that it holds, or another folder for --answers.")
+                what = f"{shown(path)} has the states of layers {header.layers}, but layer {missing[0]} is needed."
+                raise CorpusError(what, hint="Choose --taps among them, or another folder for --answers.")
             self._open[path.name] = tensors, [header.layers.index(layer) for layer in self.layers]
             self.rows += rows
 
     def check(self, target: Target) -> None:
-        """Read the beginning of an answer again.
+        """Check the beginning of an answer against the target.
 
         Raises:
-            CorpusError: there are no answers, or they are not of this target.
+            CorpusError: there are no answers, or another target wrote them.
         """
         if not self.rows:
-            raise CorpusError(f"There are no answers in {shown(self.folder)}.", hint="Let --answering be above 0.")
+            raise CorpusError(f"There are no answers in {shown(self.folder)}.", hint="Set --answering above 0.")
         batch = self.batch(self.rows[:1])
         tokens, stored = batch.tokens[0, :64].tolist(), batch.features[0, :64].flatten(1).float()
         same = max(tokens) < target.vocab_size
@@ -515,7 +515,7 @@ class Answers:
             same = found.shape == stored.shape
             same = same and float(((found - stored).norm(dim=-1) / stored.norm(dim=-1)).median()) < ALIKE
         if not same:
-            what = f"The answers in {shown(self.folder)} were written by another target: it has other hidden states."
+            what = f"The answers in {shown(self.folder)} were written by another target: their hidden states differ."
             raise CorpusError(what, hint="Give another folder for --answers.")
 
     def text(self, row: Row) -> list[int]:
@@ -523,12 +523,12 @@ class Answers:
         return self.whole(row)[row.prompt :]
 
     def whole(self, row: Row) -> list[int]:
-        """The same with its prompt."""
+        """The tokens of an answer with its prompt."""
         found: list[int] = self._open[row.shard][0]["tokens"][row.first : row.end].tolist()
         return found
 
     def batch(self, rows: Sequence[Row]) -> Batch:
-        """Answers side by side, filled up at their ends."""
+        """Answers as a padded batch."""
         return batch_of([self._read(row) for row in rows])
 
     def _read(self, row: Row) -> Answer:

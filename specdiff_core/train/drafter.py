@@ -26,7 +26,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
-from specdiff_core.models.own_pairs import bring, parse
+from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.events import Finished
@@ -305,7 +305,7 @@ class DrafterTraining:
         """The drafter in a folder, loaded as any other would be."""
         pair = self.engine.pair
         fields = {"target": pair.spec.target, "target_revision": pair.spec.revision, "context": pair.spec.context}
-        spec = bring(parse({**fields, "drafter": str(folder)}).name).drafters[0]
+        spec = register_pair(parse({**fields, "drafter": str(folder)}).name).drafters[0]
         build = block_diffusion.build if self.settings.kind == "block" else eagle.build
         return build(spec, pair.placement, target=pair.model, pair=pair.spec)
 
@@ -313,7 +313,7 @@ class DrafterTraining:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
         learnt = (
             f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` ({answers.tokens:,} tokens) in "
-            f"{pair.placement.dtype_name}, at temperatures {', '.join(f'{heat:g}' for heat in settings.temperatures)}."
+            f"{pair.placement.dtype_name}, at temperatures {', '.join(f'{one:g}' for one in settings.temperatures)}."
         )
         words = command(self.argv)
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}

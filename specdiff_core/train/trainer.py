@@ -1,4 +1,4 @@
-"""A model in training: its optimisers, steps, log and checkpoint. ``train drafter`` and all recipes use it."""
+"""Optimisers, steps, log and checkpoint of a model in training, for ``train drafter`` and all recipes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Trainer:
         return self.log("saved", tokens=self.tokens)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what :func:`read_checkpoint` returned."""
+        """Continue from a result of :func:`read_checkpoint`."""
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -105,7 +105,7 @@ class Trainer:
 
 
 def now(device: torch.device) -> float:
-    """Seconds of computing: of the GPU, or of each CPU thread, so that a process that waits loses nothing."""
+    """Seconds of computing: wall time on a GPU, otherwise CPU time per thread, which excludes waiting."""
     return time.perf_counter() if device.type == "cuda" else time.process_time() / torch.get_num_threads()
 
 
@@ -118,7 +118,7 @@ def log(run: Path, event: Event) -> Event:
 
 
 def read_checkpoint(run: Path) -> dict[str, Any] | None:
-    """What :meth:`Trainer.save` wrote into a run's folder; None if it wrote nothing yet.
+    """The checkpoint of :meth:`Trainer.save` in a run's folder, or None.
 
     Raises:
         SpecDiffError: it is damaged.
