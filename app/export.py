@@ -1,9 +1,9 @@
 """``python -m app.export --out FOLDER``: the player with recordings, explorations, the comparison and the lessons as
-files that open from disk with no server; a name that ends in ``.html`` gives one file.
+files that open from disk without a server; a name that ends in ``.html`` gives a single file.
 
-The page's own modules go in as they are. A browser loads no module from disk, so each becomes a ``data:`` address, and
-an import map says which module has which. What the page would fetch lies in the file, by the address that it would ask
-for (``fetchFile`` in ``static/state/trace.js``).
+The page's modules are included unchanged. Browsers don't load modules from disk, so each becomes a
+``data:`` address in an import map. Files that the page would fetch are included by their addresses
+(``fetchFile`` in ``static/state/trace.js``).
 """
 
 from __future__ import annotations
@@ -33,23 +33,20 @@ from specdiff_core.schema.trace import dump_trace
 
 SINGLE = {".html", ".htm"}
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
-"""By which an earlier export is known: it may be written over."""
+"""Marks an export, which may be overwritten."""
 TABS = ("live", "race", "explore", "compare", "learn")
-NOTE = (
-    "This is an export: it plays recordings and trace files, and leads through lessons. Nothing can be run here; for "
-    "that, start the lab."
-)
+NOTE = "This is an export: it plays recordings, trace files and lessons. To run something, start the lab."
 EMPTY = {
-    live.TAB: "No recording of vanilla and one drafter was put into this export.",
-    race.TAB: "No race of several methods was put into this export. A cell of a chart in Explore opens its race here.",
+    live.TAB: "This export has no recording of vanilla and one drafter.",
+    race.TAB: "This export has no race of several methods. A cell of a chart in Explore opens its race here.",
 }
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)
 
 
 class Chosen(NamedTuple):
-    """What goes into an export: the recordings of Live and Race as their players know them, and what lies behind every
-    address (traces as base64, all else is JSON)."""
+    """The content of an export: the recordings of Live and Race, and the file behind every address
+    (traces as base64, everything else as JSON)."""
 
     recorded: dict[str, list[dict[str, Any]]]
     files: dict[str, str]
@@ -57,14 +54,14 @@ class Chosen(NamedTuple):
 
 
 def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> Chosen:
-    """Read what was asked for.
+    """Read the content of an export.
 
     Args:
-        traces: trace files; none means all that ship with the lab. What a chosen lesson shows is added.
+        traces: trace files; none means all that ship with the lab. Traces of the chosen lessons are added.
         names: of lessons; None means all.
 
     Raises:
-        SpecDiffError: a file is missing or no trace, or there is no such lesson.
+        SpecDiffError: a file is missing or not a trace, or there is no such lesson.
     """
     known = {lesson.name: lesson for lesson in workshop.WORKSHOP}
     if unknown := [name for name in names or () if name not in known]:
@@ -96,7 +93,7 @@ def _address(tab: str, path: Path) -> str:
 
 
 def _free(url: str, files: dict[str, str]) -> str:
-    """An address that no file has yet: two folders may hold files of one name."""
+    """A free address: two folders may have files of the same name."""
     parent, name = url.rsplit("/", 1)
     count = 1
     while url in files:
@@ -106,12 +103,12 @@ def _free(url: str, files: dict[str, str]) -> str:
 
 
 def _without_races() -> list[str]:
-    """The recorded answers whose races are left out: every γ × T map but the first, and the comparison."""
+    """The recorded answers without their races: every γ × T map but the first, and the comparison."""
     return [*explore.recordings(explore.RECORDED[explore.TAB], "window-map")[1:], explore.COMPARE]
 
 
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore and Compare, with their races but for the largest."""
+    """The recorded answers of Explore and Compare, and their races without the largest."""
     without = _without_races()
     for tab, folder in explore.RECORDED.items():
         for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
@@ -132,12 +129,12 @@ def _base64(raw: bytes) -> str:
 
 
 def _inline(font: Path) -> str:
-    """A typeface as an address of its own: a page from disk may fetch none beside it."""
+    """A font as a ``data:`` address, because a page from disk cannot fetch one."""
     return f"data:font/woff2;base64,{_base64(font.read_bytes())}"
 
 
 def modules() -> dict[str, str]:
-    """Every module of the page by the name that the import map gives it, with the imports renamed likewise."""
+    """Every module of the page by its name in the import map, with its imports renamed."""
 
     def renamed(path: Path) -> str:
         here = path.relative_to(STATIC).parent.as_posix()
@@ -147,8 +144,8 @@ def modules() -> dict[str, str]:
     return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
 
 
-def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
-    """What the page's script reads: the options of every tab, as the server would give them, and the files."""
+def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
+    """The data for the page's script: the options of every tab, as from the server, and the files."""
 
     def address(path: Path) -> str:
         return path.name
@@ -171,7 +168,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
     """The whole page as one HTML document.
 
     Args:
-        plotly: where the chart library lies beside it; nothing puts it into the page.
+        plotly: path of the chart library beside the page; empty: include it.
     """
     addresses = {name: f"data:text/javascript;base64,{_base64(code.encode())}" for name, code in modules().items()}
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
@@ -202,7 +199,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 <title>SpecDiff Lab</title>
 {head(_inline)}
 <script type="importmap">{json_for_script({"imports": addresses})}</script>
-<script type="application/json" id="sd-told">{json_for_script(told(chosen, plotly))}</script>
+<script type="application/json" id="sd-told">{json_for_script(script_data(chosen, plotly))}</script>
 <script type="text/plain" id="sd-plotly">{library}</script>
 </head>
 <body class="sd-exported">
@@ -228,7 +225,7 @@ document.getElementById('sd-theme').addEventListener('click', {scripts.THEME});
 
 
 def panel(tab: str, chosen: Chosen) -> str:
-    """What a script finds in its tab, as the tabs of the lab give it."""
+    """The HTML of a tab, as in the lab."""
     if tab == "learn":
         return lessons.learn(chosen.lessons)
     classes, label = REGIONS.get(tab, ("sd", "Race player"))
@@ -238,19 +235,19 @@ def panel(tab: str, chosen: Chosen) -> str:
 
 
 def write(out: Path, chosen: Chosen) -> list[Path]:
-    """Write the page, and the chart library where it lies beside it.
+    """Write the page, and the chart library if it is separate.
 
     Returns:
-        the files that were written, the page first.
+        the written files, the page first.
 
     Raises:
-        SpecDiffError: something else is there, or it cannot be written.
+        SpecDiffError: something else is there, or writing failed.
     """
     single = out.suffix.lower() in SINGLE
     file = out if single else out / "index.html"
     try:
         if _is_taken(out, file):
-            raise SpecDiffError(f"{out} is there already and is no export.", hint="Choose another name, or remove it.")
+            raise SpecDiffError(f"{out} exists and is not an export.", hint="Choose another name, or remove it.")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page(chosen, "" if single else PLOTLY.name), encoding="utf-8")
         if single:
@@ -261,12 +258,12 @@ def write(out: Path, chosen: Chosen) -> list[Path]:
     except OSError as error:
         raise SpecDiffError(
             f"{error.filename or out} cannot be written: {error.strerror or error}.",
-            hint="Choose a place where you may write, and where there is room.",
+            hint="Choose a writable folder with enough space.",
         ) from error
 
 
 def _is_taken(out: Path, page: Path) -> bool:
-    """Whether something else than an earlier export or an empty folder is there."""
+    """Whether something other than an earlier export or an empty folder is there."""
     if not out.exists() or (out != page and out.is_dir() and not any(out.iterdir())):
         return False
     if not page.is_file():
@@ -277,7 +274,7 @@ def _is_taken(out: Path, page: Path) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write an export."""
-    about = "Write the player, recordings and lessons as files that open from disk, with no server."
+    about = "Write the player, recordings and lessons as files that open from disk, without a server."
     parser = argparse.ArgumentParser(prog="python -m app.export", description=about)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="OUT", help="a folder, or one file that ends in .html"
@@ -285,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--trace", type=Path, nargs="+", default=[], metavar="FILE", help="traces to play [default: all that ship]"
     )
-    parser.add_argument("--lessons", default="all", metavar="NAMES", help="all, none, or names with commas between")
+    parser.add_argument("--lessons", default="all", metavar="NAMES", help="all, none, or names separated by commas")
     args = parser.parse_args(argv)
     names = {"all": None, "none": []}.get(args.lessons, [name.strip() for name in args.lessons.split(",")])
     try:

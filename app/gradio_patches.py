@@ -1,5 +1,6 @@
-"""Every patch of Gradio's insides: what each works around, in which versions, and what happens without it. Each has a
-test (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
+"""Every patch of Gradio's insides: what each works around, in which versions, and what happens
+without it. Each has a test (tests/test_gradio_patches.py) that fails when Gradio no longer needs it
+or has changed under it.
 
 ============== =========================================================== ======= =================================
 patch          works around                                                seen in without it
@@ -14,10 +15,11 @@ unjudged       widgets refuse values out of range with a toast             6.31 
 answer_json    MCP answers are written with ``str``                        6.31    agents get a Python repr, no JSON
 ============== =========================================================== ======= =================================
 
-The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where that changes:
-``static/job.js`` reads the queue position that Gradio writes into a component's status (``state/format.js:
-queueWords``), ``static/page.js`` finds tabs by their labels, scripts press buttons that only they see (class
-``sd-unseen``), and ``static/style.css`` names Gradio's own classes.
+The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
+that changes: ``static/job.js`` reads the queue position that Gradio writes into a component's
+status (``state/format.js: queueWords``), ``static/page.js`` finds tabs by their labels, scripts
+press buttons that only they see (class ``sd-unseen``), and ``static/style.css`` names Gradio's own
+classes.
 """
 
 from __future__ import annotations
@@ -67,23 +69,24 @@ class _Finder(MetaPathFinder):
 
 
 def skip_stubs() -> None:
-    """Let Gradio be imported in half the time: at every import it parses the source of all its components and renders
-    their type stubs for editors, which takes one of the 2.3 seconds of processor time that the import takes. Call it
-    before Gradio is imported; later calls, and a Gradio without that function, change nothing."""
+    """Let Gradio be imported in half the time: at every import it parses the source of all its
+    components and renders their type stubs for editors, which takes one of the 2.3 seconds of
+    processor time that the import takes. Call it before Gradio is imported; later calls, and a
+    Gradio without that function, change nothing."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def calm_queue(page: Any) -> None:
-    """By default the queue looks for new events a thousand times a second and for progress a hundred times, at 6 % of a
-    core (measured) that the decode may be using."""
+    """By default the queue looks for new events a thousand times a second and for progress a
+    hundred times, at 6 % of a core (measured) that the decode may be using."""
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
 
 
 def count_values(page: Any) -> None:
-    """A call with too few values is its caller's mistake: the caller hears so, and the log keeps no prompt."""
+    """Report a call with too few values to its caller, without logging the prompt."""
     import gradio as gr
 
     def check(function: Any, values: Sequence[Any]) -> None:
@@ -124,9 +127,9 @@ def answer_json() -> None:
 
 
 class EarlyScript:
-    """ASGI middleware that puts one script in front of all others: it becomes the first element of a page's head.
-    ``launch(head=)`` comes too late for ``static/frame_throttle.js``: Gradio's own scripts have taken their copies of
-    the browser's functions by then.
+    """ASGI middleware that puts one script in front of all others: it becomes the first element of
+    a page's head. ``launch(head=)`` comes too late for ``static/frame_throttle.js``: Gradio's own
+    scripts have taken their copies of the browser's functions by then.
 
     Args:
         app: what answers.

@@ -1,4 +1,4 @@
-"""The whole page: places the tabs and wires what they share. No torch is imported before somebody runs."""
+"""The whole page: places the tabs and wires what they share. Imports no torch before the first run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FONTS = {
     "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
     "inter-greek.woff2": "U+0370-03FF",
 }
-"""The parts of the typeface that ship with the page, and the letters that each is fetched for."""
+"""Font files of the page -> the characters that each covers."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
@@ -86,19 +86,18 @@ def known_methods() -> dict[str, dict[str, str]]:
 
 
 def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings of a folder that its index describes: title, address, and what was asked for. None where the index
-    cannot be read."""
+    """The recordings in a folder's index: title, address and settings. Empty if the index cannot be read."""
     index = folder / INDEX
     try:
         known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
-    except (OSError, ValueError) as error:  # the page works without them
+    except (OSError, ValueError) as error:  # the page also works without recordings
         LOG.warning("%s is left out: %s", index, error)
         known = {}
     return [{**known[name], "url": address(folder / name)} for name in known if (folder / name).is_file()]
 
 
 def mount(script: str, options: dict[str, Any]) -> str:
-    """What a component runs when it appears: import a module, mount it once."""
+    """JavaScript that a component runs when it appears: import a module and mount it once."""
     shared = {"plotly": served(PLOTLY), "methods": known_methods(), "symbols": glossary()}
     return (
         f"import(new URL({json_for_script(served(STATIC / script))}, document.baseURI))"
@@ -107,7 +106,7 @@ def mount(script: str, options: dict[str, Any]) -> str:
 
 
 def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the player of a tab needs to know."""
+    """The options of a tab's player."""
     return {
         "kind": tab,
         "prefix": tab,
@@ -128,10 +127,9 @@ def build(
     """The whole page.
 
     Args:
-        factory: makes decoders; by default the project's model pairs, loaded at the first run.
-        traces: folder of recorded traces; the page opens on the first of them, and the Race tab on the first in
-            ``race`` below it.
-        recorded: folders of recorded answers, by tab; without them a tab offers to measure.
+        factory: creates decoders; by default for the project's pairs, loaded at the first run.
+        traces: folder of recorded traces; Live opens with the first, Race with the first in its subfolder ``race``.
+        recorded: folders of recorded answers, by tab.
     """
     decoders = factory or Engines()
     decode = running.decoding(decoders)
@@ -216,19 +214,20 @@ def build(
 
 
 def _fetch_model(decoders: Factory, own: Controls) -> None:
-    """What the buttons beside a model do: its file is fetched, in words, and that can be stopped."""
+    """Wire the buttons beside a model, which fetch its file and stop that."""
     pair, (*_, get, stop) = own.settings["pair"], own.model
-    load = getattr(decoders, "get", lambda pair, hear: decoders(pair, "none", hear))
+    load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
     stops: dict[str | None, Event] = {}  # by session
 
     def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
         ended = ""
         try:
-            for message in following(lambda hear: load(pair, hear), stops.setdefault(request.session_hash, Event())):
+            stop = stops.setdefault(request.session_hash, Event())
+            for message in following(lambda progress: load(pair, progress), stop):
                 yield controls.model_of(pair, message, fetching=True)
         except Stopped:
-            ended = "Stopped. What has arrived is kept."
-        except Exception as error:  # shown where the visitor looks; logged by content/error_cards.py
+            ended = "Stopped. The part that has arrived is kept."
+        except Exception as error:  # shown beside the model; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
         finally:
@@ -244,11 +243,11 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
 
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-"""Events that last, and decode nothing."""
+"""Options of long events that don't decode."""
 
 
 def _doing(decoders: Factory) -> Callable[[], Iterator[list[str]]]:
-    """For the tabs with models, what is loaded in the background, until it is there."""
+    """Messages about background loading, for the tabs with models."""
 
     def doing() -> Iterator[list[str]]:
         for message in getattr(decoders, "doing", tuple)():
@@ -265,7 +264,7 @@ JOBS = job.Jobs()
 def _runs(
     decode: running.Decode, own: Controls, plan: Planner
 ) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
-    """What starts and what stops a tab's race. One tab of a visitor cannot stop the other's."""
+    """The functions that start and stop a tab's race. A visitor's tabs are independent."""
 
     def name(request: gr.Request) -> str:
         return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
@@ -304,7 +303,7 @@ def _results(decode: running.Decode) -> Results:
 
 
 def _all_controls(placed: dict[str, Controls]) -> str:
-    """Tell each player what its controls hold, once the page is loaded."""
+    """JavaScript that sends each player the values of its controls once the page is loaded."""
     calls, first = [], 0
     for own in placed.values():
         calls.append(f"({scripts.controls(own.tab, own.names)})(...all.slice({first}, {first + len(own.inputs)}));")
@@ -313,7 +312,7 @@ def _all_controls(placed: dict[str, Controls]) -> str:
 
 
 def show_file(path: str | None) -> list[Any]:
-    """A visitor's file for the players of Live and Race, and the tab to open; a card goes to whichever is on screen."""
+    """Frames of a visitor's file for the players of Live and Race, and the tab to open; an error card goes to both."""
     frame, tab = running.open_trace(path)
     if not tab:
         return [frame, frame, gr.skip()]
@@ -321,14 +320,14 @@ def show_file(path: str | None) -> list[Any]:
 
 
 def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[Any]:
-    """What a link puts on the page: the controls of its tab, Live's preset, a card, and the tab to open. A link that
-    does not work leaves everything as it is, but for its prompt and a card."""
+    """Updates from a link's query: the controls of its tab, Live's preset, an error card, and the
+    tab to open. An invalid link only sets the prompt and shows a card."""
     filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
     tab = race.TAB if "methods" in query else live.TAB
     opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else tab
-    if "explore" in query:  # scripts read the rest
+    if "explore" in query:  # JavaScript reads the rest
         return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=opened)]
     try:
         if (found := TABS[tab].from_query(query)) is not None:
@@ -342,8 +341,8 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
 
 
 def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
-    """A link to a moment of a recording asks for what the recording was asked for: controls and stage agree. A lesson's
-    link may bring settings of its own; those count."""
+    """A link to a moment of a recording gets the recording's settings, so that controls and player
+    agree. Settings in a lesson's link take precedence."""
     lesson = {"lesson": query["lesson"]} if "lesson" in query else {}
     if "trace" not in query or (lesson and query.keys() & {"prompt", *SETTINGS}):
         return query
@@ -354,7 +353,7 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
 
 
 def _preset_of(query: dict[str, str]) -> Any:
-    """The list of presets for the pair of a link, and the one whose settings it holds, or none."""
+    """The presets for a link's pair, with the one that matches its settings selected, if any."""
     config = controls.check_settings({name: query[name] for name in SETTINGS if name in query})
     chosen = {name: controls.shown(value) for name, value in config.to_dict().items()}
     fitting = (
@@ -366,19 +365,19 @@ def _preset_of(query: dict[str, str]) -> Any:
 
 
 def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str, str]:
-    """Pair name -> why it cannot be used here."""
+    """Pair name -> why it is not available here."""
     try:
         return look()
-    except Exception as error:  # the page works without the answer; the log has the cause
+    except Exception as error:  # the page works without this; the log has the cause
         shown = card(error, new_run_id())
         return {name: shown["message"] for name in PAIRS if name != "embedded"}
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """Which pairs can be chosen here, and a line for each reason why others cannot, with their families and sizes. What
-    is ``chosen`` stays: a pair that is loaded leaves too little memory for itself."""
+    """The update of the pair list, and a line for each reason why pairs are missing. The ``chosen``
+    pair stays: once it is loaded, the free memory is too small to load it again."""
     missing = {name: reason for name, reason in missing_pairs(look).items() if name != chosen}
-    told: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):
         pairs = list(family)
         reasons = dict.fromkeys(missing[pair.name] for pair in pairs)
@@ -386,10 +385,10 @@ def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) ->
         if len(pairs) > 1:
             label = f"{label.rpartition(' · ')[0]} · {', '.join(pair.size for pair in pairs)}"
         more = " Its larger sizes need more." if len(reasons) > 1 else ""
-        told.setdefault(f"{next(iter(reasons))}{more}", []).append(label)
+        by_reason.setdefault(f"{next(iter(reasons))}{more}", []).append(label)
     lines = [
         element("p", element("b", text="; ".join(labels)), element("small", text=f" Not available here: {reason}"))
-        for reason, labels in told.items()
+        for reason, labels in by_reason.items()
     ]
     return gr.update(choices=controls.pair_choices(missing, chosen)), element(
         "div", *lines, class_="sd-pairs"

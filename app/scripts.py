@@ -1,6 +1,4 @@
-"""The few lines of JavaScript that Gradio's own events run in the browser. They must be strings, because Gradio takes
-them so; the player itself is ``app/static``.
-"""
+"""JavaScript for Gradio's events, which takes strings; the player is in ``app/static``."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _FIT = """(pair, drafter, gamma, steps) => {
   const most = Math.min(gamma, LONGEST[pair]?.[drafter] ?? gamma);
   return [most, Math.min(steps, most)];
 }"""
-"""While somebody types a number, 16 passes through 1 and through nothing: nothing changes until the end."""
+"""Does nothing while a visitor types: before 16 comes 1."""
 
 _QUERY = """((names, values) => {
   const query = new URLSearchParams();
@@ -48,8 +46,8 @@ SHARE = """() => {
   window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
 }"""
-"""A link with the prompt and every setting of the tab on screen (``static/views/link.js``); inside a Space, the frame
-around the page is told of it too."""
+"""A link with the prompt and all settings of the visible tab (``static/views/link.js``); in a
+Space, also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
   const asked = QUERY(NAMES, values).toString();
@@ -78,8 +76,8 @@ def constant(value: Any) -> str:
 
 
 def controls(tab: str, names: Sequence[str]) -> str:
-    """Tell the player what the controls ask for, as a link holds it. The same words make share links, and a page that
-    loses its server is reloaded with them."""
+    """Send the controls' values to the player, as a link's query. Share links use the same query,
+    and a page that loses its server reloads with it."""
     return (
         _CONTROLS.replace("QUERY", _QUERY)
         .replace("NAMES", json_for_script(list(names)))
@@ -88,16 +86,16 @@ def controls(tab: str, names: Sequence[str]) -> str:
 
 
 def run(tab: str) -> str:
-    """A run's values, the last of which is the number of threads that the player wants for this run."""
+    """A run's values, the last of which is the player's number of threads for this run."""
     return _RUN.replace("TAB", json_for_script(tab))
 
 
 def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Mapping[str, str]]) -> str:
     """From the index of an option, the pair, and the values on the page to the option's values, in order.
 
-    No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio tells of a choice
-    also when somebody only passes by the list; that is harmless, because a setting that is changed takes the list's
-    own value away (see :data:`app.controls.CUSTOM`).
+    No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio
+    reports a choice also when somebody only passes by the list; that is harmless, because a
+    setting that is changed takes the list's own value away (see :data:`app.controls.CUSTOM`).
 
     Args:
         drafters: pair -> drafter of an option -> the pair's own that stands for it.

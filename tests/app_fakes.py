@@ -1,6 +1,6 @@
 """A decoder without a model, for tests of the page only: scripted words, invented probabilities, a counted clock.
 
-Its events have the real shapes, so that the page cannot tell the difference; its numbers mean nothing.
+Its events have the real shapes, so the page treats them as those of a real run; its numbers mean nothing.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ RUN = Training(
 
 @given(st.text())
 def test_text_never_becomes_markup(text: str) -> None:
-    """No angle bracket or quote survives, in content or in an attribute."""
+    """Every angle bracket and quote is escaped, in content or in an attribute."""
     safe = escape(text)
     assert not set("<>\"'") & set(safe)
     assert element("p", text=text, title=text) == f'<p title="{safe}">{safe}</p>'
@@ -129,11 +129,11 @@ def test_the_player_never_writes_markup() -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
     """Label, sentences, exactness, papers; each formula as MathML in which no letter is missing, with words for it."""
-    told = method_cards.card(method, "embedded")
+    shown = method_cards.card(method, "embedded")
     for words in (method.label, *method.sentences, method.exact, method.letters):
-        assert escape(words) in told
-    assert all(f"arxiv.org/abs/{paper.arxiv}" in told for paper in method.papers if paper.arxiv)
-    formulas = re.findall(r"<math.*?</math>", told)
+        assert escape(words) in shown
+    assert all(f"arxiv.org/abs/{paper.arxiv}" in shown for paper in method.papers if paper.arxiv)
+    formulas = re.findall(r"<math.*?</math>", shown)
     assert len(formulas) == len(method.formulas)
     for markup, formula in zip(formulas, method.formulas, strict=True):
         tree = ET.fromstring(markup)
@@ -150,7 +150,7 @@ def test_the_learn_tab_shows_the_methods_of_the_pair_and_no_others() -> None:
     assert re.findall(r'id="method-(\w+)"', fewer) == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
 
 
-def tell(folder: Path, *runs: Training) -> DrafterSpec:
+def spec_of(folder: Path, *runs: Training) -> DrafterSpec:
     """A drafter with a history."""
     folder.mkdir(exist_ok=True)
     (folder / HISTORY).write_text(json.dumps({"runs": [dataclasses.asdict(run) for run in runs]}))
@@ -158,16 +158,16 @@ def tell(folder: Path, *runs: Training) -> DrafterSpec:
 
 
 def test_the_cost_is_what_the_file_says(tmp_path: Path) -> None:
-    spec = tell(tmp_path / "a", RUN)
+    spec = spec_of(tmp_path / "a", RUN)
     assert method_cards.cost(spec) == "1,000 steps, 2.0 M tokens, 10 minutes in one run on 1 thread of Intel Example."
-    tell(tmp_path / "a", RUN, dataclasses.replace(RUN, steps=5, tokens=500_000, seconds=9000.0, hardware="a GPU"))
+    spec_of(tmp_path / "a", RUN, dataclasses.replace(RUN, steps=5, tokens=500_000, seconds=9000.0, hardware="a GPU"))
     assert method_cards.cost(spec) == (
         "1,005 steps, 2.5 M tokens, 2.7 hours in 2 runs on 1 thread of Intel Example and a GPU."
     )
 
 
 def test_a_cost_that_is_not_known_is_not_invented(tmp_path: Path) -> None:
-    spec = tell(tmp_path / "a", RUN)
+    spec = spec_of(tmp_path / "a", RUN)
     (tmp_path / "a" / HISTORY).write_text('{"runs": [{"steps": "many"}]}')
     assert "cannot be read" in method_cards.cost(spec)
     (tmp_path / "a" / HISTORY).unlink()
@@ -175,8 +175,8 @@ def test_a_cost_that_is_not_known_is_not_invented(tmp_path: Path) -> None:
 
 
 def test_what_has_no_weights_was_not_trained() -> None:
-    assert method_cards.cost(EMBEDDED.drafter("none")).startswith("No training")
-    assert method_cards.cost(EMBEDDED.drafter("prompt_lookup")).startswith("No training")
+    assert method_cards.cost(EMBEDDED.drafter("none")).startswith("None")
+    assert method_cards.cost(EMBEDDED.drafter("prompt_lookup")).startswith("None")
 
 
 def test_words_of_a_record_never_become_markup(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +186,8 @@ def test_words_of_a_record_never_become_markup(monkeypatch: pytest.MonkeyPatch) 
     texts = {"label": bad, "does": bad, "costs": bad, "wins": bad, "exact": bad, "letters": bad}
     hostile = dataclasses.replace(plain, **texts, papers=(Paper(bad, bad),), formulas=(Formula("x < y", bad),))
     monkeypatch.setattr(method_cards, "cost", lambda spec: bad)
-    told = method_cards.card(hostile, "embedded")
-    assert "<script" not in told and told.count("&lt;script&gt;") >= 8
+    shown = method_cards.card(hostile, "embedded")
+    assert "<script" not in shown and shown.count("&lt;script&gt;") >= 8
 
 
 def streak(steps: int, *points: tuple[int, float], weight: str = "1.0") -> Training:
@@ -199,8 +199,8 @@ def test_a_streak_curve_begins_where_its_weights_were() -> None:
     before = streak(500, (200, 2.0), (500, 2.5), weight="0")
     first, second = streak(100, (50, 2.25), (100, 2.75)), streak(200, (0, 2.75), (200, 3.0))
     assert alignment.streak_curve([before, first, second]) == [(0, 2.5), (50, 2.25), (100, 2.75), (300, 3.0)]
-    told = streak(100, (0, 2.375), (100, 2.75))
-    assert alignment.streak_curve([before, told]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
+    after = streak(100, (0, 2.375), (100, 2.75))
+    assert alignment.streak_curve([before, after]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
     assert alignment.streak_curve([first]) == [], "without a beginning there is nothing to divide by"
     assert alignment.streak_curve([before]) == []
     assert alignment.streak_curve([before, streak(100, (100, 2.75), weight="much")]) == [], "a word is no weight"
@@ -241,7 +241,7 @@ def test_figures_show_ours_and_the_papers_with_a_table(tmp_path: Path) -> None:
     warm = {"cells": [setting(1, 2.0), setting(2, 2.25), setting(8, 2.5)], "settings": {"temperature": 1.0}}
     bench.write_text(json.dumps({"tables": [warm, cold]}))
     before = streak(500, (500, 2.5), weight="0")
-    tell(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
+    spec_of(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
     page = alignment.section(tmp_path / "drafter", [bench])
     training, choosing = figures(page)
     (steps,), (drafts,) = training["data"], choosing["data"]  # one line each: τ and speed-ups share no axis
@@ -312,15 +312,15 @@ def test_the_code_has_what_the_symbols_name() -> None:
 
 
 def test_the_page_explains_each_symbol_that_it_shows_in_plain_words() -> None:
-    told = symbols.glossary()
-    assert {"γ", "T", "τ", "α", "α_j", "c", "v", "K", "B", "p", "q", "u", "S", "NFE", "N"} <= told.keys()
-    for symbol, one in told.items():
+    entries = symbols.glossary()
+    assert {"γ", "T", "τ", "α", "α_j", "c", "v", "K", "B", "p", "q", "u", "S", "NFE", "N"} <= entries.keys()
+    for symbol, one in entries.items():
         assert one["meaning"] and not re.search(r"[\\${}]", one["meaning"] + one["unit"]), symbol
     score = (STATIC / "views" / "score.js").read_text(encoding="utf-8")
     numbers = re.findall(r"^  \['\w+', '(\w+)', '([^']+)', '[^']*'\],$", score, re.MULTILINE)
     assert len(numbers) == 4
     for symbol, name in numbers:
-        assert told[symbol]["meaning"].startswith(name)
+        assert entries[symbol]["meaning"].startswith(name)
 
 
 def test_plain_words_keep_their_formulas_readable() -> None:

@@ -267,7 +267,7 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
 
 
 def test_every_drafter_is_there_before_it_explores() -> None:
-    """Who waits hears of its download, and a gated one is a card."""
+    """The download is shown while a visitor waits; a gated model is an error card."""
     asked: list[tuple[str, str]] = []
 
     def factory(pair: str, drafter: str, progress: Any) -> Any:
@@ -301,7 +301,7 @@ def test_a_reload_finds_it_again() -> None:
     assert final[0]["done"] >= 3
     assert final[-1]["phase"] == "finished"
     assert final[-1]["done"] == 40
-    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its end was heard
+    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its last update was read
     assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
 
 

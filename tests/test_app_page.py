@@ -190,12 +190,12 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 def test_the_endpoint_of_two_lanes() -> None:
     """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
     endpoint, _ = endpoints(results(lambda *_: FakeDecoder()))
-    told = list(endpoint("Once", max_new_tokens=24, gamma=4, include_events=True))[-1]
-    assert told["finished"] and told["lossless"] is True and told["same_text_as_vanilla"] is True
-    seconds = [told[lane]["seconds"] for lane in ("vanilla", "drafted")]
-    assert told["speedup"] == pytest.approx(seconds[0] / seconds[1])
-    assert told["vanilla"]["alpha"] is None and len(told["events"]["drafted"]) > 10
-    json.dumps(told)
+    answer = list(endpoint("Once", max_new_tokens=24, gamma=4, include_events=True))[-1]
+    assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
+    seconds = [answer[lane]["seconds"] for lane in ("vanilla", "drafted")]
+    assert answer["speedup"] == pytest.approx(seconds[0] / seconds[1])
+    assert answer["vanilla"]["alpha"] is None and len(answer["events"]["drafted"]) > 10
+    json.dumps(answer)
     alone = list(endpoint("Once", drafter="none"))[-1]
     assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 96
     for arguments, words in (
@@ -228,8 +228,8 @@ def test_a_program_is_the_visitor_of_its_session() -> None:
     with gr.Blocks() as blocks:
         for endpoint in endpoints(results):
             gr.api(endpoint, api_name=endpoint.__name__)
-    for told in blocks.get_api_info()["named_endpoints"].values():
-        assert "request" not in {parameter["parameter_name"] for parameter in told["parameters"]}
+    for described in blocks.get_api_info()["named_endpoints"].values():
+        assert "request" not in {parameter["parameter_name"] for parameter in described["parameters"]}
 
 
 def test_the_endpoint_of_several_methods() -> None:
@@ -241,15 +241,15 @@ def test_the_endpoint_of_several_methods() -> None:
         return FakeDecoder(waiting=0.9)
 
     _, endpoint = endpoints(results(decoder))
-    told = list(endpoint("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
-    assert set(told["lanes"]) == set(told["events"]) == {"vanilla", "specdiff", "dflash"}
-    fast, failed = told["lanes"]["dflash"], told["lanes"]["specdiff"]
+    answer = list(endpoint("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
+    assert set(answer["lanes"]) == set(answer["events"]) == {"vanilla", "specdiff", "dflash"}
+    fast, failed = answer["lanes"]["dflash"], answer["lanes"]["specdiff"]
     assert fast["speedup"] > 1 and fast["new_tokens"] == 16 and fast["failed"] is None
     assert failed["failed"] == "model.safetensors is missing. Restore the folder." and failed["speedup"] is None
-    assert told["lossless"] is True and told["lanes"]["vanilla"]["speedup"] == 1
-    assert told["quiet"] is False, "a lane that failed hides no busy machine"
+    assert answer["lossless"] is True and answer["lanes"]["vanilla"]["speedup"] == 1
+    assert answer["quiet"] is False, "a lane that failed hides no busy machine"
     assert failed["lossless"] is None and failed["same_text_as_vanilla"] is None, "it claims nothing"
-    json.dumps(told)
+    json.dumps(answer)
     with pytest.raises(gr.Error, match="no method called"):
         list(endpoint("Once", ["nonsense"]))
 
@@ -329,7 +329,7 @@ def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
 
 
 def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(cards_of: dict[str, Any]) -> None:
-    """Unless it brings settings of its own. An exploration's link is read by its own script."""
+    """Unless it has settings of its own. An exploration's link is read by its own script."""
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
@@ -427,12 +427,12 @@ def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
     """Both are made from the same values in the same order; what is empty is left out."""
     names = ["prompt", "methods", "temperature", "ignore_eos", "draft_temperature"]
     values = ["a b&c", ["x", "y"], 0, False, ""]
-    told = node(
+    result = node(
         f"""globalThis.window = {{}};
         ({scripts.controls("live", names)})(...{json.dumps(values)});
         console.log(JSON.stringify(window.specdiffAsked));"""
     )
-    assert told == {"live": "prompt=a+b%26c&methods=x%2Cy&temperature=0&ignore_eos=false"}
+    assert result == {"live": "prompt=a+b%26c&methods=x%2Cy&temperature=0&ignore_eos=false"}
 
 
 def test_presets_fill_their_widgets_in_order() -> None:
@@ -440,8 +440,8 @@ def test_presets_fill_their_widgets_in_order() -> None:
     options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
     chosen = scripts.choose(options, {"embedded": {"block": "block", "mdlm": "mdlm"}, "other": {"mdlm": "dream"}})
     asked = [[1, "embedded"], [0, "embedded"], [0, "other"], [1, "other"], ["custom", "embedded"], [0, "nothing"]]
-    told = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
-    assert told == [[16, "mdlm"], [8, "block"], [8, "own"], [16, "dream"], [5, "own"], [8, "own"]]
+    result = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
+    assert result == [[16, "mdlm"], [8, "block"], [8, "own"], [16, "dream"], [5, "own"], [8, "own"]]
 
 
 def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_while_somebody_types() -> None:
@@ -458,9 +458,9 @@ def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_wh
         let focus = 'range';
         globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
         const fit = {scripts.fit(live.LONGEST)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
-        const told = all();
+        const before = all();
         focus = 'number';
-        console.log(JSON.stringify([told, all()]));""")
+        console.log(JSON.stringify([before, all()]));""")
     assert found[0] == [[16, 16], [9, 4], [9, 9], [8, 4], [7, 7], [None, 9]]
     assert found[1] == [one[2:] for one in asked]
 

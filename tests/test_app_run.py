@@ -77,8 +77,8 @@ def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCa
 def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     """Every event of both lanes; the bytes are those of a trace file, and a run has one id and rising numbers."""
     decoder = FakeDecoder()
-    told = frames(one(decoder))
-    last = told[-1]
+    updates = frames(one(decoder))
+    last = updates[-1]
     assert last["finished"] and last["source"] == "run"
     trace = trace_of(last)
     (_, vanilla), (_, drafted) = decoder.calls
@@ -89,8 +89,8 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert running.TRACES.read(last["trace"].removeprefix("runs/"), 0, last["size"]) == dump_trace(
         trace.lanes, title=trace.title
     )
-    assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
-    assert len({frame["run"] for frame in told}) == 1
+    assert [frame["seq"] for frame in updates] == sorted({frame["seq"] for frame in updates})
+    assert len({frame["run"] for frame in updates}) == 1
 
 
 def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own_warm_up() -> None:
@@ -100,23 +100,23 @@ def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own
         asked.append((drafter, len(decoder.calls)))
         return decoder
 
-    told = frames(raced(make, "Once", METHODS, race.plan))
+    updates = frames(raced(make, "Once", METHODS, race.plan))
     drafters = ["none", "autoregressive", "mdlm", "block"]
     assert asked == [*((name, 0) for name in drafters), *((name, turn) for turn, name in enumerate(drafters))]
     assert decoder.warm_ups == [running.SETTLE, *[running.BETWEEN] * 3]
-    assert all(frame["lanes"] == NAMES for frame in told[:-1])
-    trace = trace_of(told[-1])
+    assert all(frame["lanes"] == NAMES for frame in updates[:-1])
+    trace = trace_of(updates[-1])
     assert list(trace.lanes) == NAMES and trace.title == "Live run"
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
-    warmed = [frame["lane"] for frame in told if frame["phase"] == "warming"]
+    warmed = [frame["lane"] for frame in updates if frame["phase"] == "warming"]
     assert list(dict.fromkeys(warmed)) == NAMES
 
 
 def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hears of a lane when its warm-up begins; a redraw would take its processor from what is measured."""
+    """A lane is announced when its warm-up begins; a redraw would take processor time from the measured lane."""
     monkeypatch.setattr(running, "SETTLE", 0.3)
     monkeypatch.setattr(running, "BETWEEN", 0.4)
-    heard: dict[str, float] = {}
+    first_seen: dict[str, float] = {}
     measured: dict[str, float] = {}
 
     class Watched(FakeDecoder):
@@ -128,16 +128,16 @@ def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyP
         frame = json.loads(value)
         for lane, events in lanes_of(frame).items() if frame["size"] else ():
             if any(isinstance(event, RunStarted) for event in events):
-                heard.setdefault(lane, time.monotonic())
-    assert measured["vanilla"] - heard["vanilla"] > 0.7 * running.SETTLE
-    assert measured["drafted"] - heard["drafted"] > 0.7 * running.BETWEEN
+                first_seen.setdefault(lane, time.monotonic())
+    assert measured["vanilla"] - first_seen["vanilla"] > 0.7 * running.SETTLE
+    assert measured["drafted"] - first_seen["drafted"] > 0.7 * running.BETWEEN
 
 
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
-    """And hears nothing while a short one is measured."""
-    told = frames(one(FakeDecoder(pace=0.01)))
-    assert all(frame["phase"] != "measuring" for frame in told), "lanes shorter than a second are left alone"
-    between = [lanes_of(frame) for frame in told if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
+    """No update is sent while a short lane is measured."""
+    updates = frames(one(FakeDecoder(pace=0.01)))
+    assert all(frame["phase"] != "measuring" for frame in updates), "lanes shorter than a second are left alone"
+    between = [lanes_of(frame) for frame in updates if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
     assert any(isinstance(lanes["vanilla"][-1], Finished) for lanes in between)
 
 
@@ -156,7 +156,7 @@ def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
 
 
 def test_heartbeats_come_while_nothing_happens() -> None:
-    """A generator that never yields never hears that its tab was closed."""
+    """A generator that never yields is never closed with its tab."""
     began, gaps = time.monotonic(), []
     for _ in one(FakeDecoder(pace=0.15), values={"max_new_tokens": 8}):
         gaps.append(time.monotonic() - began)
@@ -173,8 +173,8 @@ def test_frames_are_rare_while_a_clock_runs() -> None:
         now[0] += 0.1  # each look is a tenth of a second
         return now[0]
 
-    told = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
-    live = [frame for frame in told if frame["phase"] == "measuring"]
+    updates = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
+    live = [frame for frame in updates if frame["phase"] == "measuring"]
     assert len(live) <= now[0] / job.PACE + 2  # and one at the start of each lane
     assert all(a["size"] < b["size"] for a, b in itertools.pairwise(live))
 
@@ -261,10 +261,10 @@ def test_one_visitor_cannot_stop_or_see_another() -> None:
     """Two sessions at once: own prompts, own traces, own stop events."""
     jobs = Jobs()
     anna, ben = FakeDecoder(pace=0.02), FakeDecoder(pace=0.02)
-    told: dict[str, list[dict[str, Any]]] = {}
+    updates: dict[str, list[dict[str, Any]]] = {}
 
     def visit(name: str, decoder: FakeDecoder) -> None:
-        told[name] = frames(one(decoder, f"secret of {name}", jobs=jobs, name=name))
+        updates[name] = frames(one(decoder, f"secret of {name}", jobs=jobs, name=name))
 
     threads = [threading.Thread(target=visit, args=item) for item in (("anna", anna), ("ben", ben))]
     for thread in threads:
@@ -274,7 +274,7 @@ def test_one_visitor_cannot_stop_or_see_another() -> None:
         thread.join(20)
     assert not anna.stopped.is_set() and not ben.stopped.is_set()
     for name, other in (("anna", "ben"), ("ben", "anna")):
-        text = dump_trace(lanes_of(told[name][-1])).decode()
+        text = dump_trace(lanes_of(updates[name][-1])).decode()
         assert f"secret of {name}" in text and f"secret of {other}" not in text
 
 
@@ -303,11 +303,11 @@ def test_visitors_without_a_name_are_not_one() -> None:
 def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], field: str) -> None:
     """One frame, with the field to mark; the decoder is never asked."""
     decoder = FakeDecoder()
-    told = frames(one(decoder, prompt, values))
-    assert len(told) == 1 and not decoder.calls
-    assert told[0]["card"]["field"] == field
-    assert told[0]["card"]["hint"]
-    assert not told[0].get("trace"), "what the visitor saw before stays"
+    updates = frames(one(decoder, prompt, values))
+    assert len(updates) == 1 and not decoder.calls
+    assert updates[0]["card"]["field"] == field
+    assert updates[0]["card"]["hint"]
+    assert not updates[0].get("trace"), "what the visitor saw before stays"
 
 
 @pytest.mark.parametrize(
@@ -358,8 +358,8 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
             raise MISSING
         return decoder
 
-    told = frames(raced(make, "Once", METHODS, race.plan))
-    last = told[-1]
+    updates = frames(raced(make, "Once", METHODS, race.plan))
+    last = updates[-1]
     assert "card" not in last and last["source"] == "run"
     lanes = lanes_of(last)
     assert isinstance(lanes["dflash"][-1], Finished) and isinstance(lanes["vanilla"][-1], Finished)
@@ -369,7 +369,7 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
     kinds = {type(event) for event in lanes["specdiff"]}
     assert (RunStarted in kinds) == (when in {"warm-up", "decode"})
     assert (Committed in kinds) == (when == "decode")
-    early = [lanes_of(frame)["specdiff"] for frame in told[:-1] if frame["size"]]
+    early = [lanes_of(frame)["specdiff"] for frame in updates[:-1] if frame["size"]]
     assert any(events and isinstance(events[-1], Failed) for events in early), "shown while the race goes on"
 
 
@@ -455,7 +455,7 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
                     living[0] = False
                     raise WeightsError("The process that decodes ended without a word.")
 
-    def load(pair: str, tell: Any) -> FakeDecoder:
+    def load(pair: str, progress: Any) -> FakeDecoder:
         loads.append(pair)
         living[0] = True
         return Mortal()
@@ -469,26 +469,26 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
 def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
     begun, go, loads = threading.Event(), threading.Event(), []
 
-    def load(pair: str, tell: Any) -> FakeDecoder:
+    def load(pair: str, progress: Any) -> FakeDecoder:
         loads.append(pair)
-        tell("Loading the target")
+        progress("Loading the target")
         begun.set()
         assert go.wait(10)
-        tell("Loading the drafter")
+        progress("Loading the drafter")
         return FakeDecoder()
 
     loader = Engines(load)
     for _ in range(2):
         loader.prepare("embedded")  # two visitors opened the page
     assert begun.wait(10)
-    heard: list[str] = []
-    runner = threading.Thread(target=loader, args=("embedded", "block", heard.append))
+    messages: list[str] = []
+    runner = threading.Thread(target=loader, args=("embedded", "block", messages.append))
     runner.start()
-    while not heard:
+    while not messages:
         time.sleep(0.01)
     go.set()
     runner.join(10)
-    assert heard[0] == "Loading the target" and "Loading the drafter" in heard and "Warming up" in heard[-1]
+    assert messages[0] == "Loading the target" and "Loading the drafter" in messages and "Warming up" in messages[-1]
     late: list[str] = []
     assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
     assert loads == ["embedded"] and not late
@@ -498,40 +498,40 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
     """Unless somebody else waits for it too."""
     loads: list[str] = []
 
-    def load(pair: str, tell: Any) -> FakeDecoder:
+    def load(pair: str, progress: Any) -> FakeDecoder:
         loads.append(pair)
         while True:
-            tell("Downloading owner/name: 3 of 9 GB")
+            progress("Downloading owner/name: 3 of 9 GB")
             time.sleep(0.005)
 
     jobs = Jobs()
     streamed = raced(Engines(load), "Once", SETTINGS, live.plan, jobs=jobs, name="visitor")
-    told = []
+    updates = []
     for frame in streamed:
-        told.append(json.loads(frame))
-        if "Downloading" in str(told[-1].get("message")):
+        updates.append(json.loads(frame))
+        if "Downloading" in str(updates[-1].get("message")):
             jobs.stop("visitor", patience=0)
-    assert told[-1]["phase"] == "stopped" and told[-1]["finished"] and "card" not in told[-1]
+    assert updates[-1]["phase"] == "stopped" and updates[-1]["finished"] and "card" not in updates[-1]
     assert loads == ["embedded"]
 
-    def listen(pair: str, tell: Any) -> FakeDecoder:
+    def listen(pair: str, progress: Any) -> FakeDecoder:
         waiting.wait(10)
         for _ in range(3):
-            tell("Downloading")
+            progress("Downloading")
         return FakeDecoder()
 
     def gone(message: str) -> None:
         raise Stopped
 
     monkeypatch.setattr(app_engines, "GLANCE", 0.01)
-    waiting, engines, heard = threading.Event(), Engines(listen), []
-    loading = threading.Thread(target=engines, args=("embedded", "block", heard.append))
+    waiting, engines, messages = threading.Event(), Engines(listen), []
+    loading = threading.Thread(target=engines, args=("embedded", "block", messages.append))
     loading.start()
     with pytest.raises(Stopped):
         engines("embedded", "block", gone)
     waiting.set()
     loading.join(10)
-    assert heard[:3] == ["Downloading"] * 3
+    assert messages[:3] == ["Downloading"] * 3
 
 
 def test_opening_files(tmp_path: Path) -> None:
@@ -546,9 +546,9 @@ def test_opening_files(tmp_path: Path) -> None:
     ):
         write_trace(good, lanes, title="kept")
         opened = running.open_trace(str(good))
-        told = json.loads(opened.frame)
-        assert opened.tab == tab and told["source"] == "file"
-        assert trace_of(told).title == "kept" and list(lanes_of(told)) == list(lanes)
+        frame = json.loads(opened.frame)
+        assert opened.tab == tab and frame["source"] == "file"
+        assert trace_of(frame).title == "kept" and list(lanes_of(frame)) == list(lanes)
     whole = good.read_bytes()
     bad = {
         "cut.gz": whole[: len(whole) // 2],
@@ -564,9 +564,9 @@ def test_opening_files(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         opened = running.open_trace(str(path))
-        told = json.loads(opened.frame)
-        assert told["card"]["code"] in {"trace", "trace-schema"} and not opened.tab, name
-        assert told["card"]["hint"] and told["source"] == "file", name
+        frame = json.loads(opened.frame)
+        assert frame["card"]["code"] in {"trace", "trace-schema"} and not opened.tab, name
+        assert frame["card"]["hint"] and frame["source"] == "file", name
     assert json.loads(running.open_trace(None).frame)["card"]["code"] == "trace"
 
 

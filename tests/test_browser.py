@@ -544,7 +544,7 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
 def test_cards(browser: Any, address: str) -> None:
     """A card with what to do next; the prompt stays, and the trace on screen or what the failed run measured."""
     cases = [
-        ("", "The prompt needs a change", "take an example", "Recording"),
+        ("", "The prompt needs a change", "choose an example", "Recording"),
         ("x" * 100_000, "The prompt needs a change", "Shorten it", "Recording"),
         ("out of memory", "Out of memory", "smaller γ", "Run that failed"),
         ("something unexpected", "Something unexpected happened", "run ", "Run that failed"),

@@ -179,7 +179,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
         notes = page.inner_text(".sd-exp-notes")
-        assert "Right in one attempt: vanilla" in notes and "Nothing was given" in notes
+        assert "Right in one attempt: vanilla" in notes and "No solution was given" in notes
         assert "Left out: line 2: there is no question" in notes
         open_tab(page, "live")  # where a visitor brings a pair
         page.click("#live-drawer > button")
@@ -307,7 +307,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-        assert "is no sample of the target’s distribution" in page.inner_text(".sd-exp-notes")
+        assert "is not a sample of the target’s distribution" in page.inner_text(".sd-exp-notes")
         assert page.locator('[data-key^="what if/"]').count() == sum(
             row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
         )

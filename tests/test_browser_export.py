@@ -89,7 +89,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
 ) -> None:
     with visit(browser, exported["folder"], size=size, dark=dark) as page:
         assert page.evaluate("document.body.classList.contains('dark')") == dark
-        assert "Nothing can be run here" in page.inner_text(".sd-export-note")
+        assert "To run something, start the lab" in page.inner_text(".sd-export-note")
         stand(page, "Verified")
         page.focus("#tab-live")
         for tab in export.TABS:

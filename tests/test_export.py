@@ -31,7 +31,7 @@ LIMIT = 8_000_000
 """Bytes of an export, besides Plotly."""
 
 
-def told(path: Path) -> dict[str, Any]:
+def data_of(path: Path) -> dict[str, Any]:
     """What the script of a written page reads."""
     found = re.search(r'id="sd-told">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
     assert found
@@ -47,7 +47,7 @@ def test_everything_that_ships_fits_into_eight_megabytes_beside_plotly(tmp_path:
     page, library = export.write(tmp_path / "out", export.choose())
     assert page.stat().st_size < LIMIT
     assert library.read_bytes() == PLOTLY.read_bytes()
-    values = told(page)
+    values = data_of(page)
     shipped = {path.name for path in TRACES.glob("*.jsonl.gz")}
     assert {one["url"].split("/")[-1] for one in values["tabs"]["live"]["recordings"]} == shipped
     assert len(titles(values, "race")) == len([*(TRACES / "race").glob("*.jsonl.gz")])
@@ -85,7 +85,7 @@ def test_every_import_of_a_module_is_one_that_the_map_names() -> None:
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a file of one's own has the name of a recording that a lesson points at, or of another file."""
+    """Also where a user's file has the name of a recording that a lesson points at, or of another file."""
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
     config = DecodeConfig(max_new_tokens=20)
@@ -97,14 +97,14 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     chosen = export.choose([*own, several], [lesson.name])
     shown = read_trace(TRACES / lesson.watch.trace).title
     page, _ = export.write(tmp_path / "out", chosen)
-    values = told(page)
+    values = data_of(page)
     assert titles(values, "live") == ["a", "b", shown]
     assert titles(values, "race") == ["</script><script>alert(1)"]
     named = [one for one in values["tabs"]["live"]["recordings"] if one["url"].endswith(f"/{lesson.watch.trace}")]
     assert [one["title"] for one in named] == [shown]
     assert values["tabs"]["race"]["recordings"][0]["url"] == "traces/race/100%20%25%20%3Cb%3E.jsonl"
     assert "<script>alert" not in page.read_text(encoding="utf-8")
-    assert len(titles(told(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
+    assert len(titles(data_of(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
     monkeypatch.chdir(TRACES)
     again = export.choose([Path(lesson.watch.trace), Path("../traces") / lesson.watch.trace], [lesson.name])
     assert [one["title"] for one in again.recorded["live"]] == [shown], "one file by several names"
@@ -146,7 +146,7 @@ def test_writes_over_nothing_but_an_earlier_export(
         (mine / name).write_text("mine", encoding="utf-8")
     (tmp_path / "folder.html").mkdir()
     for out in (mine, mine / "page.html", mine / "notes.txt", tmp_path / "folder.html", tmp_path):
-        with pytest.raises(SpecDiffError, match="is no export") as caught:
+        with pytest.raises(SpecDiffError, match="is not an export") as caught:
             export.write(out, chosen)
         assert caught.value.hint
     assert {path.read_text(encoding="utf-8") for path in mine.iterdir()} == {"mine"}
@@ -173,6 +173,6 @@ def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, t
     entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.ADDED) for name, value in added.items()])
     monkeypatch.setattr(cli, "entry_points", entries.select)
     assert cli.main(["export", "--out", str(tmp_path / "one.html"), "--trace", str(SHIPPED), "--lessons", "none"]) == 0
-    assert titles(told(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]
+    assert titles(data_of(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]
     with pytest.raises(SystemExit):
         cli.main([])

@@ -1,6 +1,6 @@
-"""Turns any failure into a card that says what happened and what to do next. It never shows a traceback.
+"""Turns any failure into a card with what happened and what to do next, never a traceback.
 
-Expected failures carry their own words; unexpected ones go to the log under a run id, and the card quotes that id.
+Expected errors have their own messages; unexpected ones are logged under a run id that the card shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger("specdiff.page")
 TITLES = {
     "config": "This setting does not work",
     "prompt": "The prompt needs a change",
-    "pair": "This model pair is not available here",
+    "pair": "This model pair isn't available here",
     "stopped": "Stopped",
     "weights": "A model file is missing or damaged",
     "tokenizer": "Drafter and target do not fit together",
@@ -34,7 +34,7 @@ TITLES = {
 
 
 class Card(TypedDict):
-    """What the player shows: plain text only."""
+    """An error for the player, as plain text."""
 
     code: str
     title: str
@@ -45,19 +45,19 @@ class Card(TypedDict):
 
 
 def new_run_id() -> str:
-    """A short name that ties a visitor's card to a log line."""
+    """A short id that links a visitor's card to a log line."""
     return uuid.uuid4().hex[:8]
 
 
 def known(error: BaseException) -> SpecDiffError | None:
-    """The error in the project's own words, or None if nobody foresaw it."""
+    """The error as a SpecDiffError, or None if it is unexpected."""
     if isinstance(error, SpecDiffError):
         return error
     return no_memory() if is_memory(error) else None
 
 
 def card(error: BaseException, run: str) -> Card:
-    """Describe ``error`` for a visitor; log it under ``run``, with its traceback if nobody foresaw it."""
+    """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
     expected = known(error)
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
@@ -70,7 +70,7 @@ def card(error: BaseException, run: str) -> Card:
             run=run,
         )
     logger.info("run %s refused: %s", run, expected, extra={"run": run})
-    if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a visitor's slip needs no traceback
+    if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a wrong setting needs none
         logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
     field = expected.field if isinstance(expected, ConfigError) else ""
     if expected.code == "context":

@@ -1,4 +1,4 @@
-"""Prompts and settings to start from, for each pair."""
+"""Example prompts and presets for each pair."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ MOST = max(map(len, EXAMPLES.values()))
 
 
 def examples_of(pair: str) -> tuple[Example, ...]:
-    """The examples of a pair, or those of one that takes prompts for the same."""
+    """The examples of a pair; for other pairs those of SmolLM2 if they chat, otherwise the embedded pair's."""
     spec = known_pair(pair)
     return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A named choice of settings for a pair: those of a method, and what is different here."""
+    """Named settings for a pair: those of a method, and ``values`` that differ."""
 
     label: str
     method: str = "dflash"
@@ -57,13 +57,13 @@ class Preset:
 
     @property
     def config(self) -> DecodeConfig:
-        """All settings; what neither the method nor the preset names is at its default."""
+        """All settings, by default those of the method."""
         base = DecodeConfig(pair=self.pair)
         return DecodeConfig.parse({**find_method(self.method).config(base).to_dict(), **self.values})
 
 
 def _small(label: str, method: str = "dflash", **values: Any) -> Preset:
-    """A preset of SmolLM2, with windows as long as its drafter's block."""
+    """A preset of SmolLM2, with its drafter's window."""
     return Preset(label=label, method=method, values={"gamma": 8, **values}, pair="smollm2")
 
 

@@ -1,7 +1,4 @@
-"""The one place where text becomes HTML on the Python side. Knows escaping, and nothing about what it escapes.
-
-Token text normally never comes here: it travels as JSON and the browser sets it with ``textContent``.
-"""
+"""Makes HTML from text, with escaping. Token text is sent as JSON instead; the browser sets it with ``textContent``."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 
 def escape(text: object) -> str:
-    """Text that is safe as element content and inside quoted attributes."""
+    """Escape text for element content and quoted attributes."""
     return html.escape(str(text), quote=True)
 
 
@@ -25,6 +22,6 @@ def element(tag: str, *children: str, text: object = "", **attributes: object) -
 
 
 def json_for_script(value: Any) -> str:
-    """JSON that can stand inside a script or a JavaScript source: no tag can be closed or opened by it."""
+    """JSON for use inside a script element: it cannot close or open a tag."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""The cards of the methods: words, formula, papers, and what training cost, from the history beside the weights."""
+"""The methods' cards: description, formula, papers, and training cost from the history beside the weights."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from specdiff_core.schema.settings import DecodeConfig
 
 
 def cost(spec: DrafterSpec) -> str:
-    """What the training of a drafter took, from the history beside its weights: all runs, also those of the weights
-    that it began with."""
+    """The training cost of a drafter from the history beside its weights, including earlier runs
+    that it started from."""
     if not spec.source:
-        return "No training: it has no weights." if spec.drafting == "copy" else "No training: nothing drafts."
+        return "None: it has no weights." if spec.drafting == "copy" else "None: there is no drafter."
     path = Path(spec.source) / HISTORY
     try:
         runs = read_history(path)
     except WeightsError:
-        return f"Not known: the {HISTORY} beside the weights cannot be read."
+        return f"Unknown: the {HISTORY} beside the weights cannot be read."
     if not runs:
-        return f"Not known: there is no {HISTORY} beside the weights."
+        return f"Unknown: there is no {HISTORY} beside the weights."
     steps, tokens, seconds = (sum(getattr(run, name) for run in runs) for name in ("steps", "tokens", "seconds"))
     machines = " and ".join(dict.fromkeys(_machine(run.hardware) for run in runs))
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
@@ -39,12 +39,12 @@ def _machine(hardware: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Minutes below two hours, else hours."""
+    """Minutes below two hours, otherwise hours."""
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def link(method: Method) -> str:
-    """The address of the Live tab with this method's settings: a share link without a prompt."""
+    """A link to the Live tab with this method's settings."""
     base = DecodeConfig()
     chosen = method.config(base).to_dict()
     return "?" + urlencode(
@@ -52,12 +52,12 @@ def link(method: Method) -> str:
     )
 
 
-def formula(told: Formula) -> str:
-    """A formula as MathML, with its words where it is not read. Its parts, a ``quad`` apart in LaTeX, stand
-    below each other where a screen is narrow."""
-    parts = (convert(part, display="block") for part in re.split(r"\\q?quad", told.latex))
+def formula(one: Formula) -> str:
+    """A formula as MathML, with a text alternative. Its parts, separated by ``quad`` in LaTeX, wrap
+    on narrow screens."""
+    parts = (convert(part, display="block") for part in re.split(r"\\q?quad", one.latex))
     inner = "".join(part[part.index(">") + 1 : -len("</math>")] for part in parts)
-    return element("math", inner, alttext=told.words, aria_label=told.words, display="block")
+    return element("math", inner, alttext=one.words, aria_label=one.words, display="block")
 
 
 def card(method: Method, pair: str) -> str:
@@ -75,7 +75,7 @@ def card(method: Method, pair: str) -> str:
     facts = element(
         "dl",
         *(element("dt", text="Why it is exact"), element("dd", text=method.exact)),
-        *(element("dt", text="What it cost to train"), element("dd", text=cost(spec))),
+        *(element("dt", text="Training cost"), element("dd", text=cost(spec))),
     )
     return element(
         "article",
@@ -100,8 +100,8 @@ def _paper(paper: Paper) -> str:
 def section(pair: str = "embedded") -> str:
     """All methods of a pair."""
     lead = (
-        "Each is a setting of one loop, on the same target. E, tokens per round, is what a drafter can earn; a round’s "
-        "passes are what it costs."
+        "All methods are settings of one loop, on the same target. E is the expected tokens per round; the passes of a "
+        "round are its cost."
     )
     return element(
         "section",

@@ -1,5 +1,5 @@
-"""The Explore and the Compare tab: questions of the papers, answered by measuring. One script draws both; Gradio
-carries what it asks for and what the server answers."""
+"""The Explore and Compare tabs. One script draws both and exchanges requests and answers with the
+server through Gradio."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ RECORDED = {tab: ASSETS / tab for tab in (TAB, COMPARE)}
 TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="NAME"></div>'
 NAMES = {TAB: "Questions", COMPARE: "Comparison of methods"}
 PATIENCE = 30.0
-"""Seconds that a stopped measurement gets for its last frame."""
+"""Seconds to wait for the last frame of a stopped measurement."""
 
 
 class _Recorded(msgspec.Struct):
-    """What the server reads of a recorded answer."""
+    """The fields of a recorded answer that the server reads."""
 
     kind: Literal["exploration"]
     choice: dict[str, Any]
 
 
 def recordings(folder: Path, name: str) -> list[str]:
-    """The recorded answers of an exploration: ``NAME.json``, or several ``NAME.WORD.json``, without the ending; first
-    the one that its form asks for as it opens, or what is nearest to that. A file that is no answer is left out."""
+    """The recorded answers of an exploration: ``NAME.json`` or ``NAME.WORD.json``, without the
+    ending; first the one nearest to the form's defaults. Invalid files are left out."""
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
-    others: dict[str, int] = {}  # by its stem, what it does not ask for as usual
+    others: dict[str, int] = {}  # stem -> number of fields that differ from the defaults
     for path in sorted(folder.glob(f"{name}*.json")):
         stem = path.name.removesuffix(".json")
         if stem.split(".")[0] != name:
             continue
         try:
             choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
-        except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
+        except (OSError, ValueError) as error:  # the others still work
             LOG.warning("%s is left out: %s", path, error)
             continue
         others[stem] = sum(choice[field] != value for field, value in usual.items() if field in choice)
@@ -55,7 +55,7 @@ def recordings(folder: Path, name: str) -> list[str]:
 
 
 def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
-    """What the script of a tab needs to know."""
+    """The options of a tab's script."""
     forms = exploration.forms(tab)
     return {
         "prefix": tab,
@@ -71,14 +71,14 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
 
 
 def described(pair: str) -> dict[str, Any]:
-    """What the forms need to know of a pair: how it is called, its drafters and the methods that they allow."""
+    """A pair's label, drafters and methods, for the forms."""
     spec = find_pair(pair)
     drafters, methods = [one.name for one in spec.drafters], [one.name for one in methods_of(pair)]
     return {"label": spec.label, "drafters": drafters, "methods": methods}
 
 
 def offered(missing: Mapping[str, str], chosen: str) -> str:
-    """The pairs that can be chosen, as JSON: those that are not ``missing``, and the visitor's own if ``chosen``."""
+    """The available pairs, as JSON: those that are not ``missing``, and the visitor's own if ``chosen``."""
     names = [name for _, name in pair_choices(missing, chosen)]
     return msgspec.json.encode({name: described(name) for name in names}).decode()
 
@@ -94,11 +94,11 @@ def explore_tab(
     """Fill a tab. Call inside ``gr.Tab``.
 
     Args:
-        tab: of its questions (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
-        factory: makes decoders; the same that the other tabs use.
+        tab: its name (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
+        factory: creates decoders, the same as for the other tabs.
         script: mounts its part of the page (:func:`app.page.mount`).
-        pair: the pair of the Live tab, where visitors bring their own.
-        missing: says which pairs cannot be used here.
+        pair: the pair widget of the Live tab.
+        missing: returns which pairs are not available, and why.
     """
     measure = exploration.exploring(factory)
 
@@ -142,7 +142,7 @@ def explore_tab(
         return offered({name: why for name, why in missing().items() if name != chosen}, chosen)
 
     pressed["pairs"].click(offer, pair, here, **QUIET).then(
-        None, here, None, js=f"(told) => {player}?.offer(told)", show_progress="hidden", api_visibility="private"
+        None, here, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
     )
     pressed["stop"].click(stop, asked, None, js=ask, **QUIET)
     pressed["cancel"].click(None, None, None, cancels=running)
