@@ -421,7 +421,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     os.chdir(ROOT)
     os.environ["OMP_NUM_THREADS"] = "1"
-    import transformers.models.llama.modeling_llama  # noqa: F401  (once, before the forks; brings torch)
+    import transformers.models.llama.modeling_llama  # noqa: F401  (once, before the forks; imports torch)
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     control = COVERED_BY.get(args.all, ("maths",))  # before a sample, CI has just run all tests

@@ -2,7 +2,7 @@
 
 While a :class:`SecondDevice` is entered they follow a GPU's rules. An operator that meets tensors of both devices
 raises. Whatever makes the host wait for what the device has computed is noted as a *wait*, whatever carries host data
-over as a *copy* (a GPU's host waits for those too, unless they are pinned and it is told not to), each with the lines
+over as a *copy* (a GPU's host waits for those too, unless they are pinned and `non_blocking`), each with the lines
 that asked for it. Kernels are the host's own, so numbers are those of the same operators on the CPU, bit by bit.
 """
 
@@ -27,7 +27,7 @@ import specdiff_core
 aten = torch.ops.aten
 DEVICE = torch.device("cuda", 0)
 PACKAGE = os.path.dirname(specdiff_core.__file__) + os.sep
-TELLING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+WAITING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """How torch marks operators whose result, or its shape, the host has to read."""
 UNMARKED = {aten.where.default, aten.nonzero_numpy.default, aten.repeat_interleave.self_Tensor}
 """The same without the mark: inference mode hands them over whole."""
@@ -131,14 +131,14 @@ class _Operators(TorchDispatchMode):
         if len(near) == len(tensors):
             return func(*args, **kwargs)
         name, note = func.overloadpacket.__name__, SecondDevice.entered.note
-        told = any(tag in TELLING for tag in func.tags) or func in UNMARKED
+        waits = any(tag in WAITING for tag in func.tags) or func in UNMARKED
         if name == "copy_":
             if near and tensors[0].numel():
                 note("copy" if near[0] is tensors[1] else "wait", name)
             return func(*args, **kwargs)
         if name in INDEXING and type(args[0]) is Far:
             indices = _tensors(args[1])
-            told = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks for what is true
+            waits = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks for what is true
             carried = [one for one in near if not one.ndim or any(one is index for index in indices)]
             for _ in filter(Tensor.numel, carried):  # torch does it by itself
                 note("copy", name)
@@ -147,7 +147,7 @@ class _Operators(TorchDispatchMode):
             found = ", ".join(f"{list(tensor.shape)} on {tensor.device}" for tensor in tensors)
             raise RuntimeError(f"Expected all tensors to be on the same device: {func} of {found}.")
         out = func(*args, **kwargs)
-        if told or isinstance(out, (bool, int, float)):
+        if waits or isinstance(out, (bool, int, float)):
             note("wait", name)
         return _far(out)
 

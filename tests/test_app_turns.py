@@ -20,7 +20,7 @@ from specdiff_core.schema.settings import DecodeConfig
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that advances only when the test says so."""
 
     now = 100.0
 

@@ -100,7 +100,7 @@ def test_it_finds_the_best_window(alpha: float, passes) -> None:
 
 
 def test_it_tries_every_t_and_keeps_the_better() -> None:
-    """Four steps accept nearly everything, one accepts half: worth it while a pass is cheap, not when it is dear."""
+    """Four steps accept nearly everything, one accepts half: chosen while a pass is cheap, not when it is expensive."""
 
     def settle(draft: float) -> int:
         controller, rng = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
@@ -135,7 +135,7 @@ def test_a_moment_of_another_program_does_not_turn_it() -> None:
 
 
 def test_what_is_worth_a_row() -> None:
-    """At 400 tokens a second a row of 0.5 ms must bring 0.2 tokens; certain positions all stay, and one always does."""
+    """At 400 tokens a second a row of 0.5 ms must add 0.2 tokens; certain positions all stay, and one always does."""
     controller = Auto(DecodeConfig(gamma=8), denoiser)
     world(controller, 0.8)
     controller.choose(8)
@@ -230,7 +230,7 @@ def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(gamma: int) -> N
 
 
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
-    """A position that was read counts as a pass; if it is not worth its row its token is never drawn."""
+    """A position that was read counts as a pass; if its row costs more than it gains, its token is never drawn."""
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     ids = [3, 7, 9]
 
@@ -240,7 +240,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
         return drafted(session, context_of(ids, 5, stop_criterion=stop_criterion))
 
     whole = begin(None)
-    # The third was read and found not worth its row; then, the second is the last one worth a pass.
+    # The third was read, and its row costs more than it gains; then the second is the last one that pays for a pass.
     for stop_criterion, passes in (
         (lambda confidences: 2 if len(confidences) > 2 else 9, 3),
         (lambda confidences: 2 + (len(confidences) < 2), 2),
@@ -282,7 +282,7 @@ def test_a_tree_gets_the_nodes_that_are_worth_their_rows(temperature: float) -> 
 
 
 def test_the_loop_hands_the_bound_to_the_drafter() -> None:
-    """Nodes that are not worth it never reach the target."""
+    """Nodes that cost more than they gain never reach the target."""
     config = DecodeConfig(gamma=5, tree_nodes=12, max_new_tokens=20, auto=True)
 
     class Dear(Fixed):

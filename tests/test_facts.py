@@ -136,9 +136,9 @@ def test_speed_up_and_prediction_by_hand() -> None:
     spent = {"draft": 0.2, "score": 0.6}
     drafted = Metrics(rounds=4, committed=10, nfe=8, target_calls=4, seconds=0.5, seconds_by=spent)
     assert speed_up(vanilla, drafted) == pytest.approx(4.0) and speed_up(Metrics(), drafted) is None
-    told = predict(vanilla, drafted)
-    assert told is not None and (told.cost, told.verify) == pytest.approx((0.25, 1.5))
-    assert told.speed_up == pytest.approx(2.5 / (1.5 + 2 * 0.25))
+    predicted = predict(vanilla, drafted)
+    assert predicted is not None and (predicted.cost, predicted.verify) == pytest.approx((0.25, 1.5))
+    assert predicted.speed_up == pytest.approx(2.5 / (1.5 + 2 * 0.25))
     assert predict(drafted, vanilla) is None, "vanilla drafts nothing"
 
 

@@ -169,7 +169,7 @@ def test_every_method_runs_on_recorded_passes(
 
 
 def test_a_tree_a_window_and_a_stop_do_not_lose_what_was_recorded(replaying: Engine) -> None:
-    """Buffers with recordings are lent first."""
+    """Buffers with recordings are handed out first."""
     graphs: Any = replaying.pair.placement.graphs
     base = DecodeConfig(max_new_tokens=12, ignore_eos=True, drafter="block", gamma=5, steps=1)
     kinds = [dataclasses.replace(base, tree_nodes=6), base]

@@ -1,7 +1,7 @@
 """The page's JavaScript: node's own tests of the modules, the types that the Python events prescribe, and the numbers
 that Python and JavaScript both compute, compared after every round of every kind of run.
 
-Node is the one that Playwright brings along; the types are checked by deno. Neither needs a network or a browser.
+Node is the one that Playwright ships; the types are checked by deno. Neither needs a network or a browser.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def test_event_types_are_those_of_the_python_classes() -> None:
 
 def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
     module = (STATIC / "state" / "trace.js").as_uri()
-    tell = f"import {{ DEFAULTS }} from '{module}'; console.log(JSON.stringify(DEFAULTS))"
-    done = run(NODE, "--input-type=module", "--eval", tell)
+    script = f"import {{ DEFAULTS }} from '{module}'; console.log(JSON.stringify(DEFAULTS))"
+    done = run(NODE, "--input-type=module", "--eval", script)
     fields = {kind: msgspec.structs.fields(kind) for kind in get_args(Event)}
     left_out = {
         kind.__name__: {
@@ -130,8 +130,8 @@ def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
         }
         for kind, own in fields.items()
     }
-    told = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
-    assert json.loads(done.stdout) == told
+    expected = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
+    assert json.loads(done.stdout) == expected
 
 
 def test_the_marks_of_what_is_no_text_are_those_of_python() -> None:
@@ -377,7 +377,7 @@ class Prefixes:
         return dataclasses.replace(self.rounds[rounds - 1] if rounds else Metrics(), seconds=seconds)
 
     def alone(self) -> dict[str, Any]:
-        """As ``numbers.mjs`` tells it."""
+        """As ``numbers.mjs`` prints it."""
         header = header_of(self.events)
         pieces = {i: text for event in self.events if isinstance(event, PiecesSeen) for i, text in event.pieces.items()}
         ids = [token for event in self.events if isinstance(event, Committed) for token in event.ids]
@@ -401,7 +401,7 @@ class Prefixes:
         }
 
     def against(self, base: Prefixes, summary: dict[str, Any]) -> dict[str, Any]:
-        """As ``numbers.mjs`` tells it; ``summary`` is what :func:`race_summary` says about this lane."""
+        """As ``numbers.mjs`` prints it; ``summary`` is what :func:`race_summary` says about this lane."""
         rounds = []
         for k in range(len(self.rounds)):
             own = self.after(k)
@@ -474,10 +474,10 @@ def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("name", [*KINDS, *SHIPPED])
 def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folded: dict[str, Any]) -> None:
     """After every round, at the end, and against vanilla."""
-    told = made(name) if name in KINDS else read_trace(ROOT / name).lanes
-    lanes = {own: Prefixes(events) for own, events in told.items()}
+    lanes_read = made(name) if name in KINDS else read_trace(ROOT / name).lanes
+    lanes = {own: Prefixes(events) for own, events in lanes_read.items()}
     base = lanes.get(BASELINE)
-    summary = race_summary({own: [events] for own, events in told.items()})["lanes"] if base else {}
+    summary = race_summary({own: [events] for own, events in lanes_read.items()})["lanes"] if base else {}
     ours = {
         "baseline": BASELINE if base else None,
         "lanes": {own: prefixes.alone() for own, prefixes in lanes.items()},
@@ -490,9 +490,9 @@ def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folde
 @pytest.mark.parametrize("number", range(len(PAIRS_OF_RUNS)))
 def test_python_and_javascript_align_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
     (one, first), (other, second) = PAIRS_OF_RUNS[number]
-    told = compare_traces(one, other, lanes=(first, second))
-    facts = {name: told.facts[name] for name in ("common", "lossless")}
-    ours = msgspec.to_builtins({"rows": [_rounded(row) for row in told.rows], "facts": facts})
+    answer = compare_traces(one, other, lanes=(first, second))
+    facts = {name: answer.facts[name] for name in ("common", "lossless")}
+    ours = msgspec.to_builtins({"rows": [_rounded(row) for row in answer.rows], "facts": facts})
     theirs = folded["aligned"][number]
     theirs["rows"] = [_rounded(row) for row in theirs["rows"]]
     differ = [*itertools.islice(differences(ours, theirs), 10)]

@@ -21,11 +21,11 @@ def texts_of(*flags: str, processes: int) -> list[str]:
     )
     command = [sys.executable, *torchrun, "-m", "specdiff_core", "decode", "--prompt", "the cat", *flags]
     command += ["--max-new-tokens", "16", "--ignore-eos", "--device", "cpu"]
-    told = subprocess.run(
+    finished = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=240, check=False
     )
-    assert told.returncode == 0, told.stderr.decode()[-2000:]
-    return told.stdout.decode(errors="replace").splitlines()
+    assert finished.returncode == 0, finished.stderr.decode()[-2000:]
+    return finished.stdout.decode(errors="replace").splitlines()
 
 
 @pytest.mark.slow

@@ -107,15 +107,15 @@ def on_device(engine: Engine, method: Method, **settings: Any) -> tuple[list[Eve
             events.append(event)
             tests = len(event.tests) if isinstance(event, Verified) else tests
             if isinstance(event, (Prefilled, Committed)):
-                told = [c for c in device.crossings if not any("reporting.py" in line for line in c.lines)]
-                rounds.append((told, tests))
+                crossings = [c for c in device.crossings if not any("reporting.py" in line for line in c.lines)]
+                rounds.append((crossings, tests))
                 device.crossings.clear()
     return events, rounds[1:]
 
 
 def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int) -> int:
     """Crossings of one kind in one round, besides so many for each test."""
-    return max(sum(one.kind == kind for one in told) - for_each_test * tests for told, tests in rounds)
+    return max(sum(one.kind == kind for one in crossings) - for_each_test * tests for crossings, tests in rounds)
 
 
 @pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0], held=1))

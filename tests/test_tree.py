@@ -302,7 +302,7 @@ def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_f
 
 
 def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
-    """Greedy, one seed; and the events tell the tree."""
+    """Greedy, one seed; the events hold the tree."""
     rounds = {}
     for nodes in (0, 1, 40):
         events = race(DecodeConfig(max_new_tokens=60, gamma=5, tree_nodes=nodes))
