@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import alignment, method_cards, palette
+from app.content import alignment, evidence, method_cards, palette
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.workshop import WORKSHOP
@@ -333,6 +333,7 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
     assert sum(lesson.core for lesson in WORKSHOP) == 5
     for lesson in WORKSHOP:
         assert [answer.right for answer in lesson.answers].count(True) == 1, lesson.name
+        assert 0 <= lesson.right < len(lesson.guesses) and re.search(r"\d", evidence.truth(lesson.name)), lesson.name
         watch = lesson.watch
         assert bool(watch.explore) != bool(watch.trace), lesson.name
         if watch.explore:
@@ -345,3 +346,34 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
         else:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
         assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
+
+
+def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
+    """The same numbers, read from the recordings once more, choose the same guess."""
+    curve = dict(evidence.answer("explore/what-it-takes")["facts"]["curve"])
+    slow = [evidence.row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4)]
+    wide = [evidence.row("explore/window-map.block", gamma=gamma, steps=1)["speedup"] for gamma in (4, 16)]
+    warm = [evidence.row("explore/temperature", temperature=own, draft_temperature=own)["alpha"] for own in (0.0, 1.0)]
+    alphas = evidence.compared("specdiff", 0.0)["alpha_at"]
+    gains = [evidence.gain(alphas, position) for position in range(len(alphas))]
+    trees = [evidence.compared("ddtree", own)["tau"] > evidence.compared("dflash", own)["tau"] for own in (0.0, 1.0)]
+    seen = [one for one in evidence.answer("explore/losslessness.coins")["rows"] if one["rule"] == "naive"]
+    runs = next(one["runs"] for one in seen if one["distance"] > one["floor_high"])
+    found = {  # the place of the guess among the three
+        "one-pass": 2 if curve[17] < 2 * curve[1] else 0,
+        "gamma": 1 if abs(wide[1] / wide[0] - 1) < 0.1 else 0,
+        "accept": 2 if abs(sum(min(evidence.P[token], evidence.Q[token]) for token in evidence.P) - 0.7) < 1e-9 else 0,
+        "denoise": 1 if slow[1]["tau"] > slow[0]["tau"] and slow[1]["speedup"] < slow[0]["speedup"] else 0,
+        "temperature": 2 if warm[1] < warm[0] else 0,
+        "alignment": 0 if max(gains) == gains[0] else 2,
+        "trees": 2 if trees == [True, False] else 0,
+        "lossless": 1 if runs == 100 else 2,
+    }
+    assert found == {lesson.name: lesson.right for lesson in WORKSHOP}
+
+
+def test_a_lesson_without_its_recording_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evidence, "answer", lambda stem: json.loads("{"))
+    assert evidence.truth("gamma") == "" and "without its numbers" in caplog.text

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
+from app.content import evidence
 from app.content.workshop import WORKSHOP
 from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
@@ -32,12 +33,17 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
     with visit(browser, f"{address}?lesson={lesson.name}", until=THERE) as page:
         page.click(f"#lesson-{lesson.name} .sd-start")
         assert lesson.predict in page.inner_text(CARD)
-        page.locator(f"{CARD} .sd-guide-option").first.click()
+        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for a guess"
+        assert page.is_hidden(f"#lesson-{lesson.name} .sd-explained")
+        wrong = (lesson.right + 1) % len(lesson.guesses)
+        page.locator(f"{CARD} .sd-guide-option").nth(wrong).click()
         assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
         assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
-        assert lesson.watch.words in page.inner_text(CARD)
+        shown = page.inner_text(CARD)
+        assert lesson.watch.words in shown
+        assert f"You said “{lesson.guesses[wrong]}”" in shown and evidence.truth(lesson.name) in shown
         if lesson.watch.explore:
             page.wait_for_function("window.specdiff.players.explore?.answer")
         assert not serious(page)
@@ -48,6 +54,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
         for number, answer in enumerate(lesson.answers):
             page.locator(f"{CARD} .sd-guide-option").nth(number).click()
             assert answer.why in page.inner_text(f"{CARD} .sd-guide-verdict")
@@ -56,13 +63,19 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
             page.wait_for_function(
                 "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
             )
+        following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(THERE)
-        assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
+        if following:
+            assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
+            page.keyboard.press("Escape")
         assert page.locator(CARD).count() == 0
         page.reload()
         page.wait_for_function(THERE)
         assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
+        assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
+        assert f"You said “{lesson.guesses[wrong]}”" in page.inner_text(f"#lesson-{lesson.name}")
+        assert lesson.explain[0] in page.inner_text(f"#lesson-{lesson.name}")
 
 
 SLIDE = f"document.querySelector('{CARD}')"
@@ -207,12 +220,16 @@ def test_a_lesson_link_with_fields_that_make_no_sense_opens_the_lesson(browser: 
 
 
 def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: Any, address: str) -> None:
+    """Once its question is skipped."""
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
         for lesson in WORKSHOP:
             words = page.inner_text(f"#lesson-{lesson.name}")
-            assert lesson.predict in words
-            assert lesson.check in words
+            assert lesson.predict in words and lesson.explain[0] not in words
+            page.click(f"#lesson-{lesson.name} .sd-skip")
+            words = page.inner_text(f"#lesson-{lesson.name}")
+            assert lesson.explain[0] in words and lesson.check in words and "You said" not in words
+        assert "0 of 8" in page.inner_text(".sd-progress")
         assert not overflows(page)
         assert not serious(page)
         page.emulate_media(media="print")
@@ -224,7 +241,7 @@ def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: 
 def test_a_lesson_can_be_left_at_any_time(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?lesson=nothing&explored=x", until=THERE) as page:
         page.click("#lesson-trees .sd-start")
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        page.click(f"{CARD} .sd-guide-buttons :text-matches('^Skip$')")
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
         assert page.locator(CARD).count() == 0
@@ -238,6 +255,7 @@ TIP = "#sd-tip:not([hidden])"
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
 def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
     with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
+        page.click("#lesson-gamma .sd-skip")
         symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
         symbol.hover()
         assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.content import evidence
 from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
@@ -46,7 +47,8 @@ class Lesson:
     name: str
     title: str
     predict: str  # a question
-    guesses: tuple[str, ...]  # what can be guessed; nothing is judged
+    guesses: tuple[str, ...]
+    right: int  # the guess that the recording bears out (evidence.py)
     watch: Watch
     explain: tuple[str, str]
     formula: Formula
@@ -64,6 +66,7 @@ WORKSHOP = (
         core=True,
         predict="The target reads 17 tokens in one pass instead of 1. How much longer does that pass take?",
         guesses=("17 times as long", "about 4 times", "less than twice"),
+        right=2,
         watch=Watch(
             words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
             explore="what-it-takes",
@@ -103,9 +106,10 @@ WORKSHOP = (
         name="gamma",
         title="γ, the prefix rule, τ",
         core=True,
-        predict="A drafter guesses each token right 7 times out of 10. You let it guess 16 at once instead of 4. "
+        predict="A drafter guesses each token right 8 times out of 10. You let it guess 16 at once instead of 4. "
         "What happens to the speed?",
-        guesses=("Four times as fast", "A little faster", "It may even become slower"),
+        guesses=("Four times as fast", "About the same", "Half as fast"),
+        right=1,
         watch=Watch(
             words="Each line is a number of denoising steps; to the right the window grows.",
             explore="window-map",
@@ -144,6 +148,7 @@ WORKSHOP = (
         predict="The target says cat 0.6, dog 0.3, owl 0.1; the drafter says cat 0.3, dog 0.6, owl 0.1. How often is "
         "its token accepted?",
         guesses=("30 %", "60 %", "70 %"),
+        right=2,
         watch=Watch(
             words="Drag p and q, and press “Draw 5,000 tokens”. What comes out follows p, whatever q is.",
             explore="losslessness",
@@ -185,6 +190,7 @@ WORKSHOP = (
         title="Denoising a window: T and reveal orders",
         predict="A diffusion drafter fills the window in one pass, or in four. With four, are more tokens accepted?",
         guesses=("Yes, and it is faster", "Yes, but it is slower", "No"),
+        right=1,
         watch=Watch(
             words="Four rows, four passes: darker cells are surer. Later steps see what earlier ones revealed.",
             trace="dialogue-four-denoising-steps.jsonl.gz",
@@ -226,6 +232,7 @@ WORKSHOP = (
         predict="The target samples at temperature 1 instead of taking its likeliest token. What happens to the "
         "acceptance?",
         guesses=("It rises", "It stays", "It falls"),
+        right=2,
         watch=Watch(
             words="Rows are temperatures of the target, columns of the drafter; a cell holds τ.",
             explore="temperature",
@@ -264,6 +271,7 @@ WORKSHOP = (
         recorded="dialogue-self-selection-of-four-drafts-specdiff-2.jsonl.gz",
         predict="You may make one position of the window better. Which one adds most?",
         guesses=("The first", "The middle one", "The last"),
+        right=0,
         watch=Watch(
             words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
             explore="align",
@@ -300,8 +308,9 @@ WORKSHOP = (
     Lesson(
         name="trees",
         title="Trees",
-        predict="A draft tree of 16 nodes, or a window of 16: which gives more tokens per round?",
-        guesses=("The tree", "The window", "The same"),
+        predict="A draft tree of 9 nodes, or a window of 9: which gives more tokens per round?",
+        guesses=("The tree", "The window", "It depends on the temperature"),
+        right=2,
         watch=Watch(
             words="Set α to 0.6 and γ to 16, and read the speed-up. Then choose “a tree of B nodes” with B = 16.",
             explore="what-it-takes",
@@ -336,6 +345,7 @@ WORKSHOP = (
         core=True,
         predict="A rule is wrong: it changes P(heads, heads) from ¼ to ⅜. After how many runs would you see it?",
         guesses=("About 10", "About 100", "More than 10,000"),
+        right=1,
         watch=Watch(
             words="Inside the shaded band a rule looks exact. Exact rules fall along with the noise floor.",
             explore="losslessness",
@@ -378,8 +388,8 @@ WORKSHOP = (
 
 
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
-    """For the script that guides through them."""
-    return [dataclasses.asdict(lesson) for lesson in chosen]
+    """For the script that guides through them; ``truth`` answers what each asks first."""
+    return [{**dataclasses.asdict(lesson), "truth": evidence.truth(lesson.name)} for lesson in chosen]
 
 
 def letters(words: str) -> str:
@@ -388,7 +398,7 @@ def letters(words: str) -> str:
 
 
 def article(number: int, lesson: Lesson) -> str:
-    """A lesson to read, and to print: the answers stand apart, behind a summary."""
+    """A lesson to read, and to print. What explains it waits until the question is answered or skipped."""
     start = element(
         "button",
         text="Start",
@@ -397,16 +407,6 @@ def article(number: int, lesson: Lesson) -> str:
         data_lesson=lesson.name,
         aria_label=f"Start the lesson: {lesson.title}",
     )
-    told = element("span", text="core" if lesson.core else "", class_="sd-core")
-    options = element("ol", *(element("li", text=answer.words) for answer in lesson.answers), type="a")
-    solved = element(
-        "details",
-        element("summary", text="Answers"),
-        element(
-            "ul", *(element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
-        ),
-        class_="sd-answers",
-    )
     figure = element(
         "figure",
         formula(lesson.formula),
@@ -414,27 +414,50 @@ def article(number: int, lesson: Lesson) -> str:
         class_="sd-formula",
         tabindex="0",
     )
+    solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
     return element(
         "article",
-        element("header", element("h3", text=f"{number}. {lesson.title}"), told, start),
+        element("header", element("h3", text=f"{number}. {lesson.title}"), start),
         element("p", text=lesson.predict, class_="sd-predict"),
-        *(element("p", text=words) for words in lesson.explain),
-        figure,
-        element("p", element("b", text="Check. "), element("span", text=lesson.check)),
-        options,
-        solved,
+        element("ol", *(element("li", text=words) for words in lesson.guesses), type="a"),
+        element("p", class_="sd-guessed"),
+        element("button", text="Skip the question: show the explanation", type="button", class_="sd-link sd-skip"),
+        element(
+            "div",
+            element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
+            *(element("p", text=words) for words in lesson.explain),
+            figure,
+            class_="sd-explained",
+        ),
+        element(
+            "div",
+            element("p", element("b", text="Check. "), element("span", text=lesson.check)),
+            element("ol", *(element("li", text=one.words) for one in lesson.answers), type="a"),
+            element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
+            class_="sd-check",
+        ),
         class_="sd-lesson sd-workshop-lesson",
         id=f"lesson-{lesson.name}",
     )
+
+
+def contents(chosen: Sequence[Lesson]) -> str:
+    """Where each lesson is; the script marks those that are done."""
+
+    def entry(lesson: Lesson) -> str:
+        told = element("span", text="core" if lesson.core else "", class_="sd-core")
+        done = element("span", class_="sd-done", data_done=lesson.name)
+        return element("li", element("a", text=lesson.title, href=f"#lesson-{lesson.name}"), told, done)
+
+    return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
     lead = (
-        f"{many if chosen == WORKSHOP else ''}Start asks a question, points at the real thing on a recorded run, "
-        "explains it, and checks, with your own numbers where you have measured any. Your progress stays in this "
-        "browser."
+        f"{many if chosen == WORKSHOP else ''}Each asks you first, then shows a recorded run, explains it and checks, "
+        "with your own numbers where you have measured any. Your answers stay in this browser."
     )
     buttons = element(
         "p",
@@ -448,6 +471,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("h2", text="Workshop", id="sd-workshop"),
         element("p", text=lead, class_="sd-lead"),
         buttons,
+        contents(chosen),
         element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",

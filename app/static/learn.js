@@ -23,14 +23,17 @@ import { proven, watched } from './state/findings.js';
 /**
  * @typedef {object} Lesson
  * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
+ * @property {number} right the guess that the recording bears out @property {string} truth what it says
  * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
  * @property {string} recorded
  */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
+/** @typedef {{guess?: number, answer?: number}} Answered to the question and to the check of a lesson; a guess of −1: skipped */
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
+const CHECK = STEPS - 1;
 
 /** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each @returns {Promise<T | null>} */
 async function until(ready, tries = 80) {
@@ -59,7 +62,8 @@ class Learn {
     this.root = root;
     this.lessons = lessons;
     this.defaults = defaults;
-    this.done = this.kept();
+    /** @type {Record<string, Answered>} by lesson */
+    this.answers = this.kept();
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} what a step shows beside its words: measured numbers, and the way to measure them */
@@ -68,11 +72,14 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
     this.asked = null;
-    this.guide = new Guide((done) => this.ended(done));
+    this.guide = new Guide(
+      (onward) => this.ended(onward),
+      (at, option) => this.keep({ [at === CHECK ? 'answer' : 'guess']: option }),
+    );
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
-      left: () => this.guide.end(false),
+      left: () => this.guide.end(),
     });
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
@@ -80,6 +87,8 @@ class Learn {
       const lesson = start &&
         lessons.find(({ name }) => name === start.getAttribute('data-lesson'));
       if (lesson) this.start(lesson);
+      const skipped = target.closest('.sd-skip')?.closest('article')?.id;
+      if (skipped) this.keep({ guess: -1 }, skipped.replace('lesson-', ''));
       if (target.closest('.sd-print')) window.print();
       if (target.closest('.sd-present')) {
         this.presenter.start(Math.max(0, lessons.findIndex((one) => one === this.lesson)));
@@ -102,30 +111,68 @@ class Learn {
     } else if (lesson && at >= 0) this.start(lesson, at);
   }
 
-  /** @returns {Set<string>} the lessons that were done */
+  /** @returns {Record<string, Answered>} */
   kept() {
     try {
-      return new Set(JSON.parse(localStorage.getItem(KEPT) || '[]'));
+      return { ...JSON.parse(localStorage.getItem(KEPT) || '{}') };
     } catch (error) {
-      console.info('no progress is known:', error);
-      return new Set();
+      console.info('no answers are known:', error);
+      return {};
     }
   }
 
-  draw() {
-    for (const button of this.root.querySelectorAll('[data-lesson]')) {
-      button.textContent = this.done.has(button.getAttribute('data-lesson') ?? '')
-        ? '✓ Again'
-        : 'Start';
+  /** @param {Answered} given @param {string} [name] of the lesson */
+  keep(given, name = this.lesson?.name ?? '') {
+    if (this.guide.room) return; // the room's, which many visitors give
+    this.answers[name] = { ...this.answers[name], ...given };
+    try {
+      localStorage.setItem(KEPT, JSON.stringify(this.answers));
+    } catch (error) {
+      console.info('answers are not kept:', error);
     }
-    const count = this.lessons.filter(({ name }) => this.done.has(name)).length;
+    this.draw();
+  }
+
+  /** Whether the check of a lesson was answered. @param {string} name */
+  done(name) {
+    return this.answers[name]?.answer !== undefined;
+  }
+
+  /** What the visitor guessed, held against what is so. @param {Lesson} lesson */
+  guessed({ name, guesses, right }) {
+    const guess = this.answers[name]?.guess ?? -1;
+    if (guess < 0) return '';
+    return guess === right
+      ? `✓ You said “${guesses[guess]}”, and that is right.`
+      : `✕ You said “${guesses[guess]}”.`;
+  }
+
+  draw() {
+    for (const lesson of this.lessons) {
+      const { name } = lesson;
+      const article = this.root.querySelector(`#lesson-${name}`);
+      if (!article) continue;
+      article.toggleAttribute('data-open', this.answers[name]?.guess !== undefined);
+      const words = {
+        '.sd-start': this.done(name) ? '✓ Again' : 'Start',
+        '.sd-guessed': this.guessed(lesson),
+      };
+      for (const [part, said] of Object.entries(words)) {
+        /** @type {Element} */ (article.querySelector(part)).textContent = said;
+      }
+      const mark = this.root.querySelector(`[data-done="${name}"]`);
+      if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
+    }
+    const count = this.lessons.filter(({ name }) => this.done(name)).length;
     const progress = this.root.querySelector('.sd-progress');
     if (progress) progress.textContent = `${count} of ${this.lessons.length} lessons done. `;
   }
 
   /** @param {Lesson} lesson @param {number} [at] step */
   start(lesson, at = 0) {
-    this.guide.start(lesson.title, this.steps(lesson), at);
+    const { guess, answer } = this.answers[lesson.name] ?? {};
+    this.guide.onward = lesson === this.lessons.at(-1) ? '' : 'Next lesson';
+    this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
   }
 
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson @returns {Step[]} */
@@ -134,11 +181,20 @@ class Learn {
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const figure = this.root.querySelector(`#lesson-${name} .sd-formula`)?.cloneNode(true);
     return [
-      { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
+      {
+        title: 'Predict',
+        words: [predict],
+        options: guesses.map((words) => ({ words })),
+        skips: true,
+      },
       {
         title: 'Watch',
         words: [watch.words],
-        extra: () => this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`,
+        extra: () =>
+          html`
+            <p class="sd-guide-verdict">${this.guessed(lesson)} ${lesson.truth}</p>
+            ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
+          `,
         show: () => this.watch(lesson),
       },
       {
@@ -283,21 +339,14 @@ class Learn {
     return null;
   }
 
-  /** @param {boolean} done */
-  ended(done) {
-    if (done && this.lesson) {
-      this.done.add(this.lesson.name);
-      try {
-        localStorage.setItem(KEPT, JSON.stringify([...this.done]));
-      } catch (error) {
-        console.info('progress is not kept', error);
-      }
-    }
-    this.draw();
+  /** @param {boolean} onward to the next lesson */
+  ended(onward) {
+    const { lesson } = this;
     openTab('learn');
-    if (this.lesson) {
-      document.getElementById(`lesson-${this.lesson.name}`)?.scrollIntoView({ block: 'center' });
-    }
+    if (!lesson) return;
+    const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;
+    document.getElementById(`lesson-${(next ?? lesson).name}`)?.scrollIntoView({ block: 'center' });
+    if (next) this.start(next);
   }
 }
 

@@ -346,9 +346,9 @@ const whose = (
   ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
   : `The recorded one (${answer.machine.device})`);
 
-/** What a lesson's panel shows, in numbers. @param {string} lesson @param {Explored} explored */
+/** What a visitor measured of what a lesson's panel shows; the lesson itself says what was recorded. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
-  const found = explored ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
+  const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
   return explored && found ? `${whose(explored)}: ${found}` : '';
 }
 
