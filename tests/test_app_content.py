@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import alignment, evidence, method_cards, palette
+from app.content import alignment, evidence, method_cards, palette, scenes
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.workshop import WORKSHOP
@@ -377,3 +377,22 @@ def test_a_lesson_without_its_recording_stays(
 ) -> None:
     monkeypatch.setattr(evidence, "answer", lambda stem: json.loads("{"))
     assert evidence.truth("gamma") == "" and "without its numbers" in caplog.text
+
+
+def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
+    """What is marked is what was accepted, and rounds that are held side by side begin behind the same words."""
+    for lesson in WORKSHOP:
+        shown = scenes.scene(lesson.name)
+        assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name
+        assert shown in learn()
+    for name in (scenes.WINDOW, scenes.TREE, scenes.FOUR, scenes.SAMPLED):
+        for own in (one for one in scenes.rounds(name).values() if one.draft):
+            ways = [*own.tree()] if own.parents else [own.window()]
+            marked = [became for way in ways for _, became in way]
+            assert marked.count("accepted") == own.verified.accepted and marked.count("target") == 1
+            assert len(marked) - marked.count("shared") == len(own.draft) + 1
+    beside = {scenes.PEOPLE: scenes.FOUR, scenes.OKAY: scenes.TREE, scenes.LIKE_TO: scenes.DRAFTS}
+    for place, name in beside.items():
+        assert scenes.rounds(name)[place].before == scenes.rounds(scenes.WINDOW)[place].before
+    assert scenes.rounds(scenes.FOUR)[scenes.PEOPLE].passes == 4
+    assert 0 < scenes.rounds(scenes.WINDOW)[scenes.PEOPLE].verified.accepted < 8, "a round in which not all pass"

@@ -122,10 +122,11 @@ TRUTHS: dict[str, Callable[[], str]] = {
 
 def truth(lesson: str) -> str:
     """The answer to the question that a lesson asks first; empty where its recording cannot be read."""
-    return _read(TRUTHS[lesson])
+    return read(TRUTHS[lesson])
 
 
-def _read(make: Callable[[], str]) -> str:
+def read(make: Callable[[], str]) -> str:
+    """What is made of recordings; empty where one cannot be read."""
     try:
         return make()
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays

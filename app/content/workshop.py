@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.content import evidence
+from app.content import evidence, scenes
 from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
@@ -65,7 +65,7 @@ WORKSHOP = (
         title="Why one pass can check many",
         core=True,
         predict="The target reads 17 tokens in one pass instead of 1. How much longer does that pass take?",
-        guesses=("17 times as long", "about 4 times", "less than twice"),
+        guesses=("17 times as long", "About 4 times as long", "Less than twice as long"),
         right=2,
         watch=Watch(
             words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
@@ -425,6 +425,7 @@ def article(number: int, lesson: Lesson) -> str:
         element(
             "div",
             element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
+            scenes.scene(lesson.name),
             *(element("p", text=words) for words in lesson.explain),
             figure,
             class_="sd-explained",
@@ -457,7 +458,8 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
     lead = (
         f"{many if chosen == WORKSHOP else ''}Each asks you first, then shows a recorded run, explains it and checks, "
-        "with your own numbers where you have measured any. Your answers stay in this browser."
+        "with your own numbers where you have measured any. One sentence runs through all of them: ✓ is an accepted "
+        "guess, ✕ a rejected one, dotted was never tested, + is the target’s own. Your answers stay in this browser."
     )
     buttons = element(
         "p",

@@ -179,7 +179,10 @@ class Learn {
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const figure = this.root.querySelector(`#lesson-${name} .sd-formula`)?.cloneNode(true);
+    const held = (/** @type {string} */ part) => {
+      const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
+      return element && html`<${Held} element=${element} />`;
+    };
     return [
       {
         title: 'Predict',
@@ -201,7 +204,8 @@ class Learn {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        extra: () => html`<${Held} element=${figure} />`,
+        scene: () => held('.sd-scene'),
+        extra: () => held('.sd-formula'),
       },
       {
         title: 'Check',

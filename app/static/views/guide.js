@@ -12,7 +12,7 @@ import { glossed, html, render } from './ui.js';
  * @property {string} title @property {string[]} words
  * @property {string} [instead] what a room sees until the words are revealed
  * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
- * @property {() => Child} [extra] hidden from a room until it is revealed
+ * @property {() => Child} [scene] before its words @property {() => Child} [extra] behind them; both hidden from a room until it is revealed
  * @property {() => Child} [proof] comes with the verdict
  * @property {() => Element | null | Promise<Element | null>} [show] places what is pointed at
  */
@@ -93,7 +93,7 @@ export class Guide {
   draw() {
     if (this.at < 0) return;
     const { at, steps, open } = this;
-    const { title, words, instead, options = [], skips = false, extra } = steps[at];
+    const { title, words, instead, options = [], skips = false, scene, extra } = steps[at];
     const said = open || !instead ? words : [instead];
     const waits = options.length > 0 && this.chosen[at] === undefined;
     const last = at === steps.length - 1;
@@ -105,9 +105,9 @@ export class Guide {
     render(
       html`
         <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
-        <div class="sd-guide-body" aria-live="polite" key=${at}>${said.map((one) =>
-          html`<p>${glossed(one)}</p>`
-        )}
+        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${said.map((
+          one,
+        ) => html`<p>${glossed(one)}</p>`)}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
