@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import alignment, evidence, method_cards, palette, scenes
+from app.content import alignment, evidence, method_cards, palette, scenes, workshop
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.workshop import WORKSHOP
@@ -335,16 +335,22 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
         assert [answer.right for answer in lesson.answers].count(True) == 1, lesson.name
         assert 0 <= lesson.right < len(lesson.guesses) and re.search(r"\d", evidence.truth(lesson.name)), lesson.name
         watch = lesson.watch
-        assert bool(watch.explore) != bool(watch.trace), lesson.name
+        assert bool(watch.explore) + bool(watch.trace) + (watch.area in workshop.FIGURES) == 1, lesson.name
         if watch.explore:
-            assert watch.explore in EXPLORATIONS
-            panels = {watch.panel, watch.beside} - {"widget", ""}
-            recorded = sorted((ROOT / "assets" / "explore").glob(f"{watch.explore}*.json"))
-            answers = [json.loads(path.read_text("utf-8")) for path in recorded if ".races" not in path.name]
-            assert panels <= {figure["key"] for one in answers for figure in one["report"]["figures"]}
+            assert watch.explore in EXPLORATIONS and (not lesson.proof or lesson.proof in EXPLORATIONS)
+            folder = ROOT / "assets" / EXPLORATIONS[watch.explore].tab
+            answers = [json.loads(path.read_text("utf-8")) for path in folder.glob(f"{watch.explore}*.json")]
+            figures = [figure for one in answers if "report" in one for figure in one["report"]["figures"]]
+            assert {watch.panel, watch.beside} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
+            drawn = {line.get("name") for figure in figures if figure["key"] == watch.panel for line in figure["data"]}
+            assert set(watch.lines) <= drawn, "a lesson draws what is there"
             assert bool(watch.beside) == (watch.panel == "widget")
-        else:
+        elif watch.trace:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
+            places = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]
+            assert places[watch.round - 1] == scenes.PEOPLE, "the round of its scene"
+        else:
+            assert f'id="{watch.area[1:]}"' in learn()
         assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.content import evidence
 from app.content.workshop import WORKSHOP
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
 
@@ -23,7 +24,7 @@ def lessons() -> Iterator[Any]:
     """Every lesson; by default the first of each kind: one watches a recording, another an exploration."""
     kinds = set()
     for lesson in WORKSHOP:
-        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), bool(lesson.recorded))
+        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), lesson.watch.panel == "board")
         yield pytest.param(lesson, id=lesson.name, marks=pytest.mark.slow if kind in kinds else ())
         kinds.add(kind)
 
@@ -45,7 +46,8 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert lesson.watch.words in shown
         assert f"You said “{lesson.guesses[wrong]}”" in shown and evidence.truth(lesson.name) in shown
         if lesson.watch.explore:
-            page.wait_for_function("window.specdiff.players.explore?.answer")
+            tab = EXPLORATIONS[lesson.watch.explore].tab
+            page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
         assert not serious(page)
         if lesson.watch.trace:
             page.locator(f"{CARD} .sd-guide-numbers button").click()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.content import evidence
 from app.content.html import element
 from app.content.method_cards import duration
 from specdiff_core.explorations.figures import axes
@@ -164,6 +165,39 @@ def section(source: Path | None = None, benches: Sequence[Path] = BENCHES) -> st
     )
 
 
+def twins_figure() -> str:
+    """Acceptance by position of the drafter mdlm and of its streak-distilled twin, at temperature 0."""
+    cold, warm = evidence.twins(0.0), evidence.twins(1.0)
+    styles = (("mdlm", "@residual", "dash"), ("mdlm_streak", "@accent", "solid"))
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers+text",
+            "name": name,
+            "x": list(range(1, 1 + len(one["alpha_at"]))),
+            "y": one["alpha_at"],
+            "text": [*[""] * (len(one["alpha_at"]) - 1), name],
+            "textposition": "top left",
+            "textfont": {"color": colour},
+            "line": {"width": 2.6, "color": colour, "dash": dash},
+            "marker": {"size": 7},
+            "hovertemplate": "%{y:.2f}<extra></extra>",
+        }
+        for one, (name, colour, dash) in zip(cold, styles, strict=True)
+    ]
+    before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
+    said = (
+        f"Positions 1 to {len(cold[0]['alpha_at'])} at temperature 0: {before} for mdlm, {after} for its twin. Tokens "
+        f"per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at temperature 1: {warm[0]['tau']:.2f} and "
+        f"{warm[1]['tau']:.2f}."
+    )
+    title = "Acceptance by position, before and after streak-distillation"
+    layout = axes("position in the window", "α_j", xaxis={"dtick": 1, "showgrid": False}, yaxis={"range": [0, 1]})
+    drawn = _drawing(title, said, lines, layout)
+    caption = element("figcaption", element("p", text=said))
+    return element("figure", drawn, caption, class_="sd-figure", id="sd-twins")
+
+
 def streak_figure(points: Points, seconds: float) -> str:
     """τ against steps of streak-distillation, over its start.
 
@@ -227,10 +261,15 @@ def _line(title: str, said: str, curve: Curve, x: dict[str, Any], at: Sequence[f
         "hovertemplate": "%{y:.2f}×<extra></extra>",
     }
     layout = axes("", "τ over its own start", xaxis={"showgrid": False, **x}, yaxis={"ticksuffix": "×"})
+    return _drawing(title, said, [line], layout)
+
+
+def _drawing(title: str, said: str, lines: Sequence[dict[str, Any]], layout: dict[str, Any]) -> str:
+    """A title, and where the page draws lines."""
     place = element(
         "div",
         class_="sd-drawing",
-        data_figure=json.dumps({"data": [line], "layout": layout}),
+        data_figure=json.dumps({"data": lines, "layout": layout}),
         role="img",
         aria_label=f"{title}. {said}",
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.content import evidence, scenes
+from app.content import alignment, evidence, scenes
 from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
@@ -27,17 +27,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where a lesson points: a moment of a recording in Live, or a panel of an exploration; all else is dimmed."""
+    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure; all else is
+    dimmed."""
 
     words: str
-    explore: str = ""  # an exploration,
-    panel: str = ""  # one of its figures, by its key, or "widget"
+    explore: str = ""  # a question of Explore or Compare,
+    answer: str = ""  # which of its recorded answers; none: the one that it opens with
+    panel: str = ""  # one of its figures, by its key, "widget" or "board"
+    lines: tuple[str, ...] = ()  # what of the figure is drawn; none: all
     beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
     trace: str = ""  # or a recording; “Run it here” runs what it was asked for
     round: int = 1
     at: str = "verify"
-    area: str = ""  # of the player: a selector
+    area: str = ""  # of the player, or without a recording of this tab: a selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,7 @@ class Lesson:
     answers: tuple[Answer, ...]
     core: bool = False  # among the five to begin with where time is short
     recorded: str = ""  # a recording, of which the check speaks where the visitor has run nothing of the kind
+    proof: str = ""  # a question, of whose answer the check speaks, if the lesson points elsewhere
 
 
 WORKSHOP = (
@@ -68,9 +72,10 @@ WORKSHOP = (
         guesses=("17 times as long", "About 4 times as long", "Less than twice as long"),
         right=2,
         watch=Watch(
-            words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
+            words="The milliseconds of one pass of the target, by the number of rows that it reads.",
             explore="what-it-takes",
             panel="passes",
+            lines=("target, by rows",),
             query={"flavours": "dialogue,code", "per_flavour": "1", "tokens": "32"},
         ),
         explain=(
@@ -111,9 +116,11 @@ WORKSHOP = (
         guesses=("Four times as fast", "About the same", "Half as fast"),
         right=1,
         watch=Watch(
-            words="Each line is a number of denoising steps; to the right the window grows.",
+            words="The speed-up over vanilla of a drafter that guesses in one pass; to the right its window grows.",
             explore="window-map",
+            answer="window-map.block",
             panel="slices",
+            lines=("T 1",),
             query={"gammas": "1,4,8,16", "steps": "1,4", "per_flavour": "1", "tokens": "48"},
         ),
         explain=(
@@ -192,9 +199,10 @@ WORKSHOP = (
         guesses=("Yes, and it is faster", "Yes, but it is slower", "No"),
         right=1,
         watch=Watch(
-            words="Four rows, four passes: darker cells are surer. Later steps see what earlier ones revealed.",
+            words="Four rows, four passes: darker cells are surer. Later passes see what earlier ones wrote. Here the "
+            "same place is drafted in one pass, too.",
             trace="dialogue-four-denoising-steps.jsonl.gz",
-            round=2,
+            round=9,
             at="verify",
             area=".sd-window .sd-gridwrap",
         ),
@@ -273,10 +281,9 @@ WORKSHOP = (
         guesses=("The first", "The middle one", "The last"),
         right=0,
         watch=Watch(
-            words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
-            explore="align",
-            panel="positions",
-            query={"seconds": "20", "tokens": "64", "per_flavour": "2"},
+            words="How often each position is accepted, given that it is reached: the drafter mdlm, and its twin that "
+            "was trained further, by streak-distillation.",
+            area="#sd-twins",
         ),
         explain=(
             "A better first position is worth most, because everything behind it counts only if it is accepted. Streak-"
@@ -312,22 +319,23 @@ WORKSHOP = (
         guesses=("The tree", "The window", "It depends on the temperature"),
         right=2,
         watch=Watch(
-            words="Set α to 0.6 and γ to 16, and read the speed-up. Then choose “a tree of B nodes” with B = 16.",
-            explore="what-it-takes",
-            panel="widget",
-            beside="plane",
+            words="DFlash is a window and DDTree a tree of the same drafter. Find both; then press temperature 1.",
+            explore="compare",
+            panel="board",
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
-            "near its root: if the first guess is rejected, the second may be accepted.",
-            "All branches are read in one pass, each seeing only its own ancestors; the target's own draw walks the "
-            "tree. That is exact, for any tree.",
+            "near its root: if the first guess is rejected, the second may be accepted. All branches are read in one "
+            "pass, and the target's own draw walks the tree, which is exact for any tree.",
+            "At temperature 0 this pays. When the target samples, the tree's guesses were chosen, not drawn from q, so "
+            "only p counts for them; the window's are tested with p/q, which accepts more.",
         ),
         formula=Formula(
             r"E[\tau] = 1 + \sum_{\text{nodes}} \prod_{\text{path}} \alpha",
             "expected tau is one plus the sum over nodes of the product along their path",
         ),
         letters="Each node adds the chance that the walk comes to it.",
+        proof="what-it-takes",
         check="Why not a tree of 64 nodes?",
         answers=(
             Answer("It would no longer be exact", False, "Any tree is: the target's own draw decides."),
@@ -347,9 +355,11 @@ WORKSHOP = (
         guesses=("About 10", "About 100", "More than 10,000"),
         right=1,
         watch=Watch(
-            words="Inside the shaded band a rule looks exact. Exact rules fall along with the noise floor.",
+            words="The line is the wrong rule. The shaded band is noise: with more runs it lies lower, and an exact "
+            "rule stays inside.",
             explore="losslessness",
             panel="distances",
+            lines=("noise: 99 % of exact samples stay below", "noise: mean", "naive (not exact)"),
             query={"models": "coins", "order": "max_prob", "runs": "2000"},
         ),
         explain=(
@@ -361,7 +371,7 @@ WORKSHOP = (
             "so.",
         ),
         formula=Formula(
-            r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{2} \sum_x \sqrt{\frac{2\,p(x)(1 - p(x))}{\pi N}}",
+            r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{\sqrt{2 \pi N}} \sum_x \sqrt{p(x)(1 - p(x))}",
             "the distance of N samples to their own distribution falls as one over the square root of N",
         ),
         letters="N: runs. A bias shows once it is larger than this.",
@@ -385,6 +395,10 @@ WORKSHOP = (
         ),
     ),
 )
+
+
+FIGURES = {"#sd-twins": alignment.twins_figure}
+"""Figures that stand in a lesson, by what it points at."""
 
 
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
@@ -426,6 +440,7 @@ def article(number: int, lesson: Lesson) -> str:
             "div",
             element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
             scenes.scene(lesson.name),
+            *([evidence.read(FIGURES[lesson.watch.area])] if lesson.watch.area in FIGURES else []),
             *(element("p", text=words) for words in lesson.explain),
             figure,
             class_="sd-explained",

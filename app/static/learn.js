@@ -16,7 +16,7 @@ import { proven, watched } from './state/findings.js';
 
 /**
  * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
- * @property {string} words @property {string} explore @property {string} panel @property {string} beside
+ * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines @property {string} beside
  * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
  * @property {string} area
  */
@@ -25,7 +25,7 @@ import { proven, watched } from './state/findings.js';
  * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
  * @property {number} right the guess that the recording bears out @property {string} truth what it says
  * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
- * @property {string} recorded
+ * @property {string} recorded @property {string} proof
  */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
@@ -47,7 +47,10 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore'} kind @returns {Promise<any>} */
+/** The tab of a question. @param {string} name @returns {'compare' | 'explore'} */
+const tabOf = (name) => (name === 'compare' ? 'compare' : 'explore');
+
+/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
@@ -195,9 +198,10 @@ class Learn {
         words: [watch.words],
         extra: () =>
           html`
-            <p class="sd-guide-verdict">${this.guessed(lesson)} ${lesson.truth}</p>
+            <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
             ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
           `,
+        scene: () => watch.trace && held('.sd-scene'),
         show: () => this.watch(lesson),
       },
       {
@@ -246,7 +250,11 @@ class Learn {
 
   /** Put what a lesson is about on the screen, and return it. @param {Lesson} lesson @returns {Promise<Element | null>} */
   async watch(lesson) {
-    const { explore, panel, beside, query, trace, round, at, area } = lesson.watch;
+    const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
+    if (!trace && !explore) {
+      openTab('learn');
+      return this.root.querySelector(area);
+    }
     if (trace) {
       openTab('live');
       const player = /** @type {App | null} */ (await playerOf('live'));
@@ -260,16 +268,19 @@ class Learn {
       player.draw(); // what it points at is there now, not with the next frame
       return player.root.querySelector(area);
     }
-    openTab('explore');
-    const player = /** @type {Explorer} */ (await playerOf('explore'));
+    const tab = tabOf(explore);
+    openTab(tab);
+    const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
+    if (player.options.recorded[explore]?.includes(answer)) player.stems[explore] = answer;
+    player.only = lines.length ? { panel, lines } : null;
     player.select(explore);
     const offer = async () => {
       const found = watched(lesson.name, await player.answerOf(explore));
       this.offer(
         found ? [found] : [],
         player,
-        'explore',
+        tab,
         Object.keys(query).length ? () => player.ask(query) : null,
         offer,
       );
@@ -280,6 +291,7 @@ class Learn {
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
       one.classList.toggle('sd-guide-beside', one === panelOf(beside));
     }
+    if (panel === 'board') return player.root.querySelector('.sd-exp-board');
     return panel === 'widget' ? player.aside : panelOf(panel);
   }
 
@@ -324,12 +336,13 @@ class Learn {
   }
 
   /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. @param {Lesson} lesson */
-  async prove({ name, watch, recorded }) {
+  async prove({ name, watch, recorded, proof }) {
     const file = recorded || watch.trace;
-    const explore = /** @type {Explorer} */ (watch.explore ? await playerOf('explore') : null);
+    const asked = proof || watch.explore;
+    const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== watch.explore) explore.select(watch.explore); // a link leads here at once
-    const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
+    if (explore && explore.name !== asked) explore.select(asked); // a link leads here at once
+    const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
       : null;
@@ -337,7 +350,7 @@ class Learn {
       console.warn('recording not read:', error);
       return null;
     });
-    const explored = (await explore?.answerOf(watch.explore)) ?? null;
+    const explored = (await explore?.answerOf(asked)) ?? null;
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();
     return null;
@@ -346,6 +359,11 @@ class Learn {
   /** @param {boolean} onward to the next lesson */
   ended(onward) {
     const { lesson } = this;
+    const explore = /** @type {Explorer} */ (page.players.explore);
+    if (explore?.only) {
+      explore.only = null;
+      explore.draw();
+    }
     openTab('learn');
     if (!lesson) return;
     const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;

@@ -243,17 +243,6 @@ export const FINDINGS = {
         percent(accepted)
       } were accepted, τ = ${ratio(perRound)}.`
       : ''),
-    watch: ({ facts }) => {
-      const [before, after] = facts.alphas;
-      const [first, end] = after ? [0, after.alpha_at.length - 1] : [0, 0];
-      return after
-        ? `α of position 1 went from ${ratio(before.alpha_at[first])} to ${
-          ratio(after.alpha_at[first])
-        }, that of position ${end + 1} from ${ratio(before.alpha_at[end])} to ${
-          ratio(after.alpha_at[end])
-        }.`
-        : '';
-    },
   },
   trees: {
     run: (run, runs) => {

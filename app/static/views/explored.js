@@ -56,7 +56,12 @@ class Figures extends Component {
   /** @override */
   componentDidUpdate() {
     const { app, figures } = this.props;
-    const shown = Object.fromEntries(figures.map((figure) => [figure.key, figure]));
+    const { panel, lines } = app.only ?? {};
+    const part = (/** @type {Figure} */ figure) => {
+      const data = figure.data?.filter((/** @type {any} */ { name }) => lines?.includes(name));
+      return figure.key === panel && data?.length ? { ...figure, data } : figure;
+    };
+    const shown = Object.fromEntries(figures.map((figure) => [figure.key, part(figure)]));
     app.charts?.offer({ shown, widget: app.widget });
   }
 
