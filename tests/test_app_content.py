@@ -402,3 +402,11 @@ def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
         assert scenes.rounds(name)[place].before == scenes.rounds(scenes.WINDOW)[place].before
     assert scenes.rounds(scenes.FOUR)[scenes.PEOPLE].passes == 4
     assert 0 < scenes.rounds(scenes.WINDOW)[scenes.PEOPLE].verified.accepted < 8, "a round in which not all pass"
+
+
+def test_the_areas_of_acceptance_add_up_to_p() -> None:
+    rows = re.findall(r"<p><b>(\w+), p = ([\d.]+)</b>(.*?)</p>", scenes.scene("accept"))
+    assert {token: float(p) for token, p, _ in rows} == evidence.P
+    for token, p, bars in rows:
+        shares = [float(share) for share in re.findall(r"--p: ([\d.]+)", bars)]
+        assert sum(shares) == pytest.approx(float(p)) and shares[0] == min(evidence.P[token], evidence.Q[token])

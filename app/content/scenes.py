@@ -138,7 +138,23 @@ def _accept() -> str:
         f"target p = {test.p:.2f}: it is accepted with probability p/q = {test.threshold:.2f}. The random number was "
         f"{test.draw:.2f}, so it is rejected, and “{_shown(own.own)}” is drawn from the residual."
     )
-    return _figure(caption, _row("temperature 1", own.window(), own.before))
+    return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))
+
+
+def _areas(token: str) -> str:
+    """The bar of p for a token of the lesson's question: what is accepted, and what the residual adds."""
+    p, kept = evidence.P[token], min(evidence.P[token], evidence.Q[token])
+    parts = [("kept", kept, "min(p, q)")] + ([("added", p - kept, "residual")] if p > kept else [])
+    bars = (
+        element(
+            "i",
+            text=f"{share:.1f} {name}" if share > 0.2 else f"{share:.1f}",
+            data_area=area,
+            style=f"--p: {share:.2f}",
+        )
+        for area, share, name in parts
+    )
+    return element("p", element("b", text=f"{token}, p = {p:g}"), *bars)
 
 
 def _denoise() -> str:

@@ -157,15 +157,16 @@ WORKSHOP = (
         guesses=("30 %", "60 %", "70 %"),
         right=2,
         watch=Watch(
-            words="Drag p and q, and press “Draw 5,000 tokens”. What comes out follows p, whatever q is.",
+            words="Each bar of the target has two areas: what is accepted, and what the residual adds. Drag q: their "
+            "sum stays p. Then press “Draw 5,000 tokens”.",
             explore="losslessness",
             panel="widget",
             beside="three",
         ),
         explain=(
-            "A drafted token x is accepted with probability min(1, p(x)/q(x)): always where the target finds it more "
-            "probable than the drafter did, otherwise with probability p/q. After a rejection the token is drawn from "
-            "the residual.",
+            "Lay the bars of p and q over each other. The overlap is what is accepted: a drafted token x stays with "
+            "probability min(1, p(x)/q(x)). What p has above the overlap is the residual, from which a token is drawn "
+            "after a rejection. Overlap and residual together are p: the text has the target's distribution.",
             "If all γ tokens are accepted, the target's pass has also computed the distribution behind the last one: a "
             "bonus token is drawn from it, free.",
         ),
