@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import alignment, evidence, method_cards, palette, scenes, workshop
+from app.content import alignment, evidence, method_cards, palette, scenes, teaching, workshop
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.workshop import WORKSHOP
@@ -343,6 +343,8 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             figures = [figure for one in answers if "report" in one for figure in one["report"]["figures"]]
             assert {watch.panel, watch.beside} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
             drawn = {line.get("name") for figure in figures if figure["key"] == watch.panel for line in figure["data"]}
+            boards = [board for one in answers if "report" in one for board in one["report"].get("boards", ())]
+            drawn |= {row["label"] for board in boards for row in board["rows"]} if watch.panel == "board" else set()
             assert set(watch.lines) <= drawn, "a lesson draws what is there"
             assert bool(watch.beside) == (watch.panel == "widget")
         elif watch.trace:
@@ -410,3 +412,23 @@ def test_the_areas_of_acceptance_add_up_to_p() -> None:
     for token, p, bars in rows:
         shares = [float(share) for share in re.findall(r"--p: ([\d.]+)", bars)]
         assert sum(shares) == pytest.approx(float(p)) and shares[0] == min(evidence.P[token], evidence.Q[token])
+
+
+def test_the_teachers_guide_has_every_lesson_its_minutes_its_wrong_guesses_and_the_key(tmp_path: Path) -> None:
+    """And the page shows all of it."""
+    text = teaching.GUIDE.read_text(encoding="utf-8")
+    titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)
+    assert titles == [lesson.title for lesson in WORKSHOP]
+    minutes = []
+    for part, lesson in zip(re.split(r"^## ", text, flags=re.MULTILINE)[1:], WORKSHOP, strict=True):
+        found = re.search(r"^\*(Core, )?(\d+) minutes\. Key: guess (.), check (.)\.\*$", part, re.MULTILINE)
+        assert found and bool(found[1]) == lesson.core, lesson.name
+        minutes.append(int(found[2]))
+        rights = [answer.right for answer in lesson.answers].index(True)
+        assert ("abc".index(found[3]), "abc".index(found[4])) == (lesson.right, rights), lesson.name
+        assert all(f"“{words}”" in part for words in lesson.guesses if words != lesson.guesses[lesson.right])
+    assert f"in {sum(minutes)} minutes" in learn()
+    shown = re.sub("<[^>]+>", "", teaching.guide())
+    for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
+        assert words in shown
+    assert teaching.guide() in learn() and teaching.guide(tmp_path / "missing.md") == ""

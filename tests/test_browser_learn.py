@@ -95,13 +95,17 @@ def at_step(page: Any, number: int, step: int) -> None:
 
 def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
     """Nothing is told before it is revealed, and the address always holds what is on the screen."""
-    with visit(browser, f"{address}?lesson=one-pass&present=1", until=SLIDE) as page:
+    fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
+    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
             page.keyboard.press("ArrowRight")
             page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
             assert lesson.watch.words in page.inner_text(CARD)
+            assert evidence.truth(lesson.name) not in page.inner_text(CARD)
+            page.keyboard.press("r")
+            assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
             at_step(page, number, 3)
@@ -109,7 +113,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert not any(words in text for words in lesson.explain) and page.locator(f"{CARD} math").count() == 0
             page.keyboard.press("r")
             assert all(words in page.text_content(CARD) for words in lesson.explain)
-            assert page.locator(f"{CARD} math").count() == 1
+            assert page.locator(f"{CARD} math").count() == 1 and page.evaluate(fits)
             page.keyboard.press("ArrowRight")
             at_step(page, number, 4)
             page.locator(f"{CARD} .sd-guide-option").first.click()
@@ -119,6 +123,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             rights = page.eval_on_selector_all(f"{CARD} [data-right]", "all => all.map((one) => one.dataset.right)")
             assert rights == [str(answer.right).lower() for answer in lesson.answers]
             assert all(answer.why in page.text_content(CARD) for answer in lesson.answers)
+            assert page.evaluate(fits)
             assert f"lesson={lesson.name}&step=4" in page.url and "present=1" in page.url
             page.keyboard.press("ArrowRight")
         at_step(page, 7, 4)
@@ -170,6 +175,7 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         page.wait_for_selector(".sd-guide-here")
         assert WORKSHOP[3].watch.words in page.inner_text(CARD)
         assert playhead(page)["stop"] == stop
+        assert page.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "thirty phones do not decode"
         assert not page.locator(".sd-present-bar").is_visible()
         assert not overflows(page)
 
@@ -181,7 +187,15 @@ def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str
         assert page.locator("#live-prompt textarea").input_value() == "The café"
         page.keyboard.press("L")
         link = parse_qs(urlparse(page.inner_text(".sd-present-address")).query)
-        told = {"lesson": "accept", "step": "1", "prompt": "The café", "seed": "5", "gamma": "6", "steps": "2"}
+        told = {
+            "lesson": "accept",
+            "step": "1",
+            "room": "1",
+            "prompt": "The café",
+            "seed": "5",
+            "gamma": "6",
+            "steps": "2",
+        }
         assert link == {name: [value] for name, value in {**told, "drafter": "block"}.items()}
         assert not serious(page)
 
@@ -309,5 +323,7 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
             assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
             assert all(answer.words in seen for answer in lesson.answers)
             assert not any(answer.why in seen for answer in lesson.answers)
-        for words in ("Start", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
+        blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"
+        assert float(page.evaluate(blank).removesuffix("px")) > 80, "room to write"
+        for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
             assert words not in seen, words

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.content import alignment, evidence, scenes
+from app.content import alignment, evidence, scenes, teaching
 from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
@@ -34,7 +34,7 @@ class Watch:
     explore: str = ""  # a question of Explore or Compare,
     answer: str = ""  # which of its recorded answers; none: the one that it opens with
     panel: str = ""  # one of its figures, by its key, "widget" or "board"
-    lines: tuple[str, ...] = ()  # what of the figure is drawn; none: all
+    lines: tuple[str, ...] = ()  # what of the figure, or which methods of the board; none: all
     beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
     trace: str = ""  # or a recording; “Run it here” runs what it was asked for
@@ -320,9 +320,10 @@ WORKSHOP = (
         guesses=("The tree", "The window", "It depends on the temperature"),
         right=2,
         watch=Watch(
-            words="DFlash is a window and DDTree a tree of the same drafter. Find both; then press temperature 1.",
+            words="DFlash is a window and DDTree a tree of the same drafter. Compare τ; then press temperature 1.",
             explore="compare",
             panel="board",
+            lines=("Block diffusion, draft tree (DDTree)", "Block diffusion (DFlash)", "Vanilla"),
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
@@ -490,6 +491,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("p", text=lead, class_="sd-lead"),
         buttons,
         contents(chosen),
+        teaching.guide() if chosen == WORKSHOP else "",
         element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",

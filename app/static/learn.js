@@ -75,6 +75,7 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
     this.asked = null;
+    this.seated = new URLSearchParams(location.search).has('room'); // in a room, whose link it followed
     this.guide = new Guide(
       (onward) => this.ended(onward),
       (at, option) => this.keep({ [at === CHECK ? 'answer' : 'guess']: option }),
@@ -298,7 +299,8 @@ class Learn {
   /** Show sentences, and let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the
    *  recording, and an export has nothing to run. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
-    const can = begin && !this.guide.room && document.getElementById(`${prefix}-run`);
+    const can = begin && !this.guide.room && !this.seated &&
+      document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
       const back = () => here === this.guide.here && this.guide.look(); // a run begins by showing its status
@@ -359,10 +361,9 @@ class Learn {
   /** @param {boolean} onward to the next lesson */
   ended(onward) {
     const { lesson } = this;
-    const explore = /** @type {Explorer} */ (page.players.explore);
-    if (explore?.only) {
-      explore.only = null;
-      explore.draw();
+    for (const tab of /** @type {const} */ (['explore', 'compare'])) {
+      const player = /** @type {Explorer | undefined} */ (page.players[tab]);
+      if (player?.only) Object.assign(player, { only: null }).draw();
     }
     openTab('learn');
     if (!lesson) return;

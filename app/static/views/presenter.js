@@ -47,7 +47,7 @@ function hint(link, coded) {
   }
   return link.href.length > LONGEST
     ? 'The link is too long for a QR code. Use a shorter prompt.'
-    : 'It opens this step on recorded runs: nothing is decoded for it.';
+    : 'It opens this step on recorded runs, and offers nobody to run anything.';
 }
 
 /** @template {Lesson} L */
@@ -164,7 +164,7 @@ export class Presenter {
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
-    here.search = this.walk.query(this.lesson, this.guide.at).toString();
+    here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=1`;
     const code = new URL('qr', document.baseURI);
     code.search = new URLSearchParams({ link: here.href }).toString();
     const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // a host without /qr
