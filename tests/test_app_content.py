@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -189,85 +188,17 @@ def test_words_of_a_record_never_become_markup(monkeypatch: pytest.MonkeyPatch) 
     assert "<script" not in told and told.count("&lt;script&gt;") >= 8
 
 
-def streak(steps: int, *points: tuple[int, float], weight: str = "1.0") -> Training:
-    curve = tuple((step, {"tokens_per_round/mean": tau}) for step, tau in points)
-    return dataclasses.replace(RUN, steps=steps, command=f"train mdlm --streak {weight} --seed 1", curve=curve)
-
-
-def test_a_streak_curve_begins_where_its_weights_were() -> None:
-    before = streak(500, (200, 2.0), (500, 2.5), weight="0")
-    first, second = streak(100, (50, 2.25), (100, 2.75)), streak(200, (0, 2.75), (200, 3.0))
-    assert alignment.streak_curve([before, first, second]) == [(0, 2.5), (50, 2.25), (100, 2.75), (300, 3.0)]
-    told = streak(100, (0, 2.375), (100, 2.75))
-    assert alignment.streak_curve([before, told]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
-    assert alignment.streak_curve([first]) == [], "without a beginning there is nothing to divide by"
-    assert alignment.streak_curve([before]) == []
-    assert alignment.streak_curve([before, streak(100, (100, 2.75), weight="much")]) == [], "a word is no weight"
-
-
-def setting(drafts: int, tau: float, **more: object) -> dict[str, object]:
-    plain = {"drafter": "mdlm_streak", "gamma": 9, "steps": 1, "nodes": 0, "selection": "self"}
-    return {**plain, "drafts": drafts, "tau": tau, **more}
-
-
-def test_a_selection_curve_takes_the_settings_that_differ_in_k_only() -> None:
-    wanted = [setting(8, 2.5), setting(1, 2.0, selection="trie"), setting(2, 2.25)]
-    others = [
-        setting(4, 9.0, selection="trie"),
-        setting(4, 9.0, tree_nodes=16),
-        setting(4, 9.0, auto=True),
-        setting(1, 9.0, auto=True),
-        setting(4, 9.0, gamma=4),
-        setting(4, 9.0, drafter="block"),
-        {"drafter": "none", "gamma": 1, "steps": 1, "tau": 1.0},
-    ]
-    assert alignment.selection_curve([*others, *wanted]) == [(1, 2.0), (2, 2.25), (8, 2.5)]
-    assert alignment.selection_curve(wanted[:2]) == [], "two points are no curve"
-    assert alignment.selection_curve([setting(2, 2.0), setting(4, 2.0), setting(8, 2.0)]) == [], "K = 1 is the start"
-
-
-def figures(page: str) -> list[dict[str, list[dict[str, Any]]]]:
-    """What the browser is given to draw."""
-    import html
-
-    return [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
-
-
-def test_figures_show_ours_and_the_papers_with_a_table(tmp_path: Path) -> None:
-    """Each curve divided by its own start; ours is the warmest that was measured."""
-    bench = tmp_path / "selection.json"
-    cold = {"cells": [setting(1, 2.0), setting(2, 2.0), setting(8, 2.0)], "settings": {"temperature": 0.0}}
-    warm = {"cells": [setting(1, 2.0), setting(2, 2.25), setting(8, 2.5)], "settings": {"temperature": 1.0}}
-    bench.write_text(json.dumps({"tables": [warm, cold]}))
-    before = streak(500, (500, 2.5), weight="0")
-    tell(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
-    page = alignment.section(tmp_path / "drafter", [bench])
-    training, choosing = figures(page)
-    (steps,), (drafts,) = training["data"], choosing["data"]  # one line each: τ and speed-ups share no axis
-    assert drafts["x"] == ["1", "2", "8"] and drafts["y"] == [1.0, 1.125, 1.25] and drafts["text"][-1] == "1.25×"
-    assert steps["x"] == [0, 50, 100] and steps["y"] == pytest.approx([1.0, 0.9, 1.1])
-    assert page.count("<details>") == 2 and page.count("read off its figure, ±1–2 %") == 7
-    assert "from 2.50 to 2.75 tokens per round (1.10×) in 100 steps" in page and "fell to 2.25 (step 50)" in page
-    assert "at temperature 1" in page
-
-
-def test_nothing_measured_draws_nothing(tmp_path: Path) -> None:
-    assert alignment.section(tmp_path, [tmp_path / "missing.json"]) == ""
-    shutil.copy(Path(EMBEDDED.drafter("mdlm").source) / HISTORY, tmp_path / HISTORY)
-    assert alignment.section(tmp_path, []) == "", "a drafter without the streak loss has no such curve"
-
-
-@pytest.mark.parametrize("text", ["[]", '{"cells": 3}', '{"cells": [{}], "settings": {}}', "{"])
-def test_a_damaged_bench_costs_its_figure_only(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "bench.json").write_text(text)
-    with pytest.raises(ValueError):
-        alignment.selection_of(tmp_path / "bench.json")
-    page = alignment.section(benches=[tmp_path / "bench.json"])
-    assert len(figures(page)) == 1 and "bench.json" in caplog.text
-
-
-def test_the_shipped_drafter_shows_its_curve() -> None:
-    assert "Streak-distillation" in alignment.section()
+def test_figures_of_alignment_show_what_was_recorded() -> None:
+    """Every point of a line is a recorded number, and the words hold the first and the last."""
+    page = alignment.figures()
+    twins, drafts = [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
+    plain, twin = evidence.twins(0.0)
+    assert [line["y"] for line in twins["data"]] == [plain["alpha_at"], twin["alpha_at"]]
+    assert all(f"{alpha:.2f}" in page for alpha in (*plain["alpha_at"], *twin["alpha_at"]))
+    (line,) = drafts["data"]
+    ks, taus, speeds = zip(*evidence.selection(), strict=True)
+    assert (line["x"], line["y"]) == ([str(k) for k in ks], [*speeds])
+    assert ks[0] == 1 and taus[-1] > taus[0] and speeds[-1] < speeds[0], "more tokens, but slower: as the words say"
 
 
 # Symbols: one list for docs/theory.md, the settings, the numbers and the page.

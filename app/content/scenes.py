@@ -188,13 +188,9 @@ def _alignment() -> str:
         )
         for i, (branch, score) in enumerate(zip(own.branches, scores, strict=True))
     )
-    measured = [f"K = {drafts} gives {tau:.2f} ({speed:.2f}×)" for drafts, tau, speed in evidence.selection()]
-    prompts = sum(evidence.answer("compare/selection")["prompts"].values())
     caption = (
         f"{len(scores)} drafts of one pass. S is how many tokens of each the target expects to accept. It tests the "
-        f"one with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}. "
-        f"Tokens per round over {prompts} prompts, and the speed: {', '.join(measured)}. More drafts bring more "
-        "tokens, but here it costs more to score them."
+        f"one with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}."
     )
     return _figure(caption, *rows)
 

@@ -282,9 +282,9 @@ WORKSHOP = (
         guesses=("The first", "The middle one", "The last"),
         right=0,
         watch=Watch(
-            words="How often each position is accepted, given that it is reached: the drafter mdlm, and its twin that "
-            "was trained further, by streak-distillation.",
-            area="#sd-twins",
+            words="How often each position is accepted, by the drafter mdlm and by its twin, which was trained further "
+            "by streak-distillation; and the speed where the target chooses among K drafts.",
+            area="#sd-aligned",
         ),
         explain=(
             "A better first position is worth most, because everything behind it counts only if it is accepted. Streak-"
@@ -399,7 +399,7 @@ WORKSHOP = (
 )
 
 
-FIGURES = {"#sd-twins": alignment.twins_figure}
+FIGURES = {"#sd-aligned": alignment.figures}
 """Figures that stand in a lesson, by what it points at."""
 
 
