@@ -180,6 +180,23 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         assert not overflows(page)
 
 
+def test_the_projector_counts_what_phones_choose_and_shows_it_when_it_is_revealed(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE) as room:
+        room.keyboard.press("l")
+        link = room.inner_text(".sd-present-address")
+        room.keyboard.press("Escape")
+        with visit(browser, link, size="phone", until=SLIDE) as phone:
+            options = phone.locator(f"{CARD} .sd-guide-option")
+            options.first.click()
+            options.nth(1).click()
+            room.wait_for_function(f"{SLIDE}.innerText.includes('1 answer from the room')")
+        assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
+        room.keyboard.press("r")
+        bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
+        room.wait_for_function(f"{bars} === '0,1,0'")  # the last choice counts
+        assert not serious(room)
+
+
 def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str) -> None:
     query = "lesson=accept&prompt=The+caf%C3%A9&seed=5&gamma=6&steps=2"
     with visit(browser, f"{address}?{query}&present=1", until=SLIDE, dark=True) as page:
@@ -190,12 +207,12 @@ def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str
         told = {
             "lesson": "accept",
             "step": "1",
-            "room": "1",
             "prompt": "The café",
             "seed": "5",
             "gamma": "6",
             "steps": "2",
         }
+        assert re.fullmatch("[0-9a-f]{12}", link.pop("room")[0])
         assert link == {name: [value] for name, value in {**told, "drafter": "block"}.items()}
         assert not serious(page)
 

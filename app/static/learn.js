@@ -9,6 +9,7 @@ import { gloss, know } from './views/glossary.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { openTab, page } from './page.js';
 import { proven, watched } from './state/findings.js';
+import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
@@ -75,10 +76,14 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
     this.asked = null;
-    this.seated = new URLSearchParams(location.search).has('room'); // in a room, whose link it followed
+    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link it followed
     this.guide = new Guide(
       (onward) => this.ended(onward),
-      (at, option) => this.keep({ [at === CHECK ? 'answer' : 'guess']: option }),
+      (at, option) => {
+        const part = at === CHECK ? 'answer' : 'guess';
+        this.keep({ [part]: option });
+        if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
+      },
     );
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),

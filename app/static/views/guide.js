@@ -4,6 +4,7 @@
 // @ts-check
 
 import { glossed, html, render } from './ui.js';
+import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
@@ -30,6 +31,8 @@ export class Guide {
     this.chosen = {};
     this.room = false; // whether a room looks on
     this.open = true; // whether the step hides nothing
+    /** @type {number[] | null} how many of the room chose each option */
+    this.votes = null;
     /** @type {Element | null} what is pointed at */
     this.here = null;
     this.card = document.createElement('div');
@@ -67,7 +70,7 @@ export class Guide {
       this.end(at >= 0 && Boolean(this.onward));
       return;
     }
-    Object.assign(this, { at, open: !this.room });
+    Object.assign(this, { at, open: !this.room, votes: null });
     this.card.hidden = false;
     this.draw();
     const next = /** @type {HTMLButtonElement} */ (this.card.querySelector('.sd-guide-next'));
@@ -125,7 +128,8 @@ export class Guide {
 
   /** @param {Option[]} options */
   answers(options) {
-    const { at, room, open } = this;
+    const { at, room, open, votes } = this;
+    const all = votes?.reduce((sum, one) => sum + one, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, /** @type {number} */ i) =>
@@ -145,11 +149,17 @@ export class Guide {
           )} data-right=${judged(option, i) ? String(option.right) : null}
             onclick=${() => choose(i)}>
                   ${option.words}${room && judged(option, i) &&
-                    html`<small>${mark(option)}</small>`}</button>
+                    html`<small>${mark(option)}</small>`}${room && open && all > 0 &&
+                    html`
+                      <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
+                        all}">${votes
+                        ?.[i] ?? 0}</span>
+                    `}</button>
         `
       )
     }</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
+      ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
       ${
       (room ? open : own) && html`<div class="sd-guide-proof">${this.steps[at].proof?.()}</div>`
     }`;
@@ -159,7 +169,10 @@ export class Guide {
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
     return !this.open &&
-      Boolean(instead || extra?.() || options.some(({ right }) => right !== undefined));
+      Boolean(
+        instead || extra?.() || this.votes?.length ||
+          options.some(({ right }) => right !== undefined),
+      );
   }
 
   reveal() {
