@@ -11,6 +11,7 @@ import pytest
 from app import export
 from app.content.workshop import WORKSHOP
 from app.recordings import TRACES
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
 from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
 
@@ -76,9 +77,10 @@ def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str,
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-next")
             page.wait_for_function(FOUND)
-            assert page.is_visible("#explore" if lesson.watch.explore else "#live")
-            if lesson.watch.explore:
-                assert page.evaluate(f"{app('explore')}.answer.name") == lesson.watch.explore
+            asked = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else ""
+            assert page.is_visible(f"#{asked or ('live' if lesson.watch.trace else 'learn')}")
+            if asked:
+                assert page.evaluate(f"{app(asked)}.answer.name") == lesson.watch.explore
             for _ in range(2):
                 page.click(f"{CARD} .sd-guide-next")
             page.click(f"{CARD} .sd-guide-option")

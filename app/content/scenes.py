@@ -160,9 +160,8 @@ def _areas(token: str) -> str:
 def _denoise() -> str:
     one, four = rounds(WINDOW)[PEOPLE], rounds(FOUR)[PEOPLE]
     caption = (
-        "The same place in the text. In one pass each word was drawn without the others: "
-        f"{one.verified.accepted} accepted. In {four.passes} passes later words followed earlier ones: "
-        f"{four.verified.accepted} accepted."
+        f"The same place in the text: {one.verified.accepted} guesses are accepted after one pass of the drafter, "
+        f"{four.verified.accepted} after {four.passes}."
     )
     rows = (_row("one pass", one.window(), one.before), _row("four passes", four.window(), four.before))
     return _figure(caption, *rows)

@@ -109,7 +109,7 @@ WORKSHOP = (
     ),
     Lesson(
         name="gamma",
-        title="γ, the prefix rule, τ",
+        title="How far to guess: γ and τ",
         core=True,
         predict="A drafter guesses each token right 8 times out of 10. You let it guess 16 at once instead of 4. "
         "What happens to the speed?",
