@@ -113,16 +113,15 @@ def _without_races() -> list[str]:
 
 def _answers() -> Iterator[tuple[str, str]]:
     """The recorded answers of Explore and Compare, with their races but for the largest."""
-    without = {f"{stem}.races.json" for stem in _without_races()}
-    stems = {
-        tab: [stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)]
-        for tab, folder in explore.RECORDED.items()
-    }
-    for tab, found in stems.items():
-        for path in (explore.RECORDED[tab] / f"{stem}{end}" for stem in found for end in (".json", ".races.json")):
-            if path.is_file():
-                held = "{}" if path.name in without else _compact(json.loads(path.read_text(encoding="utf-8")))
-                yield f"{tab}/{path.name}", held
+    without = _without_races()
+    for tab, folder in explore.RECORDED.items():
+        for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
+            answer = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))
+            if stem in without:
+                answer["files"] = {}
+            for file in answer["files"].values():
+                yield f"{tab}/{file}", _base64((folder / file).read_bytes())
+            yield f"{tab}/{stem}.json", _compact(answer)
 
 
 def _compact(value: Any) -> str:
@@ -159,7 +158,7 @@ def told(chosen: Chosen, plotly: str) -> dict[str, Any]:
         tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in (live.TAB, race.TAB)
     }
     for tab, folder in explore.RECORDED.items():
-        options[tab] = explore.explore_options(tab, folder, address, without_races=_without_races())
+        options[tab] = explore.explore_options(tab, folder, address)
     options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
     shared = {"methods": known_methods(), "symbols": glossary()}
     return {

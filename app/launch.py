@@ -162,8 +162,8 @@ def weights(request: Any) -> Any:
 
     archive = MADE.archive(request.query_params.get("token", ""))
     if archive is None:
-        return PlainTextResponse("These weights are not kept any more. Align again, then download at once.", 404)
-    headers = {"Content-Disposition": 'attachment; filename="specdiff-aligned.zip"', "Cache-Control": "no-store"}
+        return PlainTextResponse("These weights are not kept any more. Train again, then download at once.", 404)
+    headers = {"Content-Disposition": 'attachment; filename="specdiff-drafter.zip"', "Cache-Control": "no-store"}
     return Response(archive, media_type="application/zip", headers=headers)
 
 

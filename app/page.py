@@ -19,7 +19,7 @@ from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.palette import css
-from app.content.predictions import predictions
+from app.content.predictions import predictions, typical
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
 from app.recordings import INDEX, TRACES
@@ -115,6 +115,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "kept": running.KEPT,
         "recordings": recorded,
         "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
+        "typical": typical(TRACES, *explore.RECORDED.values()) if tab == live.TAB else [],
         "empty": EMPTY[tab],
     }
 

@@ -115,5 +115,5 @@ def run(args: argparse.Namespace) -> None:
     shown = args.out / "compare.json"
     report.write([file for file in results if file != shown], args.report)
     shutil.copy(args.out / "selection.json", args.shown)
-    for file in (shown, shown.with_suffix(".races.json")):
-        shutil.copy(file, args.shown)
+    shutil.copy(shown, args.shown)
+    shutil.copytree(args.out / "races" / shown.stem, args.shown / "races" / shown.stem, dirs_exist_ok=True)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.content import alignment, evidence, method_cards, palette, scenes, teaching, workshop
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
+from app.content.predictions import typical
 from app.content.workshop import WORKSHOP
 from app.page import STATIC
 from specdiff_core.drafters.base import Context, Draft
@@ -25,7 +26,7 @@ from specdiff_core.schema import events, symbols
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
 from specdiff_core.schema.metrics import Metrics, Prediction
-from specdiff_core.schema.pairs import EMBEDDED, DrafterSpec
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED, DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -363,3 +364,24 @@ def test_the_teachers_guide_has_every_lesson_its_minutes_its_wrong_guesses_and_t
     for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
         assert words in shown
     assert teaching.guide() in learn() and teaching.guide(tmp_path / "missing.md") == ""
+
+
+# ---- what is typical ----
+
+
+def test_what_is_typical_was_measured(tmp_path: Path) -> None:
+    """The opening preset has a range over prompts, the comparison one at each of its temperatures, and every end of a
+    range of the comparison is a row of it; without results there is none."""
+    known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
+    opening = [one for one in known if one["pair"] == "smollm2" and "block/tree" in one["cells"]]
+    assert [cell[:4] for one in opening for cell in one["cells"]["block/tree"]] == [[8, 1, 8, 1]]
+    rows = json.loads((ASSETS / "compare" / "compare.json").read_text(encoding="utf-8"))["rows"]
+    compared = [one for one in known if "kinds of text" in one["over"]]
+    assert {one["temperature"] for one in compared} == {row["temperature"] for row in rows}
+    for one in compared:
+        measured = {round(row["speedup"], 3) for row in rows if row["temperature"] == one["temperature"]}
+        for *_, low, high, words in (cell for cells in one["cells"].values() for cell in cells):
+            assert {low, high} <= measured and low <= high and words
+    (tmp_path / "compare.json").write_text("{", encoding="utf-8")
+    (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b")
+    assert typical(tmp_path, tmp_path, tmp_path) == []

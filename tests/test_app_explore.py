@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import threading
@@ -26,6 +25,7 @@ from app.run import race as running
 from app.run.exploration import ExploreJob, Made, exploring
 from app.run.job import Jobs
 from app.run.process import Remote
+from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
@@ -109,10 +109,10 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
     assert last["result"]["choice"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
-    assert base64.b64decode(last["races"]["1"]) == b"race"
+    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
     under_way = [frame for frame in final[:-1] if frame.get("result")]
     assert under_way
-    assert all(frame["phase"] == "exploring" and "races" not in frame for frame in under_way)
+    assert all(frame["phase"] == "exploring" and "files" not in frame for frame in under_way)
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
 
 
@@ -155,7 +155,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
     assert len(last["result"]["rows"]) == 3
-    assert base64.b64decode(last["races"]["1"]) == b"race"
+    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
-    assert 2 <= last["done"] < 100 and last["races"]
+    assert 2 <= last["done"] < 100 and last["files"]
     turns = Turns()
     with turns.short():
         last = frames(ask(), turns=turns)[-1]
@@ -206,7 +206,7 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
     assert frame["card"]["hint"]
 
 
-@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "align", "counting"])
+@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
 def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
     looked: list[str] = []
@@ -217,7 +217,7 @@ def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkey
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
-    refused = "Invalid enum value" if name == "align" else "/etc/passwd may not be loaded on this server"
+    refused = "Invalid enum value" if name == "learn" else "/etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     if name == "counting":
@@ -263,7 +263,7 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
         for name, form in exploration.forms("explore").items()
     }
     assert (of["window-map"]["drafter"], of["text"]["methods"]) == ("drafters", "methods")
-    assert all(("pair" in fields) == (name not in ("losslessness", "align")) for name, fields in of.items())
+    assert all(("pair" in fields) == (name not in ("losslessness", "learn")) for name, fields in of.items())
 
 
 def test_every_drafter_is_there_before_it_explores() -> None:

@@ -253,7 +253,7 @@ def test_an_exploration_on_a_lent_gpu_is_followed_after_a_reload_and_stopped(
     threading.Thread(target=jobs.stop, args=(TOKEN, 5.0)).start()
     began = time.monotonic()
     last = json.loads(list(again)[-1])
-    assert last["phase"] == "stopped" and last["races"] and time.monotonic() - began < 4
+    assert last["phase"] == "stopped" and last["files"] and time.monotonic() - began < 4
     assert len(last["result"]["rows"]) == last["done"] >= 3
     last = json.loads(list(explore(ask(fails_at=4)))[-1])
     assert last["card"]["message"] == "The device ran out of memory." and last["done"] == 3

@@ -113,8 +113,8 @@ def test_chance_and_time_have_one_home() -> None:
         ("app/measure.py", "default_rng"),
         ("specdiff_core/explorations/losslessness.py", "default_rng"),  # a constructed case, and the floor of the noise
         ("specdiff_core/explorations/losslessness.py", "multinomial"),
-        ("specdiff_core/explorations/align.py", "manual_seed"),  # training text, as in specdiff_core/train
-        ("specdiff_core/explorations/align.py", "default_rng"),
+        ("specdiff_core/explorations/learn.py", "manual_seed"),  # training text, as in specdiff_core/train
+        ("specdiff_core/explorations/learn.py", "default_rng"),
         ("specdiff_core/models/mdlm.py", "normal_"),  # weights that training begins with
         ("specdiff_core/models/dflash.py", "normal_"),
         ("specdiff_core/models/markov.py", "normal_"),

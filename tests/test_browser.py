@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from fakes import FakeClock, FakeTarget, good_drafter
 
+from app.recordings import TRACES
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -1179,6 +1180,67 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
         assert token.evaluate("(token) => token === document.activeElement")
         for button in page.locator("#live-player .sd-steps .sd-c").all()[:3]:
             assert button.bounding_box()["height"] >= 24
+
+
+def opened(page: Any, name: str) -> None:
+    """Open one of the recordings that ship, as a visitor's file, and pause."""
+    page.set_input_files("input[type=file]", str(TRACES / f"{name}.jsonl.gz"))
+    page.wait_for_selector("#live-player .sd-chip:has-text('Opened file')")
+    page.wait_for_function(ready("live"))
+
+
+def test_a_slower_lane_says_why_at_its_end_and_leads_to_a_round_that_shows_it(browser: Any, address: str) -> None:
+    why, say = "#live-player .sd-why", "#live-player .sd-say"
+    with visit(browser, address) as page:
+        assert page.locator(why).count() == 0, "the opening race is won"
+        opened(page, "smollm2-chat-one-pass-8-tokens-dflash")
+        assert "slower" in page.inner_text("#live-player .sd-speed")
+        assert "36 of 64 rounds" in page.inner_text(why)
+        page.click(f"{why} button")
+        page.wait_for_function(ready("live"))
+        assert page.locator(why).count() == 0, "the replay has not come so far"
+        assert page.evaluate("document.activeElement.matches('.sd-window')")
+        assert "p = " in page.inner_text(say), "the round says why it accepts nothing"
+        page.locator("#live-player .sd-v-no").click()
+        reason = page.inner_text(say).split(". ", 1)[1]
+        assert reason in page.inner_text("#live-player .sd-inspector"), "and so does its position, in the same words"
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> None:
+    """By key and by click: nothing is given away before an answer, then the numbers and the score are there and read
+    out; Escape shows the round as it ended."""
+    judge, voice = "#live-player .sd-judge", "#live-player .sd-voice"
+    shown = "#live-player :is(.sd-v-ok, .sd-v-no, .sd-v-fix, .sd-v-bonus, .sd-v-cut)"
+    texts = "#live-player .sd-lane-text"
+    with visit(browser, address, size=size) as page:
+        page.click("#live-player [name=verify]")
+        page.wait_for_selector(judge)
+        assert page.evaluate("document.activeElement.matches('.sd-judge')")
+        assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-pq").count() == 0
+        vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-t").count() for n in range(2))
+        assert vanilla <= drafted, "vanilla's text gives nothing away"
+        heights = "(bars) => bars.map((bar) => bar.style.height)"
+        assert set(page.eval_on_selector_all("#live-player .sd-rd b", heights)) == {"0%"}
+        page.keyboard.press("a")
+        page.wait_for_selector(f"{judge}:has-text('of 1 token')")
+        assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1
+        assert "of 1 token" in page.inner_text(voice)
+        assert not serious(page) and not overflows(page)
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("button", name="Reject").click()
+        page.wait_for_selector(f"{judge}:has-text('of 2 tokens')")
+        assert page.evaluate("document.activeElement.closest('.sd-judge') !== null"), "the focus stays"
+        page.keyboard.press("Escape")
+        assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
+        assert page.evaluate("document.activeElement.name") == "verify"
+        page.click("#live-player [name=verify]")
+        page.locator("#live-prompt textarea").press("a")
+        page.wait_for_function(ready("live"))
+        assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
+        assert page.locator(f"{judge}:has-text('of 1 token')").count() == 0
+        page.locator("#live-player .sd-next").click()
+        page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it
 
 
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:

@@ -188,7 +188,7 @@ def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str])
     with visit(browser, exported["file"] + "?explore=window-map", until=f"{app('explore')}?.answer") as page:
         hint = page.locator("#explore .sd-chart header .sd-sub").first
         assert "a cell opens its race" in hint.inner_text()
-        stem = page.evaluate(f"{app('explore')}.options.without_races[0]")
+        stem = page.evaluate(f"{app('explore')}.options.recorded['window-map'][1]")
         page.evaluate(f"{app('explore')}.choose('recorded', {stem!r})")
         page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
         assert "opens its race" not in hint.inner_text()
@@ -196,7 +196,7 @@ def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str])
         page.wait_for_function("location.search.includes('answer=')")
         link = page.url
         page.evaluate(f"{app('explore')}.openRace({app('explore')}.answer.rows.find((row) => row.race).race)")
-        page.wait_for_selector("#explore :text('This export does not hold the races')")
+        page.wait_for_selector("#explore :text('no recording of this race')")
     with visit(browser, link, until=f"{app('explore')}?.answer") as page:
         assert page.evaluate(f"{app('explore')}.stem") == stem, "the link brings back the answer that was shown"
 

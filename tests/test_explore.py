@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import csv
 import io
@@ -28,16 +27,16 @@ from specdiff_core.drafters.base import Draft
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import (
     EXPLORATIONS,
-    Align,
     Budget,
     Compare,
+    Learn,
     Losslessness,
     RoundCost,
     SideBySide,
     Temperature,
     WhichText,
     WindowMap,
-    align,
+    learn,
     losslessness,
     round_cost,
     window_map,
@@ -57,7 +56,6 @@ from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
 from specdiff_core.measure.prompts import OWN_PROBLEMS
 from specdiff_core.measure.votes import Attempt, curves, in_turn, singles, votes
-from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
 from specdiff_core.schema.metrics import fold, speed_up
@@ -534,7 +532,7 @@ def test_the_conclusion_says_who_leads_and_that_the_order_turns() -> None:
 
 RECORDED = sorted(
     path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json")
-    if not path.name.endswith(".races.json") and path.name != "selection.json"
+    if path.name != "selection.json"
 )  # fmt: skip
 
 
@@ -548,10 +546,8 @@ def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
         "`explore show FILE --json FILE` draws it anew"
     )
     assert report.answer and all(figure.data for figure in report.figures if figure.key != "three")
-    races = path.with_suffix(".races.json")
-    known = {*msgspec.json.decode(races.read_bytes()), *final.files} if races.is_file() else {*final.files}
     named = {row["race"].split("#")[0] for row in final.rows if row.get("race")}
-    assert named <= known
+    assert named <= {*final.files}
     assert all((path.parent / file).is_file() for file in final.files.values())
 
 
@@ -672,168 +668,100 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
         explore(Budget, engine, methods="vanilla")
 
 
-# Align it live.
+# Watch a drafter learn.
 
-ALIGN: dict[str, Any] = {"seconds": 5, "tokens": 32, "flavours": "stories,code", "per_flavour": 2}
+LEARN: dict[str, Any] = {"seconds": 5, "tokens": 32, "per_flavour": 2}
 
 
 @pytest.fixture
 def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To learn from, and in a step."""
-    monkeypatch.setattr(align, "FREE", align.BATCH_OF_TEXTS)
-    monkeypatch.setattr(align, "BATCH", 256)
-    monkeypatch.setattr(align, "ROWS", 2)
+    """To learn from, and to measure on."""
+    monkeypatch.setattr(learn, "COPIES", 4)
+    monkeypatch.setattr(learn, "VARIANTS", 2)
+    monkeypatch.setattr(learn, "RACED", 1)
+    monkeypatch.setattr(learn, "MEASUREMENTS", 3)
 
 
-def said_by(engine: Engine) -> torch.Tensor:
-    drafter: Any = engine.drafter("mdlm")
-    return drafter.logits(torch.tensor([5, 6, 7, 1, 1, 1]), 3)
+@pytest.mark.usefixtures("little_text")
+def test_two_drafters_learn_from_one_start_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
+    final = explore(Learn, engine, **LEARN)
+    assert final.done == final.total
+    rows, facts = final.explored.rows, final.explored.facts
+    halves = [[row for row in rows if row["objective"] == learn.LABELS[name]] for name in (learn.TOKENS, learn.STREAK)]
+    first, second = ([row["step"] for row in own] for own in halves)
+    assert first == second and first[0] == 0 and len(first) > 2
+    assert halves[0][0]["guess"] == halves[1][0]["guess"], "the same weights"
+    assert halves[0][0]["tau"] == halves[1][0]["tau"] >= 1
+    assert all(row["loss"] is None for row in rows[:2]) and all(row["loss"] > 0 for row in rows[2:])
+    assert facts["learnt"] == ["own-stories-1"]
+    lanes = (learn.UNTRAINED, learn.TOKENS, learn.STREAK)
+    assert set(facts["race"]) == set(final.races) == {*lanes}
+    drafted = read_trace(final.races[learn.STREAK]).lanes["drafted"]
+    (header,) = (event for event in drafted if isinstance(event, events.RunStarted))
+    assert header.config["drafter"] == learn.STREAK
+    with pytest.raises(ConfigError, match=learn.STREAK):
+        engine.drafter(learn.STREAK)
+
+    for name, content in final.made.items():
+        (tmp_path / name).write_bytes(content)
+    raced = learn.with_drafters(engine, {learn.STREAK: tmp_path})
+    lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 32, "ignore_eos": True}
+    told = [spoken(raced, lab.DecodeConfig(drafter=name, **lane)) for name in ("none", learn.STREAK)]
+    assert told[0] == told[1], "at temperature 0 the target's text, whatever is drafted"
 
 
 def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
     return list(engine.decode("Once upon a time", config))[-1].ids
 
 
-def engine_weights(engine: Engine, drafter: str) -> dict[str, torch.Tensor]:
-    model: Any = engine.drafter(drafter)
-    return dict(model.model.state_dict())
+def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_path: Path) -> None:
+    what = parse(Learn, {})
+    writer = learn._Writer(engine, 0)
+    prompts = what.prompts(engine)[0][:3]
+    corpus = writer.write([(writer.encode(prompt), 0.0) for prompt in prompts], 40)
+    twin = learn._Twin(engine, learn.STREAK, tmp_path, 0)
+    from specdiff_core.train.answers import batch_of
 
-
-@pytest.mark.usefixtures("little_text")
-def test_a_copy_learns_and_the_weights_stay(engine: Engine, tmp_path: Path) -> None:
-    before = said_by(engine)
-    final = explore(Align, engine, **ALIGN)
-    assert torch.equal(said_by(engine), before)
-    assert final.done == final.total
-    rows, facts = final.explored.rows, final.explored.facts
-    assert rows[0]["step"] == 0
-    assert [row["step"] for row in rows[1:]] == list(range(1, len(rows)))
-    assert rows[-1]["tau"] is not None
-    assert facts["learnt"] == ["own-stories-1", "own-code-1"]
-    assert facts["held_out"] == ["own-stories-2", "own-code-2"]
-    assert [one["step"] for one in facts["alphas"]] == [0, rows[-1]["step"]]
-    assert facts["change"] is None, "of two texts there is no interval"
-    assert set(facts["race"]) == set(final.races) == {"mdlm", "aligned"}
-    drafted = read_trace(final.races["aligned"]).lanes["drafted"]
-    (header,) = (event for event in drafted if isinstance(event, events.RunStarted))
-    assert header.config["drafter"] == "aligned"
-    with pytest.raises(ConfigError, match="aligned"):
-        engine.drafter("aligned")
-
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    for name, content in final.made.items():
-        (folder / name).write_bytes(content)
-    copied = align.with_drafter(engine, "mdlm", load_mdlm(folder).float())
-    lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 32, "ignore_eos": True}
-    texts = {name: spoken(copied, lab.DecodeConfig(drafter=name, **lane)) for name in ("mdlm", "aligned")}
-    assert texts["mdlm"] == texts["aligned"], "at temperature 0 the target's text, whatever is drafted"
-    learnt, shipped = (engine_weights(copied, name) for name in ("aligned", "mdlm"))
-    assert learnt.keys() == shipped.keys()
-    assert any(not torch.equal(learnt[name], shipped[name]) for name in learnt)
-
-
-def test_a_replay_is_the_rounds_of_a_greedy_decode(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        torch, "autocast", lambda *_, **__: contextlib.nullcontext()
-    )  # bf16 decides near ties otherwise
-    what = parse(Align, {"tokens": 40, "flavours": "stories,math"})
-    writer = align._Writer(engine, 0)
-    prompts = [prompt.prompt for prompt in what.prompts(engine)[0]]
-    texts = writer.write(prompts, 40, (0.0,))
-    task = align._task(what, engine, writer, texts * 4)
-    view = engine.drafter("mdlm").view
-    config = lab.DecodeConfig(drafter="mdlm", gamma=align.GAMMA, steps=1, max_new_tokens=50, ignore_eos=True)
+    for step in range(60):  # until it knows them by heart, more or less
+        twin.learn(batch_of(corpus), step, 1.0)
+    row = twin.measure(corpus, writer)
+    raced = learn.with_drafters(engine, {learn.STREAK: twin.export(tmp_path / "export")})
+    config = lab.DecodeConfig(drafter=learn.STREAK, gamma=learn.GAMMA, max_new_tokens=48, ignore_eos=True)
     rounds = 0
-    for text in texts:
-        final = list(engine.decode(str(engine.pair.tokenizer.decode(text.ids[1 : text.prompt])), config))
-        spoken = torch.tensor(final[-1].ids[: len(text.ids) - text.prompt])
-        same = int((spoken == text.ids[text.prompt :]).long().cumprod(-1).sum())  # bf16 wrote the other
-        with torch.no_grad():
-            (kept,) = align._replay(task, [align.Text(text.ids[: text.prompt + same], text.prompt)], view)
-        accepted = [event.accepted for event in final if isinstance(event, events.Verified)]
-        assert kept == accepted[: len(kept)]
-        rounds += len(kept)
-    assert rounds >= 16
+    for prompt, measured in zip(prompts, twin.accepted, strict=True):
+        run = [event.accepted for event in raced.decode(prompt.prompt, config) if isinstance(event, events.Verified)]
+        assert measured[:-1] == run[: len(measured) - 1]
+        rounds += len(measured) - 1
+    assert rounds >= 6 and row["tau"] > 1.2
 
 
-def test_the_change_of_an_alignment_is_held_against_its_texts() -> None:
-    def change(before: list[list[int]], after: list[list[int]]) -> Any:
-        known = align._Known([], [], [])
-        known.replayed(0, 0.0, before)
-        assert known.answer().facts["change"] is None, "nothing was replayed again"
-        known.replayed(10, 1.0, [[8]] * len(before))  # what lies between does not count
-        known.replayed(20, 2.0, after)
-        assert known.answer().rows[-1]["tau"] == pytest.approx(1 + np.mean([kept for own in after for kept in own]))
-        return known.answer().facts["change"]
-
-    # Many rounds of few texts are few: one text of eight has learnt, and that may be chance.
-    same, better = [[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7
-    one = change(same, better)
+def test_the_gain_of_a_loss_is_held_against_its_texts() -> None:
+    # Many rounds of few texts are few: one text of eight has learned, and that may be chance.
+    one = learn._change([[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7)
     assert one["value"] == pytest.approx((8 * 50 * 2 + 100) / (8 * 50 * 2))
     assert one["low"] == 1 < one["high"]
     # Texts differ widely, but each is held against itself.
-    texts = [[kept] * 20 for kept in range(8)]
-    steady = change(texts, [[kept, kept + 1] * 10 for kept in range(8)])
+    every = [[kept] * 20 for kept in range(8)]
+    steady = learn._change(every, [[kept, kept + 1] * 10 for kept in range(8)])
     assert steady["value"] == pytest.approx(5 / 4.5)
     assert 1 < steady["low"] < steady["value"] < steady["high"]
-    assert change(texts[:5], texts[:5]) is None
-    assert change(texts, texts) == {"value": 1, "low": 1, "high": 1}
 
 
-@pytest.mark.usefixtures("little_text")
-@pytest.mark.parametrize(
-    "broken", [lambda loss: loss * math.nan, lambda loss: loss + (0 * loss).sqrt()], ids=["loss", "gradient"]
-)
-def test_a_training_that_diverges_is_stopped_with_its_curve(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, broken: Callable[[Any], Any]
-) -> None:
-    from specdiff_core.train.mdlm import DraftTask
+def test_a_stop_ends_the_writing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, sizes = learn._Writer.write, list[int]()
 
-    usual, calls = DraftTask.loss, itertools.count()
-    monkeypatch.setattr(DraftTask, "loss", lambda self: broken(usual(self)) if next(calls) == 3 else usual(self))
-    final = explore(Align, engine, **ALIGN)
-    assert final.explored.facts["diverged"]
-    assert [row["step"] for row in final.explored.rows] == [0, 1, 2, 3, 4]
-    assert final.explored.rows[-1]["loss"] is None
-    assert json.loads(json.dumps(final.explored.rows, allow_nan=False))
+    def write(self: Any, asked: Any, tokens: int) -> Any:
+        sizes.append(len(asked))
+        return usual(self, asked, tokens)
+
+    monkeypatch.setattr(learn._Writer, "write", write)
+    final = Exploring(parse(Learn, {"tokens": 32}), engine, lambda: len(sizes) == 2).advance()
+    assert final.over and len(sizes) == 2 and max(sizes) <= learn.TOGETHER
 
 
-@pytest.mark.usefixtures("little_text")
-def test_a_training_that_loses_the_drafter_has_diverged_though_its_loss_is_finite(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a learning rate of 2 does. One bad replay is not enough, and it is stopped with its curve."""
-    survived = iter([2.0, 1.3, 1.5, 1.3, 1.3])
-    monkeypatch.setattr(align, "EVERY", 1)
-    monkeypatch.setattr(align, "_replay", lambda *_: [[next(survived)]] * 2)
-    final = explore(Align, engine, **ALIGN)
-    rows = final.explored.rows
-    assert [row["tau"] for row in rows] == [3.0, 2.3, 2.5, 2.3, 2.3] and rows[-1]["loss"] is not None
-    assert final.explored.facts["diverged"] and not final.races and not final.made
-
-
-def test_others_decode_between_the_texts_to_learn_from(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from specdiff_core.explorations import align
-
-    usual, sizes = align._Writer.write, list[int]()
-
-    def write(self: Any, prompts: Any, tokens: int, temperatures: Any) -> Any:
-        sizes.append(len(prompts) * len(temperatures))
-        return usual(self, prompts, tokens, temperatures)
-
-    monkeypatch.setattr(align._Writer, "write", write)
-    final = Exploring(parse(Align, {"tokens": 32}), engine, lambda: len(sizes) == 4).advance()
-    assert final.over
-    assert len(sizes) == 4
-    assert max(sizes) <= align.BATCH_OF_TEXTS
-
-
-def test_what_cannot_be_aligned_is_refused(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="cannot be aligned"):
-        explore(Align, engine, drafter="block")
+def test_learning_needs_a_prompt_to_hold_out(engine: Engine) -> None:
     with pytest.raises(ConfigError, match="two prompts"):
-        explore(Align, engine, texts="Only one prompt")
+        explore(Learn, engine, texts="Only one prompt")
 
 
 # Two runs side by side.
@@ -1215,15 +1143,15 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
         window_map.REPEATS + 1,
     )
     assert [row["prompts"] for row in final["rows"]] == [1]
-    races = msgspec.json.decode(out.with_suffix(".races.json").read_bytes(), type=dict[str, bytes])
-    assert set(read_trace(races["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
+    assert set(read_trace(out.parent / final["files"]["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
     printed = capsys.readouterr().out
     assert table.read_text(encoding="utf-8") in printed and final["report"]["answer"] in printed
     drawn = page.read_text(encoding="utf-8")
     assert final["report"]["answer"] in drawn and '"heatmap"' in drawn and '"@draft"' not in drawn
     again = tmp_path / "again.json"
     assert main(["explore", "show", str(out), "--json", str(again)]) == 0
-    assert json.loads(again.read_text(encoding="utf-8")) == final
+    redrawn = json.loads(again.read_text(encoding="utf-8"))
+    assert {**redrawn, "files": final["files"]} == final and redrawn["files"].keys() == final["files"].keys()
     assert main(["explore", "show", str(prompts)]) == 2
     assert final["choice"]["texts"] == "Once upon a time\n"
     assert main(["explore", "window-map", "--gammas", "none"]) == 2
@@ -1254,7 +1182,7 @@ def test_what_was_finished_before_it_broke_off_is_written(
     final = json.loads(out.read_text(encoding="utf-8"))
     done = window_map.REPEATS + 1
     assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (done, done + 1, [1, 0])
-    assert out.with_suffix(".races.json").is_file() and table.is_file()
+    assert final["files"] and all((tmp_path / file).is_file() for file in final["files"].values()) and table.is_file()
     assert f"broke off after {done} of {done + 1} steps" in capsys.readouterr().err
 
 

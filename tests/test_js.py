@@ -302,7 +302,7 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "vanilla failed": lambda: failed(60),
     "vanilla not loaded": lambda: failed(0),
 }
-RACES, TRACES = ROOT / "assets" / "compare" / "races", ROOT / "assets" / "traces"
+RACES, TRACES = ROOT / "assets" / "compare" / "races" / "compare", ROOT / "assets" / "traces"
 SCRIPTED = ROOT / "tests" / "golden" / "scripted.jsonl"
 PAIRS_OF_RUNS: list[tuple[tuple[Path, str], tuple[Path, str]]] = [
     ((TRACES / "dialogue-eagle-2.jsonl.gz", "drafted"), (TRACES / "dialogue-draft-tree-ddtree.jsonl.gz", "drafted")),

@@ -1,40 +1,58 @@
-"""What a window may gain before it is run: predictions of recorded γ × T maps, for the controls of the Live tab."""
+"""What recorded results say of the settings of the Live tab: what a window may gain before it is run, and what is
+typical of the settings that ran."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import RunStarted
+from specdiff_core.schema.metrics import fold, speed_up
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import read_trace
 from specdiff_core.schema.wording import denoises
 
 LOG = logging.getLogger(__name__)
 
 
-class _Cell(msgspec.Struct):
-    gamma: int
-    steps: int
+class _Row(msgspec.Struct):
+    """What is read of a row of a recorded map or comparison."""
+
+    gamma: int = 0
+    steps: int = 1
+    auto: bool = False
     predicted: float | None = None
     predicted_tau: float | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    prompts: int = 0
+    temperature: float = 0.0
+    flavour: str = ""
+    race: str | None = None
 
 
-class _Map(msgspec.Struct):
-    name: Literal["window-map"]
+class _Recorded(msgspec.Struct):
     choice: dict[str, Any]
     machine: dict[str, Any]
-    rows: list[_Cell]
+    rows: list[_Row]
 
 
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
     cell, as the map predicts them from its measured α_j and its bare passes (docs/theory.md, Cost)."""
     found: dict[str, dict[str, Any]] = {}
-    for one in _maps(folder):
-        choice: Any = msgspec.convert(one.choice, EXPLORATIONS[one.name])
+    for one in _recorded(folder, "window-map"):
+        choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
         pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
         device = one.machine["device"].removeprefix("cpu: ")
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
@@ -46,11 +64,109 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _maps(folder: Path) -> Iterator[_Map]:
-    for path in sorted(folder.glob("window-map*.json")):
-        if path.name.endswith(".races.json"):
-            continue
+Ranges = dict[BenchSetting, tuple[float, float]]
+
+
+def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
+    """The speed-ups that the shipped results measured, those first that say most of one prompt: races of several
+    prompts with equal settings, the comparison by kind of text, and the cells of γ × T maps.
+
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; in words what a range is ``over`` and what it is
+    ``about``; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
+    settings in words."""
+    return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
+
+
+def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
+    races: dict[tuple[DecodeConfig, str, str], list[float]] = defaultdict(list)
+    for path in sorted(folder.glob("*.jsonl.gz")):
         try:
-            yield msgspec.json.decode(path.read_bytes(), type=_Map)
+            lanes = read_trace(path).lanes
+        except SpecDiffError as error:
+            LOG.warning("%s is left out: %s", path, error)
+            continue
+        header = next((event for event in lanes.get("drafted", ()) if isinstance(event, RunStarted)), None)
+        gain = speed_up(fold(lanes.get("vanilla", ())), fold(lanes.get("drafted", ())))
+        if header and gain and not header.server:
+            races[DecodeConfig.parse(header.config), header.device, header.dtype].append(gain)
+    for (config, device, dtype), gains in races.items():
+        if len(gains) > 2 and _usual(config):
+            yield _typical(
+                {BenchSetting.of_config(config): (min(gains), max(gains))},
+                pair=config.pair,
+                temperature=config.temperature,
+                device=device,
+                dtype=dtype,
+                over=f"over {len(gains)} prompts",
+                about="The lowest and the highest speed-up of this page's recordings, one for each prompt",
+            )
+
+
+def _usual(config: DecodeConfig) -> bool:
+    """Whether it samples as the recorded maps and comparisons do."""
+    usual = replace(DecodeConfig(), temperature=config.temperature)
+    names = ("top_k", "top_p", "draft_temperature", *(["rule"] if config.temperature else []))
+    return all(getattr(config, name) == getattr(usual, name) for name in names)
+
+
+def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
+    for one in _recorded(folder, "compare"):
+        groups: dict[float, dict[BenchSetting, dict[str, _Row]]] = defaultdict(lambda: defaultdict(dict))
+        for row in one.rows:
+            if row.race and row.flavour != "mean" and row.speedup:
+                groups[row.temperature][BenchSetting.parse(row.race.partition("#")[2])][row.flavour] = row
+        for temperature, settings in groups.items():
+            kinds = next(iter(settings.values()))
+            yield _typical(
+                {setting: _ends(row.speedup for row in rows.values()) for setting, rows in settings.items()},
+                pair=one.choice["pair"],
+                temperature=temperature,
+                device=one.machine["device"],
+                dtype=one.machine["dtype"],
+                over=f"over {len(kinds)} kinds of text",
+                about=f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
+                f"comparison, {sum(row.prompts for row in kinds.values())} prompts in all",
+            )
+
+
+def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
+    for one in _recorded(folder, "window-map"):
+        choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
+        rows = [row for row in one.rows if row.low and row.high]
+        most = max((row.prompts for row in rows), default=0)
+        yield _typical(
+            {
+                BenchSetting(choice.drafter, row.gamma, row.steps, auto=row.auto): _ends((row.low, row.high))
+                for row in rows
+                if row.prompts == most
+            },
+            pair=choice.pair,
+            temperature=choice.temperature,
+            device=one.machine["device"],
+            dtype=one.machine["dtype"],
+            over=f"on average over {most} prompts",
+            about="The 95 % interval of the mean speed-up in the recorded γ × T map",
+        )
+
+
+def _ends(values: Iterable[float | None]) -> tuple[float, float]:
+    known = [value for value in values if value]
+    return min(known), max(known)
+
+
+def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
+    cells: dict[str, list[list[Any]]] = defaultdict(list)
+    for setting, (low, high) in ranges.items():
+        steps = setting.steps if setting.shape == "window" and denoises(setting.drafter) else 1
+        numbers = setting.gamma, steps, setting.tree_nodes, setting.num_drafts, round(low, 3), round(high, 3)
+        cells[setting.group].append([*numbers, setting.words])
+    return {**known, "cells": dict(cells)}
+
+
+def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:
+    """The recorded answers of one question."""
+    for path in sorted(folder.glob(f"{name}*.json")):
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=_Recorded)
         except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
-            LOG.warning("%s predicts nothing: %s", path, error)
+            LOG.warning("%s is left out: %s", path, error)

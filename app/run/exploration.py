@@ -5,7 +5,6 @@ An exploration belongs to the browser that began it, by a token that only this b
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import threading
@@ -21,6 +20,7 @@ from app.run.engines import Factory, Progress, following
 from app.run.gpu import LONGEST, on_gpu
 from app.run.job import Job, Jobs, follow, frame, refusal
 from app.run.job import stream as job_stream
+from app.run.race import TRACES, address
 from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Snapshot, parse
@@ -160,12 +160,15 @@ class ExploreJob(Job):
         }
 
     def result(self) -> dict[str, Any]:
-        """The races behind the answer."""
-        races = self.snapshot.races if self.snapshot else {}
-        packed = {name: base64.b64encode(trace).decode("ascii") for name, trace in races.items()}
+        """Where the races behind the answer are."""
+        files = dict[str, str]()
+        for name, trace in (self.snapshot.races if self.snapshot else {}).items():
+            file = TRACES.new()
+            file.write_bytes(trace)
+            files[name] = address(file)
         if made := self.snapshot.made if self.snapshot else {}:
             MADE.keep(self._token, made)
-        return {"phase": "stopped" if self.stop.is_set() else "finished", "races": packed, "made": bool(made)}
+        return {"phase": "stopped" if self.stop.is_set() else "finished", "files": files, "made": bool(made)}
 
 
 class Made:

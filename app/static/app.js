@@ -23,6 +23,9 @@ import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
+import { Verifier } from './state/verifier.js';
+import { whyNothing } from './state/story.js';
+import { wordsOf } from './views/inspector.js';
 /** @import { Event, Verified } from './state/events.d.ts' */
 /** @import { Labels, Scene } from './state/stage.js' */
 /** @import { Lane, Window as Round } from './state/lane.js' */
@@ -43,6 +46,7 @@ import { tokenOf } from './state/inspect.js';
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
  * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
+ * @property {import('./state/predicted.js').Measured[]} typical what was measured of such settings
  * @property {string} empty what to say before there is a race
  */
 
@@ -112,6 +116,8 @@ export class App extends Job {
     this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
     /** @type {Pinned | null} */
     this.pinned = null;
+    /** @type {Verifier | null} while the visitor is the verifier */
+    this.game = null;
     this.stale = ''; // why the controls do not match the stage
     this.voice = ''; // what assistive technology reads out
     this.speaks = false; // whether the next drawing is read out
@@ -253,6 +259,7 @@ export class App extends Job {
     if (!coming.includes(this.selected)) this.selected = coming.at(-1) ?? null;
     this.stale = '';
     this.pinned = null;
+    this.game = null;
   }
 
   /** Where a lane is, of a race under way. @param {string} name */
@@ -375,6 +382,7 @@ export class App extends Job {
     if (!this.live) {
       this.player.stops = this.shown.stops(this.selected);
       this.pinned = null;
+      this.game = null;
       this.before = null;
     }
     this.redraw();
@@ -402,17 +410,21 @@ export class App extends Job {
       return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
     }
     if (isServed(lane)) return SERVED;
-    return narrate(
+    const [round, greedy] = [
       shown.older ? state.window : view,
-      (id) => piece(lane, id),
       lane.header.config.temperature === 0,
-    );
+    ];
+    return [
+      narrate(round, (id) => piece(lane, id), greedy),
+      whyNothing(round, greedy, wordsOf(lane)),
+    ].filter(Boolean).join(' ');
   }
 
   // ---- one position ----
 
   /** Inspect a place of the round on the screen. @param {Lane} lane @param {Round} view @param {Place} place */
   pin(lane, view, place) {
+    if (this.game) return; // it would show what is to be judged
     this.pinned = {
       name: this.selected ?? '',
       token: -1,
@@ -457,6 +469,52 @@ export class App extends Job {
     if (marked instanceof HTMLElement) marked.focus({ preventScroll: true });
     this.pinned = null;
     this.draw();
+  }
+
+  // ---- the visitor as the verifier ----
+
+  /** Let the visitor judge the round on the stage, or, where its verdict is shown already, the next one. */
+  verify() {
+    const [lane, view] = [
+      this.lanes[this.selected ?? ''],
+      this.stage.scene(this.player, this.selected).view,
+    ];
+    if (!lane) return;
+    this.pinned = null;
+    this.deal(new Verifier(lane, view ? view.round + Number(Boolean(view.verified)) : 0));
+  }
+
+  /** Stand where the draft of its round is there, and nothing of it judged. @param {Verifier} game */
+  deal(game) {
+    this.act(() => {
+      this.player.pause();
+      this.player.seek(game.time);
+    });
+    this.game = game;
+  }
+
+  /** @param {boolean} accept */
+  judge(accept) {
+    this.game?.judge(accept);
+    this.speaks = true;
+    this.redraw();
+  }
+
+  judgeNext() {
+    const { game } = this;
+    if (game?.next()) this.deal(game);
+    this.speaks = true;
+    this.redraw();
+  }
+
+  /** Leave the game, and show the verdict of its round. */
+  judged() {
+    const round = this.game?.view.round ?? 0;
+    this.jump(round);
+    this.draw();
+    /** @type {HTMLElement | null} */ (this.root.querySelector('[name=verify]'))?.focus({
+      preventScroll: true,
+    });
   }
 
   // ---- what the visitor does ----
@@ -548,6 +606,7 @@ export class App extends Job {
 
   /** @param {() => void} change of the playhead */
   act(change) {
+    this.game = null;
     change();
     this.speaks ||= !this.player.playing;
     this.redraw();
@@ -588,6 +647,14 @@ export class App extends Job {
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
+  /** Stand on the verdict of a round, and lead the visitor there. @param {number} round */
+  look(round) {
+    this.jump(round);
+    const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
+    panel.focus({ preventScroll: true });
+    panel.scrollIntoView({ block: 'center' });
+  }
+
   /** Stand on the last event of a kind in a round with accepted and rejected tokens; or go to the end, or play from the start. @param {string} kind */
   stand(kind) {
     const { player, selected } = this;
@@ -622,6 +689,15 @@ export class App extends Job {
         'textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)',
       )
     ) return;
+    if (this.game) {
+      const key = event.key.toLowerCase();
+      if (key === 'a' || key === 'r') this.judge(key === 'a');
+      else if (key === 'arrowright') this.judgeNext();
+      else if (key === 'escape') this.judged();
+      else return;
+      event.preventDefault();
+      return;
+    }
     const grid = target.closest('.sd-gridwrap');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
     if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) this.toggle();
@@ -694,7 +770,7 @@ export class App extends Job {
   /** Draw what is on the stage now. */
   draw() {
     const scene = this.stage.scene(this.live ? null : this.player, this.selected);
-    if (this.speaks) this.voice = this.sentence(scene);
+    if (this.speaks) this.voice = this.game?.words(wordsOf(this.game.lane)) ?? this.sentence(scene);
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
     render(html`<${Player} app=${this} scene=${scene} />`, this.root);

@@ -2,7 +2,7 @@
 // (specdiff_core/explorations). Opens on recorded answers; a reload finds a question that is still being measured.
 // @ts-check
 
-import { Addresses, busyMachine, csvOf, progressWords } from './state/exploration.js';
+import { busyMachine, csvOf, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { Form } from './views/form.js';
@@ -11,7 +11,7 @@ import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
 import { download } from './views/dom.js';
-import { fetchFile, fromBase64, gzip, readFile, serialise, unzip } from './state/trace.js';
+import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
@@ -28,12 +28,10 @@ import { openRace, pauseAll, register } from './page.js';
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
  * @property {Record<string, string[]>} recorded the files of each question, without their ending
- * @property {string[]} without_races files whose races are not there
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
-/** @typedef {Record<string, string>} Races row's race -> base64 */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget what a visitor drags */
 
@@ -43,7 +41,6 @@ const WIDGETS = {
   losslessness: Playground,
   'side-by-side': SideBySide,
 };
-const MOST_RACES = 8; // that this browser holds at once
 const WORDS = {
   waits: 'Waiting for a free place…',
   alone: 'One question is measured at a time.',
@@ -80,14 +77,11 @@ export class Explore extends Job {
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces of the visitor: two of their lanes can be compared
     this.more = {}; // what the next measurement asks for besides the form
-    /** @type {{recorded: Record<string, Races>, live: Record<string, Races>}} the same */
-    this.races = { recorded: {}, live: {} };
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
     ); // the file that is shown; undefined where none ships
     /** @type {Record<string, string>} by name: the token with which the server gives away what the live answer made */
     this.made = {};
-    this.addresses = new Addresses(MOST_RACES);
     this.token = '';
     this.follows = false; // a measurement from before a reload
     this.looked = false; // whether the tab was on the screen
@@ -97,7 +91,7 @@ export class Explore extends Job {
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
-    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer, races: Races} | null} what there was before a widget asked, while its answer is not whole */
+    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer} | null} what there was before a widget asked, while its answer is not whole */
     this.before = null;
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
@@ -190,12 +184,10 @@ export class Explore extends Job {
     return this.busy && this.live?.name === this.name;
   }
 
-  /** Whether the races of the answer come with it, or will at its end: an export leaves some out, and a server that breaks off loses them. */
+  /** Whether the races of the answer can be opened, or can at its end: an export leaves some out, and a server that breaks off loses them. */
   get hasRaces() {
-    if (this.isLive) {
-      return this.runs || Boolean(Object.keys(this.races.live[this.name] ?? {}).length);
-    }
-    return this.isOpened || !this.options.without_races.includes(this.stem);
+    return this.isOpened || (this.isLive && this.runs) ||
+      Object.keys(this.answer?.files ?? {}).length > 0;
   }
 
   get isLive() {
@@ -345,48 +337,37 @@ export class Explore extends Job {
     });
   }
 
-  /** The bytes of the trace of a race of this answer; undefined until the exploration is over. @param {string} race @returns {Promise<Uint8Array | undefined>} */
+  /** Where the trace of a race of this answer is; undefined until the exploration is over. @param {string} race @returns {Promise<string | undefined>} */
   async race(race) {
-    const file = this.answer.files?.[race];
-    if (file) {
-      return new Uint8Array(await (await fetchFile(this.options.folder + file)).arrayBuffer());
+    if (this.isOpened) {
+      const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));
+      return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)])); // freed with the page
     }
-    if (this.isOpened) return gzip(new TextEncoder().encode(serialise(this.opened.trace)));
-    const source = this.isLive ? 'live' : 'recorded';
-    const [held, name] = [this.races[source], source === 'live' ? this.name : this.stem];
-    if (source === 'recorded') held[name] ??= await this.get(`${name}.races.json`);
-    const packed = held[name]?.[race];
-    return packed ? fromBase64(packed) : undefined;
+    const file = this.answer.files?.[race];
+    return file && (this.isLive ? file : this.options.folder + file);
   }
 
   /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. @param {string} race */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
-    const data = await this.race(file);
-    if (!data) {
+    const url = await this.race(file);
+    if (!url) {
       this.tell(
         this.isLive
           ? (this.runs
             ? 'The race can be opened when the measurement is over.'
             : 'This race is gone: the measurement broke off before it was sent.')
-          : this.hasRaces
-          ? 'This race was not recorded.'
-          : 'This export does not hold the races of this answer.',
+          : 'There is no recording of this race here.',
       );
       return;
     }
     const { titles = {}, lanes } = this.answer.report;
-    const key = this.isOpened
-      ? `opened ${JSON.stringify(this.opened.chosen)}`
-      : `${
-        this.isLive ? `live ${this.name}` : `recorded ${this.stem}`
-      } ${file} ${this.answer.origin.date}`;
     const title = titles[race] ?? race;
     const labels = lanes && Object.keys(lanes).length
       ? Object.fromEntries(Object.entries(lanes).map(([lane, label]) => [lane, { label }]))
       : { vanilla: { label: 'Vanilla' }, [drafted]: { label: title } };
     openRace({
-      url: this.addresses.of(key, data),
+      url,
       lanes: Object.keys(labels),
       title,
       labels,
@@ -394,9 +375,9 @@ export class Explore extends Job {
     });
   }
 
-  /** What the server decoded from where an opened run was left. @param {Answer} result @param {string} data its trace, as base64 */
-  async goOn(result, data) {
-    const { lanes } = await unzip(fromBase64(data));
+  /** What the server decoded from where an opened run was left. @param {Answer} result @param {string} url of its trace */
+  async goOn(result, url) {
+    const { lanes } = await fetchTrace(url);
     if (
       !this.opened.goOn(result.choice.given, {
         ...result.facts.branch,
@@ -423,7 +404,6 @@ export class Explore extends Job {
       search: location.search,
       form: this.form.values(),
       answer: this.answers.live[name],
-      races: this.races.live[name],
     };
     if (this.isOpened) this.more = values;
     else this.form.repeat({ ...this.answer.choice, ...values });
@@ -440,7 +420,6 @@ export class Explore extends Job {
     this.before = null;
     this.forms[name].fill(before.form);
     Object.assign(this.answers.live, { [name]: before.answer });
-    Object.assign(this.races.live, { [name]: before.races });
     if (name !== this.name) return;
     this.source = before.source;
     address(before.search);
@@ -547,18 +526,16 @@ export class Explore extends Job {
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
     const branch = name === 'side-by-side' && message.result?.choice.given; // what follows on an opened run
-    if (branch && message.finished && message.races?.runs) {
-      this.goOn(message.result, message.races.runs);
+    if (branch && message.finished && message.files?.runs) {
+      this.goOn(message.result, message.files.runs);
     }
     if (message.result && !branch) {
-      this.answers.live[name] = message.result;
-      delete this.races.live[name]; // they are of the answer before
+      this.answers.live[name] = { ...message.result, files: message.files };
       delete this.made[name];
       if (this.follows) this.form.repeat(message.result.choice);
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {
-      if (message.result && !branch) this.races.live[name] = message.races;
       if (message.made) this.made[name] = this.token;
       const { done = 0, card } = message;
       if (message.phase === 'finished') this.before = null;

@@ -4,7 +4,7 @@ carries what it asks for and what the server answers."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ def recordings(folder: Path, name: str) -> list[str]:
     others: dict[str, int] = {}  # by its stem, what it does not ask for as usual
     for path in sorted(folder.glob(f"{name}*.json")):
         stem = path.name.removesuffix(".json")
-        if stem.endswith(".races") or stem.split(".")[0] != name:
+        if stem.split(".")[0] != name:
             continue
         try:
             choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
@@ -54,10 +54,8 @@ def recordings(folder: Path, name: str) -> list[str]:
     return sorted(others, key=lambda stem: others[stem])
 
 
-def explore_options(
-    tab: str, folder: Path, served: Callable[[Path], str], *, without_races: Sequence[str] = ()
-) -> dict[str, Any]:
-    """What the script of a tab needs to know. ``without_races``: recorded answers whose races are not there."""
+def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
+    """What the script of a tab needs to know."""
     forms = exploration.forms(tab)
     return {
         "prefix": tab,
@@ -67,7 +65,6 @@ def explore_options(
         "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",
         "recorded": {name: recordings(folder, name) for name in forms},
-        "without_races": list(without_races),
         "crowded": CROWDED,
         "patience": PATIENCE,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -154,8 +155,8 @@ def run_show(args: argparse.Namespace) -> None:
         raise ConfigError(f"{args.answer} is no answer: {error}.", field="answer", hint=hint) from error
     what = parse(find_exploration(found.name), found.choice)
     found.report = what.report(found.rows, found.facts)
-    races = args.answer.with_suffix(".races.json")
-    _put_out(args, found, msgspec.json.decode(races.read_bytes(), type=dict[str, bytes]) if races.is_file() else {})
+    files = {race: args.answer.parent / file for race, file in found.files.items()}
+    _put_out(args, found, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
 
 
 def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes]) -> None:
@@ -217,8 +218,11 @@ def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str,
 
 
 def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
-    """Write an answer as the page reads it, and its races beside it (``.races.json``)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write an answer as the page reads it, and its races to ``races/NAME/`` beside it."""
+    folder = path.parent / "races" / path.stem
+    (folder if races else path.parent).mkdir(parents=True, exist_ok=True)
+    for race, trace in races.items():
+        file = folder / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
+        file.write_bytes(trace)
+        found.files[race] = file.relative_to(path.parent).as_posix()
     path.write_bytes(msgspec.json.encode(found) + b"\n")
-    if races:
-        path.with_suffix(".races.json").write_bytes(msgspec.json.encode(races) + b"\n")  # bytes as base64

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from specdiff_core.explorations.align import Align
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.explorations.budget import Budget
 from specdiff_core.explorations.compare import Compare
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.side_by_side import SideBySide
@@ -16,11 +16,11 @@ from specdiff_core.explorations.text import WhichText
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.schema.errors import ConfigError
 
-ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichText, Budget, SideBySide, Align, Compare)
+ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichText, Budget, SideBySide, Learn, Compare)
 COMMANDS = (Doctor, Diverge)
 """Without a view on the page."""
 EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (*ORDER, *COMMANDS)}
-RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text"}
+RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
 """Explorations of older links -> those that hold them now."""
 
 

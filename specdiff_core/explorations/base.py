@@ -95,7 +95,7 @@ class Explored(msgspec.Struct, kw_only=True):
     rows: list[dict[str, Any]]
     facts: dict[str, Any]
     report: Report = msgspec.field(default_factory=Report)
-    files: dict[str, str] = {}  # race -> a trace file beside it, where they are not all in one
+    files: dict[str, str] = {}  # race -> its trace file, relative to the answer
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -434,6 +434,27 @@ class Batch(NamedTuple):
         return Batch(*(part.to(device) for part in self))
 
 
+def batch_of(answers: Sequence[Answer]) -> Batch:
+    """Answers side by side, filled up at their ends."""
+    lengths = [len(one.tokens) for one in answers]
+
+    def padded(name: str, fill: float) -> Tensor:
+        parts: list[Tensor] = [getattr(one, name) for one in answers]
+        whole = parts[0].new_full((len(parts), max(lengths), *parts[0].shape[1:]), fill)
+        for line, part in zip(whole, parts, strict=True):
+            line[: len(part)] = part
+        return whole
+
+    return Batch(
+        padded("tokens", 0).long(),
+        padded("features", 0.0),
+        padded("top_ids", 0).long(),
+        padded("top_logs", -torch.inf),
+        torch.tensor(lengths),
+        torch.tensor([len(one.prompt.tokens) for one in answers]),
+    )
+
+
 class Answers:
     """The answers in a folder. It may grow (:meth:`refresh`); tensors are read from disk when they are needed.
 
@@ -508,22 +529,10 @@ class Answers:
 
     def batch(self, rows: Sequence[Row]) -> Batch:
         """Answers side by side, filled up at their ends."""
-        lengths = [row.end - row.first for row in rows]
+        return batch_of([self._read(row) for row in rows])
 
-        def padded(name: str, fill: float) -> Tensor:
-            parts = [self._open[row.shard][0][name][row.first : row.end] for row in rows]
-            if name == "features":
-                parts = [part[:, self._open[row.shard][1]] for part, row in zip(parts, rows, strict=True)]
-            whole: Tensor = parts[0].new_full((len(rows), max(lengths), *parts[0].shape[1:]), fill)
-            for line, part in zip(whole, parts, strict=True):
-                line[: len(part)] = part
-            return whole
-
-        return Batch(
-            padded("tokens", 0).long(),
-            padded("features", 0.0),
-            padded("top_ids", 0).long(),
-            padded("top_logs", -torch.inf),
-            torch.tensor(lengths),
-            torch.tensor([row.prompt for row in rows]),
-        )
+    def _read(self, row: Row) -> Answer:
+        tensors, columns = self._open[row.shard]
+        parts = {name: tensors[name][row.first : row.end] for name in TENSORS}
+        prompt = Prompt(row.prompt_id, row.flavour, tuple(parts["tokens"][: row.prompt].tolist()))
+        return Answer(prompt, row.temperature, **parts | {"features": parts["features"][:, columns]})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,9 +142,15 @@ class Learner(ABC):
 
 
 class BlockLearner(Learner):
-    """A block drafter."""
+    """A block drafter.
+
+    Attributes:
+        weigh: how much each slot counts, from the drafter's probabilities ``[..., γ]`` of the text's own tokens and a
+            mask of the slots inside the text.
+    """
 
     model: DFlashDraftModel
+    weigh: Callable[[Tensor, Tensor], Tensor] = staticmethod(losses.dpace_weights)
 
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
         """Over the slots that are masked and lie inside the text."""
@@ -176,7 +182,18 @@ class BlockLearner(Learner):
             tv=tv,
         )
         probs = torch.ones(counted.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
-        return losses.weighted_mean(values, losses.dpace_weights(probs, known[..., 1:])[where])
+        return losses.weighted_mean(values, self.weigh(probs, known[..., 1:])[where])
+
+    @torch.no_grad()
+    def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
+        """The likeliest token of each slot behind ``anchors [B, A]`` in one pass, as with T = 1: ids ``[B, A, γ]``."""
+        model, size = self.model.eval(), self.settings.block + 1
+        ids = anchors.new_full((*anchors.shape, size), int(model.config.mask_token_id))
+        ids[..., 0] = batch.tokens.gather(1, anchors)
+        embedded = self._embed(ids.flatten(1))
+        hidden = block_hidden(model, batch.features.flatten(2).to(embedded), embedded, anchors, size)
+        states = hidden.view(*ids.shape, -1)[:, :, 1:]
+        return self.words.ids[(states.float() @ self.words.rows.float().T).argmax(-1)]
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""

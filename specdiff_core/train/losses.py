@@ -30,6 +30,13 @@ def dpace_weights(probs: Tensor, known: Tensor, alpha: float = 0.5) -> Tensor:
     return smooth.cumprod(-1).flip(-1).cumsum(-1).flip(-1)
 
 
+def streak_weights(probs: Tensor, known: Tensor) -> Tensor:
+    """w_j = Π_{i<j} q_i: a slot counts as often as all tokens before it are accepted (streak-distillation, SpecDiff-2,
+    arXiv 2511.00606). Arguments as of :func:`dpace_weights`; no gradient flows through the weights."""
+    inside = probs.detach() * known
+    return torch.cat([torch.ones_like(inside[..., :1]), inside.cumprod(-1)[..., :-1]], -1) * known
+
+
 def probs_without(logits: Tensor, banned: int) -> Tensor:
     """Softmax of ``logits [..., V]`` in float32 over all ids but one: a target never says the mask."""
     return logits.float().index_fill(-1, torch.tensor([banned], device=logits.device), -torch.inf).softmax(-1)

@@ -14,7 +14,7 @@ import {
   roundsOf,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
-import { fromBase64, gzip, readFile, unzip } from '../../app/static/state/trace.js';
+import { gzip, readFile, unzip } from '../../app/static/state/trace.js';
 import { make, trace } from './fixture.mjs';
 
 /** A run that writes words, each a token of its own, two in a round. */
@@ -140,13 +140,10 @@ test('without words there is nothing to align by', () => {
 });
 
 test('rounds as the server counts them', async () => {
-  const read = (name) =>
-    JSON.parse(readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url), 'utf8'));
+  const read = (name) => readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url));
   for (const stem of ['side-by-side', 'side-by-side.sampled']) {
-    const [{ rows }, { lanes }] = [
-      read(`${stem}.json`),
-      await unzip(fromBase64(read(`${stem}.races.json`).runs)),
-    ];
+    const { rows, files } = JSON.parse(String(read(`${stem}.json`)));
+    const { lanes } = await unzip(read(files.runs));
     for (const name of ['a', 'b']) {
       const ours = roundsOf(name, buildLane(lanes[name]));
       const theirs = rows.filter((row) => row.run === name);

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 
 import {
   acceptance,
-  Addresses,
   aligned,
   alphasOf,
   bestGamma,
@@ -238,24 +237,6 @@ test('a probability that is set takes from the others, and all of them stay a di
   const moved = withProbability([0.6, 0.3, 0.1], 0, 0.2);
   moved.forEach((value, i) => near(value, [0.2, 0.6, 0.2][i]));
   withProbability([1, 0, 0], 0, 0.4).forEach((value, i) => near(value, [0.4, 0.3, 0.3][i]));
-});
-
-test('the address of a race is given back when so many newer ones are held', () => {
-  const [made, revoked] = [[], []];
-  const urls = {
-    createObjectURL: () => made.push(1) && `blob:${made.length}`,
-    revokeObjectURL: (url) => revoked.push(url),
-  };
-  const held = new Addresses(2, urls);
-  assert.deepEqual(['a', 'b', 'a', 'c', 'a', 'b'].map((key) => held.of(key, new Uint8Array())), [
-    'blob:1',
-    'blob:2',
-    'blob:1',
-    'blob:3',
-    'blob:1',
-    'blob:4',
-  ]);
-  assert.deepEqual(revoked, ['blob:2', 'blob:3']);
 });
 
 const c = new Proxy({}, { get: (_, role) => `colour of ${String(role)}` });

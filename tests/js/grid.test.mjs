@@ -6,7 +6,7 @@ import { make } from './fixture.mjs';
 import { besides, columnOf, gridOf, placeAt, verdictsOf } from '../../app/static/state/grid.js';
 import { inspected } from '../../app/static/state/inspect.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
-import { aside, story } from '../../app/static/state/story.js';
+import { aside, story, whyNothing } from '../../app/static/state/story.js';
 
 /** The last round of some events, drawn with so many rows. */
 function drawn(events, most = 8) {
@@ -149,4 +149,40 @@ test('the story of a position names the verdict and what the target drew', () =>
   assert.match(said(0), /^✓ Accepted.*<8>/);
   assert.match(said({ node: 0 }), /^✕ Rejected.*<8>, not <7>/);
   assert.match(said({ node: 2 }), /^Not tested/);
+});
+
+test('a rejected token says why, as far as the trace holds it', () => {
+  const word = (id) => `<${id}>`;
+  const round = (test, candidates = [], { greedy = false, confidence = null } = {}) => {
+    const best = (of) => [of.map(([id, prob]) => ({ id, prob }))];
+    const lane = drawn([
+      make.started(),
+      ...(confidence === null
+        ? []
+        : [make.step([7], [0], { candidates: best([[7, confidence]]) })]),
+      make.draft([7], { q: [test.q], proposal: greedy ? 'point_mass' : 'conditionals' }),
+      make.scored([test.p], { candidates: best(candidates) }),
+      make.verified([test], { extra: 8, source: 'residual', accepted: Number(test.accepted) }),
+      make.committed([8], ['residual']),
+    ]);
+    return whyNothing(lane.round, greedy, word);
+  };
+  const no = (p, q, draw = 0.9) =>
+    make.test(0, 7, false, { p, q, threshold: Math.min(1, p / q), draw });
+  assert.match(round(no(0.4, 0.5)), /chance: 80 of 100/);
+  const wide = [[8, 0.25], [9, 0.25], [6, 0.25]];
+  const unsure = round(no(0.1, 0.4), wide);
+  assert.match(
+    unsure,
+    /unsure.*<8>, p = 0\.25.*1\.5 nats/,
+    'three of a quarter, one of 0.1, and what is left at most a quarter',
+  );
+  assert.match(round(no(0.1, 0.9), wide), /q = 0\.90.*p = 0\.10/, 'the drafter was too sure');
+  assert.match(round(no(0.01, 0.2), [[8, 0.9]]), /drafter was unsure.*0\.20.*<8>, p = 0\.90/);
+  assert.match(round(no(0.01, 0.8), [[8, 0.9]]), /q = 0\.80.*p = 0\.01.*<8>/);
+  const greedy = { greedy: true, confidence: 0.7 };
+  assert.match(round(no(0, 1), [[8, 0.6], [7, 0.2]], greedy), /q = 0\.70.*p = 0\.20/);
+  assert.match(round(no(0, 1), [[8, 0.6]], greedy), /q = 0\.70; the target has likelier/);
+  assert.equal(round(no(0, 1), [], { greedy: true }), '', 'nothing is held');
+  assert.equal(round(make.test(0, 7, true), [[8, 0.9]]), '', 'it was accepted');
 });

@@ -2,8 +2,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { trace } from './fixture.mjs';
-import { leadWords, numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
+import { make, trace } from './fixture.mjs';
+import {
+  leadWords,
+  numbers,
+  outcome,
+  sameText,
+  verdict,
+  whySlow,
+} from '../../app/static/state/headline.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { clockOf } from '../../app/static/state/metrics.js';
 import { markOf, rowAt, standings } from '../../app/static/state/race.js';
@@ -172,4 +179,52 @@ test('a disturbed clock sells no loss as a win: the drafter’s passes count, an
     /plus \d+ drafter passes; slower/,
   );
   assert.doesNotMatch(headline({ drafted: busy(drafted), vanilla }).words, /slower/);
+});
+
+// Rounds with as many tokens as `accepted` says and one of the target's own; passes last as long as `by` says.
+function slowed(accepted, { draft = 0.1, score = 1, prefill = 0.1, calls = 10 }) {
+  const by = { prefill, draft, score, verify: 0, other: 0 };
+  const span = (seconds) => ({ name: 'draft', start: 0, seconds });
+  const ids = (count) => Array.from({ length: count }, (_, i) => i);
+  return buildLane([
+    { kind: 'RunStarted', config: { drafter: calls ? 'block' : 'none' } },
+    ...accepted.flatMap((count, round) => [
+      make.started(round),
+      ...(calls ? [make.draft(ids(4), { round, nfe: calls, span: span(draft) })] : []),
+      make.scored([], { round, span: span(score) }),
+      make.verified(ids(calls ? count + 1 : 0).map((i) => make.test(i, i, i < count)), { round }),
+      make.committed(ids(count + 1), ids(count + 1).map(() => 'draft'), { round }),
+    ]),
+    make.finished({
+      rounds: accepted.length,
+      seconds: prefill + accepted.length * (draft + score),
+      seconds_by: Object.fromEntries(
+        Object.entries(by).map((
+          [name, each],
+        ) => [name, name === 'prefill' ? each : each * accepted.length]),
+      ),
+    }),
+  ]);
+}
+
+test('a slower lane says which of its costs slows it most, and where that shows', () => {
+  const vanilla = (tokens, prefill = 0.1) =>
+    slowed(Array(tokens).fill(0), { draft: 0, prefill, calls: 0 });
+  const said = (accepted, costs, base = vanilla(accepted.reduce((sum, one) => sum + one + 1, 0))) =>
+    whySlow(slowed(accepted, costs), base);
+  assert.equal(said([3, 3, 3, 3], {}), null, 'it is faster');
+  const dear = said([3, 3, 3, 3], { draft: 4 });
+  assert.match(dear.words, /Drafting takes 80 %.*40 drafter passes, each as long as 0\.4 vanilla/);
+  assert.match(
+    said([3, 3, 3, 3], { score: 5 }).words,
+    /verifying pass.*5 vanilla passes.*5 tokens/,
+  );
+  const rejected = said([2, 0, 0, 0, 0], { draft: 0.5 });
+  assert.match(rejected.words, /first drafted token in 4 of 5 rounds/);
+  assert.equal(rejected.round, 1, 'the first of them');
+  assert.match(said([1], { prefill: 40 }, vanilla(2, 40)).words, /prompt takes 9\d %.*2 tokens/);
+  assert.notEqual(dear.question, said([1], { prefill: 40 }, vanilla(2, 40)).question);
+  const stopped = buildLane(lanes.drafted.events.filter(({ kind }) => kind !== 'Finished'));
+  assert.equal(whySlow(stopped, lanes.vanilla), null);
+  assert.equal(whySlow(null, lanes.vanilla), null);
 });

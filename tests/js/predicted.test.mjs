@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { between, predictedWords } from '../../app/static/state/predicted.js';
+import { between, predictedWords, typicalWords } from '../../app/static/state/predicted.js';
 
 const cells = [[0, 1, 2, 1.2, 2], [0, 1, 4, 1.6, 3], [0, 2, 4, 1.4, 3.2], [1, 1, 2, 1, 1.6], [
   1,
@@ -50,4 +50,53 @@ test('words for a plain window only', () => {
     ]
   ) assert.equal(words(other), '', JSON.stringify(other));
   assert.match(words({ temperature: 1, rule: 'ratio' }), /1\.20×/);
+});
+
+test('what is typical was measured: same pair, temperature, device and method, with settings that are near', () => {
+  const one = {
+    pair: 'toy',
+    temperature: 0,
+    device: 'cpu: A',
+    dtype: 'fp32',
+    over: 'over 5 prompts',
+    about: 'Races',
+  };
+  const known = [
+    { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } },
+    { ...one, cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] } },
+    { ...one, cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] } },
+  ];
+  const plain = {
+    pair: 'toy',
+    drafter: 'block',
+    temperature: 0,
+    steps: 1,
+    gamma: 8,
+    tree_nodes: 0,
+    num_drafts: 1,
+    top_k: 0,
+    top_p: 1,
+  };
+  const told = (more, device = 'cpu: A', denoises = true, dtype = 'fp32') =>
+    typicalWords(known, { config: { ...plain, ...more }, device, dtype }, denoises);
+  assert.match(told({}).words, /here: 1\.10–1\.60× over 5 prompts/);
+  assert.match(told({}).about, /γ 8, T 1.*A/);
+  assert.match(told({}, 'cpu: A', true, 'bf16').words, /in fp32: 1\.10/);
+  assert.match(told({}, 'cpu: B').words, /on A: 1\.10/);
+  assert.match(told({ gamma: 5 }).words, /at γ 4, T 1: 1\.20/);
+  assert.match(told({ tree_nodes: 8, steps: 4 }).words, /0\.90/, 'a tree has no T');
+  assert.match(told({ steps: 4 }, 'cpu: A', false).words, /1\.10/);
+  for (
+    const other of [
+      { pair: 'other' },
+      { temperature: 1, rule: 'ratio' },
+      { drafter: 'mdlm' },
+      { gamma: 1 },
+      { steps: 4 },
+      { num_drafts: 4, selection: 'self' },
+      { auto: true },
+      { top_k: 5 },
+    ]
+  ) assert.equal(told(other), null, JSON.stringify(other));
+  assert.equal(told({}, 'cuda: C'), null);
 });

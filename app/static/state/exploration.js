@@ -272,33 +272,6 @@ export function drawTokens(p, q, draws, seed) {
   return { counts, accepted };
 }
 
-/** Addresses of blobs, the latest few of them: an older one is given back to the browser. */
-export class Addresses {
-  /** @param {number} most @param {{createObjectURL: (blob: Blob) => string, revokeObjectURL: (url: string) => void}} [urls] */
-  constructor(most, urls = URL) {
-    this.most = most;
-    this.urls = urls;
-    /** @type {Map<string, string>} */
-    this.held = new Map();
-  }
-
-  /** @param {string} key of the bytes @param {Uint8Array} bytes @returns {string} */
-  of(key, bytes) {
-    const url = this.held.get(key) ??
-      this.urls.createObjectURL(
-        new Blob([/** @type {BlobPart} */ (bytes)], { type: 'application/gzip' }),
-      );
-    this.held.delete(key);
-    this.held.set(key, url);
-    for (const [old, address] of this.held) {
-      if (this.held.size <= this.most) break;
-      this.held.delete(old);
-      this.urls.revokeObjectURL(address);
-    }
-    return url;
-  }
-}
-
 /** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the drafted token in whose place the target wrote it */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */

@@ -132,7 +132,7 @@ function copyCell(round, lane) {
 }
 
 /** One line of a draft tree: a branch, from where it leaves another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
-function branchCell({ draft, verified, scored }, tree, lane, line) {
+function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
     if (!draft) {
@@ -141,7 +141,7 @@ function branchCell({ draft, verified, scored }, tree, lane, line) {
     if (node < 0) return { kind: 'sd-nothing', words: '', title: 'no node' };
     const parent = draft.parents[node];
     const branch = parent >= 0 ? tree.lines[parent] !== line : line > 0;
-    const walked = verified?.path.includes(node);
+    const walked = depth < judged && verified?.path.includes(node);
     const word = piece(lane, draft.ids[node]);
     const after = parent >= 0
       ? `after ${JSON.stringify(piece(lane, draft.ids[parent]))}`
@@ -171,8 +171,8 @@ export function verdictsOf(round, lane) {
 }
 
 /** @param {Window} round @param {Lane} lane @returns {Verdict} */
-function extraOf({ verified, extra }, lane) {
-  if (!verified) return { kind: 'none', title: EXTRA };
+function extraOf({ verified, extra, judged }, lane) {
+  if (!verified || judged < Infinity) return { kind: 'none', title: EXTRA };
   if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
   const word = piece(lane, verified.extra);
   const words = cell(word);
@@ -195,8 +195,14 @@ function extraOf({ verified, extra }, lane) {
 }
 
 /** @param {Window} round @param {Lane} lane @param {number} position @param {Test | undefined} test that decided it @param {boolean} greedy @returns {Verdict} */
-function verdictOf({ verified, scored, size, drafted, tree }, lane, position, test, greedy) {
-  if (!verified) {
+function verdictOf(
+  { verified, scored, size, drafted, tree, judged },
+  lane,
+  position,
+  test,
+  greedy,
+) {
+  if (!verified || position >= judged) {
     if (!scored || position >= drafted || tree) return { kind: 'none', title: 'not scored yet' };
     const p = scored.p[position];
     return {

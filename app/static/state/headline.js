@@ -15,6 +15,7 @@ import { complete } from './race.js';
 import {
   busyWords,
   dash,
+  milliseconds,
   percent,
   plural,
   quotedWords,
@@ -24,7 +25,7 @@ import {
   speedWords,
   times,
 } from './format.js';
-import { isServed } from './lane.js';
+import { isServed, stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 /** @import { Clock } from './metrics.js' */
 /** @import { Pair } from './stage.js' */
@@ -218,4 +219,87 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
     } ahead, and the target model checks them in one pass`,
     after: `: ${numbers}`,
   };
+}
+
+const BARELY = 1.1; // a speed-up from which nobody asks why there is none
+
+/**
+ * Why a lane is slower than vanilla, or barely faster: which of its costs slows it most, had the others stayed as they
+ * were. Null where it is not, and where its clock says nothing of this lab's passes. `round`: one that shows it.
+ * @param {Lane | null} drafted @param {Lane | null} vanilla @returns {{question: string, words: string, round: number} | null}
+ */
+export function whySlow(drafted, vanilla) {
+  const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;
+  const [own, base] = [drafted?.finished?.seconds_by, vanilla?.finished?.seconds_by];
+  if (!drafted || !vanilla || !own || !base || !speed || speed >= BARELY || isServed(drafted)) {
+    return null;
+  }
+  const { rounds, duration } = drafted;
+  const { sums } = stateAt(drafted, drafted.events.length);
+  const pass = base.score / passesOf(vanilla).target;
+  const share = (/** @type {number} */ seconds) => `${Math.round((100 * seconds) / duration)} %`;
+  const passes = (/** @type {number} */ seconds) =>
+    plural(Number(ratio(seconds / pass)), 'vanilla pass');
+  const rows =
+    Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;
+  /** The round whose draft or scoring took longest. @param {string} kind */
+  const longest = (kind) =>
+    drafted.events.reduce(
+      (most, one) =>
+        'span' in one && 'round' in one && one.kind === kind && one.span.seconds > most.seconds
+          ? { seconds: one.span.seconds, round: one.round }
+          : most,
+      { seconds: 0, round: 0 },
+    );
+  /** Seconds that some rounds cost, had each written as much as the others. @param {Lane['rounds']} lost */
+  const wasted = (lost) => {
+    const others = rounds.length - lost.length;
+    const mean = others ? (sums.committed - lost.length) / others : rows;
+    return (duration - own.prefill) * (1 - sums.committed / mean / rounds.length);
+  };
+  const copied = rounds.filter((round) => !round.drafted);
+  const rejected = rounds.filter((round) => round.drafted && !round.accepted);
+  const of = (/** @type {number} */ count) => `${count} of ${plural(rounds.length, 'round')}`;
+  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // had neither lane read a prompt
+  const draft = longest('DraftReady');
+  /** @type {[seconds: number, words: string, round: number][]} what the lane would save without */
+  const costs = [
+    [
+      own.draft,
+      `Drafting takes ${share(own.draft)} of the time: ${
+        plural(sums.nfe, 'drafter pass')
+      }, each as long as ${passes(own.draft / sums.nfe)}; the longest draft took ${
+        milliseconds(draft.seconds)
+      }.`,
+      draft.round,
+    ],
+    [
+      own.score - sums.calls * pass,
+      `A verifying pass takes as long as ${
+        passes(own.score / sums.calls)
+      }: it reads up to ${rows} tokens at once.`,
+      longest('TargetScored').round,
+    ],
+    [
+      wasted(rejected),
+      `The target rejects the first drafted token in ${
+        of(rejected.length)
+      }; such a round costs a whole draft and yields one token.`,
+      rejected[0]?.round ?? 0,
+    ],
+    [
+      wasted(copied),
+      `Nothing is drafted in ${of(copied.length)}; such a round yields one token, as vanilla does.`,
+      copied[0]?.round ?? 0,
+    ],
+    [
+      duration - unread,
+      `Reading the prompt takes ${share(own.prefill)} of the time, and ${
+        plural(sums.committed, 'token')
+      } are too few to make up for it.`,
+      rounds.length - 1,
+    ],
+  ];
+  const [[, words, round]] = costs.sort(([one], [other]) => other - one);
+  return { question: speed < 1 ? 'Why slower?' : 'Why barely faster?', words, round };
 }

@@ -170,6 +170,7 @@ const windowOf = (round, { length, anchor }) => ({
   scored: /** @type {TargetScored | null} */ (null),
   verified: /** @type {Verified | null} */ (null),
   committed: /** @type {Committed | null} */ (null),
+  judged: Infinity, // positions whose verdict may be shown
 });
 
 const emptyState = () => ({

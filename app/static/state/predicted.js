@@ -1,10 +1,15 @@
-// What the controls may gain before they are run, between the cells of a recorded γ × T map. Pure.
+// What recorded results say of settings: what they may gain before they are run, between the cells of a γ × T map, and
+// what is typical of them afterwards. Pure.
 // @ts-check
 
 import { ratio, times } from './format.js';
+import { useOf } from './marks.js';
+/** @import { RunStarted } from './events.d.ts' */
 
 /** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number, tau: number]} Cell */
 /** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair and drafter */
+/** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number, high: number, words: string]} Range measured speed-ups of a setting */
+/** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape (app/content/predictions.py) */
 
 /**
  * Speed-up and tokens per round at a place among cells, linear between the nearest on both sides, one coordinate after
@@ -26,6 +31,11 @@ export function between(cells, where) {
   return below && above && below.map((value, i) => value + share * (above[i] - value));
 }
 
+/** Whether settings sample as those of recorded results do. @param {Record<string, unknown>} settings */
+const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
+  !Number(top_k) && Number(top_p) === 1 && !draft_temperature &&
+  (!Number(temperature) || rule === 'ratio');
+
 /**
  * The prediction of a window in words; empty where there is none: of trees, several drafts, a controller, or a target
  * that is cut short. @param {Predictions} known @param {string} asked settings as a link holds them
@@ -36,10 +46,8 @@ export function predictedWords(known, asked, denoises) {
   const number = (/** @type {string} */ name) => Number(query.get(name) ?? 0);
   const found = known[query.get('pair') ?? '']?.[query.get('drafter') ?? ''];
   const temperature = number('temperature');
-  const plain = !number('tree_nodes') && number('num_drafts') <= 1 && !number('top_k') &&
-    query.get('auto') !== 'true' && query.get('top_p') === '1' &&
-    (!temperature || query.get('rule') === 'ratio') && !query.get('draft_temperature');
-  if (!found || !plain) return '';
+  const window = !number('tree_nodes') && number('num_drafts') <= 1 && query.get('auto') !== 'true';
+  if (!found || !window || !samplesAsUsual(Object.fromEntries(query))) return '';
   const steps = denoises ? number('steps') : 1;
   const [speedUp, tau] = between(found.cells, [temperature, steps, number('gamma')]) ?? [];
   return speedUp
@@ -47,4 +55,40 @@ export function predictedWords(known, asked, denoises) {
       ratio(tau)
     } tokens per round, from runs on ${found.device}.`
     : '';
+}
+
+/**
+ * The measured range that is nearest to the settings of a run, in words, and where it comes from; null where the pair,
+ * the temperature, the kind of device or the method was not measured, or only with windows less than half or more than
+ * twice as large. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether T means anything to the drafter
+ */
+export function typicalWords(known, { config, device, dtype }, denoises) {
+  if (!samplesAsUsual(config)) return null;
+  const shape = useOf(config);
+  const steps = denoises && shape.startsWith('window') ? config.steps : 1;
+  const own = [config.gamma, steps, config.tree_nodes, config.num_drafts].map(Number);
+  const [kind] = device.split(':');
+  const near =
+    known.flatMap((one) =>
+      one.pair === config.pair && one.temperature === config.temperature &&
+        one.device.startsWith(kind)
+        ? (one.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
+          one,
+          cell,
+          far: Math.max(
+            ...own.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1)))),
+          ),
+        }))
+        : []
+    ).sort((a, b) => a.far - b.far || +(b.one.dtype === dtype) - +(a.one.dtype === dtype))[0];
+  if (!near || near.far > 1) return null;
+  const { one, cell: [, , , , low, high, words], far } = near;
+  const where = `${one.device === device ? 'here' : `on ${one.device.replace(/^\w+: /, '')}`}${
+    one.dtype === dtype ? '' : ` in ${one.dtype}`
+  }${far ? ` at ${words}` : ''}`;
+  return {
+    words: `Typical ${where}: ${ratio(low)}–${times(high)} ${one.over}`,
+    about:
+      `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
+  };
 }

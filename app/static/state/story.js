@@ -1,14 +1,64 @@
 // What happened at one position of a round, in words. Pure.
 // @ts-check
 
-import { rules } from './inspect.js';
+import { inspected, rules } from './inspect.js';
 import { exact, plural, ratio } from './format.js';
 /** @import { Inspected } from './inspect.js' */
+/** @import { Window } from './lane.js' */
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 
-/** What happened here, in a sentence or two. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
-export function story(what, greedy, judged, word) {
+/** What happened here, in a sentence or two, and why a token was rejected. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
+export const story = (what, greedy, judged, word) =>
+  [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
+
+/** Why a round accepts nothing; empty of any other. @param {Window | null} view @param {boolean} greedy @param {Word} word */
+export const whyNothing = (view, greedy, word) =>
+  view?.verified && view.drafted && !view.verified.accepted
+    ? why(inspected(view, 0, greedy), greedy, word)
+    : '';
+
+const SURE = 0.5; // the probability from which a model is called sure, or a test likely to pass
+
+/** A lower bound of the entropy in nats: no token that is missing is likelier than the recorded ones. @param {Inspected} what */
+function entropy({ rows, options }) {
+  const known = rows.flatMap(({ id, p }) => (id !== null && p && !options.includes(id) ? [p] : []));
+  const least = Math.min(1, ...known);
+  return -rows.reduce((sum, { id, p }) => sum + (p ? p * Math.log(id === null ? least : p) : 0), 0);
+}
+
+/** Why what was drafted here is rejected, as far as the trace says. @param {Inspected} what @param {boolean} greedy @param {Word} word */
+function why(what, greedy, word) {
+  const { test, rows, drafted, options, holds } = what;
+  if (!test || test.accepted) return '';
+  const chance = test.kind === 'match' ? test.p : test.threshold;
+  if (!greedy && chance >= SURE) {
+    return `It was chance: ${Math.round(100 * chance)} of 100 draws accept here.`;
+  }
+  const mine = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
+  const [guess] = mine.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
+  const [q, p] = [guess?.q ?? null, guess?.p ?? (greedy ? null : test.p)];
+  const sure = q !== null && q >= SURE;
+  const likely = holds === 'all' ? rows[0] : null;
+  const best = likely?.p ? `${word(likely.id)}, p = ${ratio(likely.p)}` : '';
+  if (likely?.p && likely.p < SURE && (greedy || !sure)) {
+    return `The target was unsure: its likeliest token is ${best}, and its entropy at least ${
+      entropy(what).toFixed(1)
+    } nats.`;
+  }
+  const prefers = best && likely !== guess ? `the target prefers ${best}` : '';
+  if (q === null) return prefers && `T${prefers.slice(1)}.`;
+  if (!sure) {
+    return `The drafter was unsure: its token has q = ${ratio(q)}${prefers && `; ${prefers}`}.`;
+  }
+  const gives = p === null ? 'the target has likelier ones' : `the target gives it p = ${ratio(p)}`;
+  return `The drafter gives its token q = ${ratio(q)}; ${gives}${
+    prefers && ` and prefers ${best}`
+  }.`;
+}
+
+/** @param {Inspected} what @param {boolean} greedy @param {boolean} judged @param {Word} word */
+function event(what, greedy, judged, word) {
   const { test, extra, tree, rows } = what;
   if (!rows.length && !test && extra === null) {
     return judged && tree

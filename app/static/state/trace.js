@@ -97,13 +97,15 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
-/** Files that came with the page itself, by address: traces as base64, all else is JSON. Only an export has any (export.js). @type {Map<string, string>} */
+/** Files that came with the page itself, by address: traces and races as base64, all else is JSON. Only an export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
 /** A file that ships with the page: the server offers it, or the page holds it. @param {string} url @returns {Promise<Response>} */
 export async function fetchFile(url) {
   const own = carried.get(url);
-  if (own !== undefined) return new Response(url.startsWith('traces/') ? fromBase64(own) : own);
+  if (own !== undefined) {
+    return new Response(/^traces\/|\/races\//.test(url) ? fromBase64(own) : own);
+  }
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
   return answer;

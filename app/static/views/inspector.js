@@ -43,7 +43,7 @@ function Bar({ kind, value, other }) {
 }
 
 /** The likeliest tokens, with p and q. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
-function Bars({ what, lane, greedy }) {
+export function Bars({ what, lane, greedy }) {
   const [word, alone] = [wordsOf(lane), isVanilla(lane)];
   const rest = greedy || what.certain || what.tree || !what.options.length
     ? null

@@ -8,7 +8,7 @@ import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '.
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
 /** @import { App } from '../app.js' */
-/** @import { Lane } from '../state/lane.js' */
+/** @import { Lane, State } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
 /** @type {[string, string, string][]} */
@@ -31,6 +31,10 @@ const COLUMNS = [
 ];
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
+
+/** A lane's state with no more tokens than another has. @param {State | null} state @param {State | null} other */
+const upTo = (state, other) =>
+  state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
 /** What a lane is, before a clock runs. @param {Lane | null} lane @param {string} about @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
@@ -126,7 +130,10 @@ export function Lanes({ app, scene }) {
   };
   const card = (/** @type {string} */ name) => {
     const select = () => app.select(name);
-    const [state, own] = [states[name], app.pinned?.name === name ? app.pinned.token : -1];
+    const own = app.pinned?.name === name ? app.pinned.token : -1;
+    const state = app.game && name !== selected
+      ? upTo(states[name], states[selected ?? '']) // it would give away what the visitor is to judge
+      : states[name];
     const shown = columns || all || name === selected;
     const failed = lanes[name]?.failed && state?.ended
       ? `${lanes[name].failed.message} ${lanes[name].failed.hint}`

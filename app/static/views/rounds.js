@@ -6,8 +6,9 @@ import { html, walk } from './ui.js';
 /** @import { Round } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @param {Round} round */
-function words({ round, size, accepted, drafted, extra }) {
+/** @param {Round} round @param {boolean} open whether its verdict may be shown */
+function words({ round, size, accepted, drafted, extra }, open) {
+  if (!open) return `round ${round + 1}: not judged yet`;
   if (!size) return `round ${round + 1}: nothing drafted, one token by the target`;
   return `round ${round + 1}: ${accepted} of ${drafted} accepted${
     accepted === drafted && accepted && extra ? ', and a bonus token' : ''
@@ -31,18 +32,20 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
     if (to >= 0) app.jump(to);
   };
   const bar = (/** @type {Round} */ round) => {
-    const full = round.accepted > 0 && round.accepted === round.drafted;
+    const open = !app.game || round.round < app.game.view.round;
+    const full = open && round.accepted > 0 && round.accepted === round.drafted;
     const kind = `sd-rd${full ? ' sd-rd-full' : ''}${
       round.round < (state?.sums.rounds ?? 0) ? ' sd-past' : ''
     }`;
     const [height, share] = [
       (100 * Math.max(round.size, 0.4)) / tallest,
-      round.size ? (100 * round.accepted) / round.size : 0,
+      round.size && open ? (100 * round.accepted) / round.size : 0,
     ];
     return html`
       <button type="button" key=${round.round} class=${kind} title=${words(
         round,
-      )} aria-label=${words(round)}
+        open,
+      )} aria-label=${words(round, open)}
         aria-current=${String(round.round === here)}
         tabindex=${round.round === (here ?? 0) ? 0 : -1}
         onclick=${() =>

@@ -2,8 +2,10 @@
 // @ts-check
 
 import { glossed, html, Link } from './ui.js';
-import { numbers, outcome, sameText, verdict } from '../state/headline.js';
+import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.js';
 import { speedUp } from '../state/metrics.js';
+import { times } from '../state/format.js';
+import { typicalWords } from '../state/predicted.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
@@ -44,6 +46,15 @@ export function Hero({ app, scene }) {
   const name = scene.names.length > 2 && !scene.running
     ? scene.named[scene.selected ?? '']?.label
     : '';
+  const { drafted, vanilla } = own;
+  const typical = drafted?.header && vanilla &&
+    typicalWords(
+      app.options.typical,
+      drafted.header,
+      !app.noSteps.has(String(drafted.header.config.drafter)),
+    );
+  const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
+  const slow = over && whySlow(drafted, vanilla);
   const kind = `${race.lossy ? ' sd-lossy' : ''}${race.trusted ? '' : ' sd-crowded'}`;
   const share = (/** @type {number} */ value) =>
     `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
@@ -59,6 +70,19 @@ export function Hero({ app, scene }) {
       '--far': share(far ?? 0),
     }}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>`
+  }
+    ${
+    typical &&
+    html`<p class="sd-typical" title=${typical.about}>${typical.words}${
+      over && race.final !== null ? html`; <b>this prompt: ${times(race.final)}</b>` : ''
+    }</p>`
+  }
+    ${
+    slow && html`
+      <p
+        class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
+          app.look(slow.round)}>See round ${slow.round + 1}<//></p>
+    `
   }
     <p class="sd-same">${scene.running ? '' : sameText(own, states, clocks)}</p>
     <p class="sd-claim">${race.claim}</p>

@@ -9,13 +9,13 @@ import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/
 import { glossed, html, kept, Link } from './ui.js';
 import { Inspector, isChance, wordsOf } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
-import { unzip } from '../state/trace.js';
+import { fetchTrace } from '../state/trace.js';
 /** @import { Answer, Cell } from '../state/exploration.js' */
 /** @import { Inspected } from '../state/inspect.js' */
 /** @import { Lane, Window as Round } from '../state/lane.js' */
 /** @import { Verified } from '../state/events.d.ts' */
 
-/** @typedef {{race: (name: string) => Promise<Uint8Array | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools a race of the answer, the player, a live measurement: whether it began; and what it needs to know of an opened run */
+/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools where a race of the answer is, the player, a live measurement: whether it began; and what it needs to know of an opened run */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: what the server needs of an opened run */
 
 /** @type {Record<string, string>} */
@@ -147,8 +147,8 @@ export class SideBySide {
     if (this.answer === answer) return;
     const fresh = this.answer?.origin.date !== answer.origin.date || answer.facts.opened;
     this.answer = answer;
-    const data = await this.tools.race('runs');
-    const lanes = data && this.answer === answer ? (await unzip(data)).lanes : null;
+    const url = await this.tools.race('runs');
+    const lanes = url && this.answer === answer ? (await fetchTrace(url)).lanes : null;
     if (this.answer !== answer) return;
     if (lanes) {
       this.lanes = Object.fromEntries(

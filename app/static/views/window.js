@@ -4,9 +4,11 @@
 
 import { Component, html, Link } from './ui.js';
 import { Inspector } from './inspector.js';
+import { Judge } from './verifier.js';
 import { Rounds } from './rounds.js';
 import { towards } from './dom.js';
 import { cell, milliseconds } from '../state/format.js';
+import { isJudged } from '../state/verifier.js';
 import { piece } from '../state/detokenize.js';
 import {
   columnOf,
@@ -129,7 +131,9 @@ class Grid extends Component {
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
     if (base.dataset.narrow === 'false') return;
     const revealed = round.tree ? [] : round.passes.at(-1)?.revealed ?? [];
-    const position = round.verified
+    const position = round.judged < Infinity
+      ? round.judged
+      : round.verified
       ? round.verified.accepted
       : revealed.length
       ? Math.min(...revealed)
@@ -264,7 +268,9 @@ export class DraftWindow extends Component {
 
   /** @override @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
   render({ app, scene }, { all }) {
-    const { lane, view: round } = scene;
+    const { lane } = scene;
+    const { game } = app;
+    const round = game ? game.shown : scene.view;
     const { phase, older } = scene.shown;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
@@ -291,12 +297,17 @@ export class DraftWindow extends Component {
       }`;
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
-        id="${app.prefix}-panel">
-            <header><h2>Draft window</h2><span class="sd-sub">${where}</span><${Phases} round=${drawn} phase=${phase} /></header>
+        id="${app.prefix}-panel" tabindex="-1">
+            <header><h2>Draft window</h2><span class="sd-sub">${where}</span>
+              ${!game && !scene.running && isJudged(lane) &&
+                html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
+              <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
             <p class="sd-say">${app.sentence(scene)}</p>
             ${drawn && html`
-              <${Grid} app=${app} lane=${lane} round=${drawn} moment=${scene.moment} all=${all}
+              <${Grid} app=${app} lane=${lane} round=${drawn} moment=${scene.moment +
+                (game ? drawn.judged : '')}
+                all=${all}
                 pinned=${mark} />
             `}
             <button type="button" class="sd-link sd-lines" aria-expanded=${String(
@@ -305,6 +316,7 @@ export class DraftWindow extends Component {
               onclick=${() => this.setState({ all: !all })}>${all
                 ? `Show ${MOST_ROWS} of ${count} ${unit}`
                 : `Show all ${count} ${unit}`}</button>
+            ${game && html`<${Judge} app=${app} game=${game} />`}
             ${pinned && html`
               <${Inspector} round=${pinned.view} lane=${pinned.lane} place=${pinned
                 .place} who=${pinned.who} close=${() => app.unpin()}

@@ -1,0 +1,156 @@
+// You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one, before the rule's own
+// verdict is shown. Pure.
+// @ts-check
+
+import { decisive, stateAt } from './lane.js';
+import { inspected } from './inspect.js';
+import { story } from './story.js';
+import { plural } from './format.js';
+/** @import { Event, Verified } from './events.d.ts' */
+/** @import { Lane, Window } from './lane.js' */
+/** @import { Word } from './story.js' */
+
+const CONTEXT = 70; // letters of the text that stand before the token
+
+/** Whether an event is the verdict on a draft. @param {Event} event @returns {event is Verified} */
+const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
+
+/** Whether there is anything to judge in a lane. @param {Lane | null} lane */
+export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
+
+/** The state at the verdict of a round: of the first from one on in which something was tested, or the first of all. @param {Lane} lane @param {number} from */
+function verdictFrom(lane, from) {
+  const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
+  return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
+}
+
+export class Verifier {
+  /** @param {Lane} lane in which something was tested @param {number} round to begin with */
+  constructor(lane, round) {
+    this.lane = lane;
+    this.greedy = lane.header?.config.temperature === 0;
+    this.state = verdictFrom(lane, round);
+    this.at = 0; // of the positions that the rule tested
+    /** @type {boolean | null} whether the visitor accepts what is drafted there */
+    this.answer = null;
+    this.judged = 0; // in all rounds
+    this.agreed = 0;
+  }
+
+  /** The round, as it ended. */
+  get view() {
+    return /** @type {Window} */ (this.state.window);
+  }
+
+  /** The tests that decided, in order of their positions. */
+  get tests() {
+    return [...decisive(this.view.verified?.tests ?? []).values()].sort((a, b) =>
+      a.position - b.position
+    );
+  }
+
+  /** The position at hand. */
+  get place() {
+    return this.tests[this.at].position;
+  }
+
+  /** What is known of the place at hand once it is judged. */
+  get what() {
+    return inspected(this.view, this.place, this.greedy);
+  }
+
+  /** Changes with each question and each answer. */
+  get asked() {
+    return [this.view.round, this.place, this.answer].join();
+  }
+
+  /** Whether the rule accepts here. */
+  get accepted() {
+    return this.tests[this.at].accepted;
+  }
+
+  /** Whether the rule tests nothing further in this round. */
+  get last() {
+    return this.at === this.tests.length - 1;
+  }
+
+  /** The tokens that are up for judgement: of a tree, all that are drafted here. */
+  get tokens() {
+    const test = this.tests[this.at];
+    return test.kind === 'tree' ? this.what.options : [test.id];
+  }
+
+  /** The text before the token. */
+  get before() {
+    const { lane, state: { tokens: { length: first } } } = this;
+    const text = lane.shown.slice(0, first + this.place).join('');
+    const whole = `${lane.header?.prompt ?? ''}\n${text}`.replace(/\s+/g, ' ');
+    return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
+  }
+
+  /** The round with what the visitor has judged, and nothing that gives the rest away. @returns {Window} */
+  get shown() {
+    const judged = this.answer === null ? this.place : this.place + 1;
+    return { ...this.view, scored: null, committed: null, judged };
+  }
+
+  /** The moment at which the draft is there and the target has not read it, on the lane's clock. */
+  get time() {
+    const { lane, view } = this;
+    const at = lane.events.findIndex((one) =>
+      one.kind === 'DraftReady' && one.round === view.round
+    );
+    return lane.times[at];
+  }
+
+  /** @param {boolean} accept */
+  judge(accept) {
+    if (this.answer !== null) return;
+    this.answer = accept;
+    this.judged += 1;
+    this.agreed += Number(accept === this.accepted);
+  }
+
+  /** On to the next token, or to the next round. Returns whether it is another round. */
+  next() {
+    if (this.answer === null) return false;
+    const { last, lane, view } = this;
+    this.at = last ? 0 : this.at + 1;
+    this.answer = null;
+    if (last) this.state = verdictFrom(lane, view.round + 1);
+    return last;
+  }
+
+  get score() {
+    return this.judged
+      ? `You agreed with the rule on ${this.agreed} of ${plural(this.judged, 'token')}.`
+      : '';
+  }
+
+  get question() {
+    const { kind } = this.tests[this.at];
+    if (kind === 'tree') return 'Does the target take one of these tokens?';
+    if (this.greedy) return 'Is this the target’s likeliest token?';
+    return kind === 'match'
+      ? 'Does the target draw this token too?'
+      : 'Does this token pass the test?';
+  }
+
+  /** How the visitor's answer compares with the rule's. */
+  get agreement() {
+    if (this.answer === this.accepted) return 'You agree with the rule.';
+    return `You ${this.answer ? 'accepted' : 'rejected'}, the rule did not.`;
+  }
+
+  /** What the rule did. @param {Word} word */
+  verdict(word) {
+    return story(this.what, this.greedy, true, word);
+  }
+
+  /** What is read out. @param {Word} word */
+  words(word) {
+    return this.answer === null
+      ? `Position ${this.place + 1}, ${this.tokens.map(word).join(', ')}. ${this.question}`
+      : `${this.agreement} ${this.verdict(word)} ${this.score}`;
+  }
+}

@@ -1,0 +1,74 @@
+// The visitor as the verifier: one drafted token after the other, judged before the target's numbers are shown.
+// @ts-check
+
+import { Bars, wordsOf } from './inspector.js';
+import { Button, Component, glossed, html } from './ui.js';
+import { cell } from '../state/format.js';
+import { piece } from '../state/detokenize.js';
+/** @import { App } from '../app.js' */
+/** @import { Verifier } from '../state/verifier.js' */
+
+/** @type {Record<string, string>} keys whose names are long */
+const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
+
+/** @extends {Component<{app: App, game: Verifier}>} */
+export class Judge extends Component {
+  /** @override */
+  componentDidMount() {
+    this.hold();
+  }
+
+  /** @override */
+  componentDidUpdate() {
+    if (this.seen !== this.props.game.asked) this.hold();
+  }
+
+  /** Keep text and buttons in view, and the focus here though the button that had it is gone. */
+  hold() {
+    this.seen = this.props.game.asked;
+    if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
+    for (const part of ['text', 'keys']) {
+      this.base.querySelector(`.sd-judge-${part}`)?.scrollIntoView({ block: 'nearest' });
+    }
+  }
+
+  /** @override @param {{app: App, game: Verifier}} props */
+  render({ app, game }) {
+    const { lane, view, answer, place, last } = game;
+    const word = wordsOf(lane);
+    const button = (
+      /** @type {string} */ words,
+      /** @type {string} */ key,
+      /** @type {() => void} */ act,
+    ) =>
+      html`
+        <button type="button" class="sd-take" aria-keyshortcuts=${key}
+          onclick=${act}>${words} <small aria-hidden="true">${SHOWN[key] ?? key}</small></button>
+      `;
+    return html`
+      <section class="sd-inspector sd-judge" aria-label="You are the verifier" tabindex="-1">
+        <header>
+          <h3>You verify round ${view.round + 1}, position ${place + 1}</h3>
+          <${Button} label="Done (Escape)" act=${() => app.judged()}>✕<//></header>
+        <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
+          html`
+            <b class="sd-c sd-fresh">${cell(piece(lane, id))}</b>
+          `
+        )}</p>
+        <p>${answer === null
+          ? game.question
+          : html`<b>${game.agreement}</b> ${glossed(game.verdict(word))}`}</p>
+        <div class="sd-judge-keys">${answer === null
+          ? [
+            button('✓ Accept', 'A', () => app.judge(true)),
+            button('✕ Reject', 'R', () => app.judge(false)),
+          ]
+          : [
+            button(last ? 'Next round' : 'Next token', 'ArrowRight', () => app.judgeNext()),
+            button('Done', 'Escape', () => app.judged()),
+          ]}<b>${game.score}</b></div>
+        ${answer !== null && html`<${Bars} what=${game.what} lane=${lane} greedy=${game.greedy} />`}
+      </section>
+    `;
+  }
+}

@@ -1,0 +1,441 @@
+"""Watch a drafter learn: two block drafters begin with the same random weights and learn from the target's own texts,
+one with token-wise cross-entropy, the other by streak-distillation (SpecDiff-2, arXiv 2511.00606).
+
+Every few seconds both draft behind every token of held-out texts, which gives τ, acceptance by position and their
+guesses for one sentence. At the end both race vanilla, beside what they were before. Loaded weights stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, command_of
+from specdiff_core.explorations.fields import EMBEDDED, ask, enum
+from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
+from specdiff_core.explorations.runs import Runs
+from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
+from specdiff_core.measure.statistics import interval
+from specdiff_core.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specdiff_core.engine import Engine
+    from specdiff_core.train import answers as texts
+    from specdiff_core.train.learners import BlockLearner
+
+UNTRAINED, TOKENS, STREAK = "untrained", "token_wise", "streak"
+LABELS = {UNTRAINED: "before training", TOKENS: "token-wise loss", STREAK: "streak-distillation"}
+STYLES = {
+    TOKENS: Style("@residual", "square", "dash", LABELS[TOKENS]),
+    STREAK: Style("@draft", "circle", "solid", LABELS[STREAK]),
+}
+BARS = {UNTRAINED: ("@muted", "/"), TOKENS: ("@residual", "."), STREAK: ("@draft", "")}
+GAMMA = 8
+"""Tokens of a draft."""
+ROWS, ANCHORS = 12, 16
+"""Texts in a step, and blocks in each."""
+COPIES, VARIANTS, BEGUN = 40, 6, 8
+"""Texts to learn from after each prompt; held-out texts after each, which part in their first tokens."""
+TOGETHER = 32
+"""Texts that are written at once: other people's races wait for these."""
+MEASUREMENTS = 20
+"""Of τ, while a drafter learns."""
+FEWEST = 10
+"""Rounds that tested a position whose acceptance rate is reported."""
+SHOWN = 8
+"""Measurements whose guesses are shown."""
+RACED = 4
+"""Held-out texts whose beginnings are the prompts of the race."""
+
+
+class Learn(OnPrompts, frozen=True, kw_only=True):
+    """τ, acceptance by position and guesses, while two drafters learn from nothing; then their race."""
+
+    name: ClassVar = "learn"
+    title: ClassVar = "Watch a drafter learn"
+    question: ClassVar = "How does a drafter learn to be accepted, and does the loss matter?"
+    columns: ClassVar = {
+        "objective": "what the drafter learns by",
+        "step": "optimiser steps",
+        "seconds": "seconds of its own training",
+        "loss": "mean since the measurement before, nats; each by its own weights, so they don’t compare",
+        "tau": "τ of greedy rounds at γ 8, T 1, on held-out texts",
+        "alpha_at": "α_j",
+        "guess": "the draft for one sentence",
+    }
+    makes: ClassVar = "the better drafter's weights"
+
+    pair: EMBEDDED = "embedded"  # small enough to learn for in minutes
+    flavours: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
+        ask("Kinds of text", "One kind is learned soonest."),
+    ] = ("stories",)
+    seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 150
+    tokens: Annotated[int, ask("New tokens", "Of each text.", 32, 192)] = 128
+    per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
+
+    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+        prompts, skipped = self.prompts(engine)
+        learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
+        held_out = [prompt for prompt in prompts if prompt not in learnt]
+        if not held_out:
+            raise ConfigError("Learning needs two prompts of a kind.", field="texts", hint="Give more prompts.")
+        writer = _Writer(engine, self.seed, stopped)
+        facts: dict[str, Any] = {"skipped": skipped, "learnt": [one.id for one in learnt], "race": {}}
+        rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
+
+        def answer() -> Answer:
+            return Answer(rows=list(rows), facts=dict(facts), races=races)
+
+        yield Step(1, total, "the target writes texts", answer)
+        corpus: list[texts.Answer] = []
+        tested: list[texts.Answer] = []
+        asked = [(writer.encode(one), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
+        begun = [(writer.encode(one), 1.0) for _ in range(VARIANTS) for one in held_out]
+        for part in (asked[first : first + TOGETHER] for first in range(0, len(asked), TOGETHER)):
+            corpus += writer.write(part, self.tokens)
+            if stopped():
+                return
+            yield Step(1, total, f"the target writes: {len(corpus)} of {len(asked)} texts to learn from", answer)
+        for part in (begun[first : first + TOGETHER] for first in range(0, len(begun), TOGETHER)):
+            beginnings = [one.tokens.tolist() for one in writer.write(part, BEGUN)]
+            tested += writer.write([(ids, 0.0) for ids in beginnings], self.tokens)
+            if stopped():
+                return
+        facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
+        facts["continues"] = writer.pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            twins = {name: _Twin(engine, name, folder, self.seed) for name in (TOKENS, STREAK)}
+            saved = {UNTRAINED: twins[STREAK].export(folder / UNTRAINED)}
+            rows += [twin.measure(tested, writer) for twin in twins.values()]
+            for spent, doing in self._train(twins, corpus, tested, writer, rows, stopped):
+                yield Step(2 + min(self.seconds - 1, int(spent)), total, doing, answer)
+            if stopped():
+                return
+            facts["change"] = _change(twins[TOKENS].accepted, twins[STREAK].accepted)
+            saved |= {name: twin.export(folder / name) for name, twin in twins.items()}
+            best = max(twins, key=lambda name: _tau(twins[name].accepted))
+            made = _files(saved[best], best, self)
+            raced = with_drafters(engine, saved)
+            lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
+            spoken = [writer.text(one.prompt.tokens) for one in tested[:: max(1, len(tested) // RACED)]]
+            starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(spoken, 1)]
+            runs = Runs(raced, self.base, lanes, starts, stopped)
+            for _, _, name in runs.fill():
+                facts["race"], races = {key: runs.row(key) for key in lanes if key in runs.metrics}, runs.races
+                yield Step(total - 1, total, f"the race: {LABELS[name]}", answer, lambda: made)
+        yield Step(total, total, "done", answer, lambda: made)
+
+    def _train(
+        self,
+        twins: Mapping[str, _Twin],
+        corpus: Sequence[texts.Answer],
+        tested: Sequence[texts.Answer],
+        writer: _Writer,
+        rows: list[dict[str, Any]],
+        stopped: Stopped,
+    ) -> Iterator[tuple[float, str]]:
+        """Steps of both in turn, on the same blocks of the same texts; measured :data:`MEASUREMENTS` times."""
+        import numpy as np
+
+        from specdiff_core.train.answers import batch_of
+
+        rng, step, measured, spent, doing = np.random.default_rng(self.seed), 0, 0, 0.0, ""
+        while spent < self.seconds and not stopped():
+            batch = batch_of([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
+            rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
+            for twin in twins.values():
+                twin.learn(batch, self.seed + step, rate)
+            step, spent = step + 1, sum(twin.seconds for twin in twins.values())
+            if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
+                measured = int(spent * MEASUREMENTS / self.seconds)
+                rows += [twin.measure(tested, writer) for twin in twins.values()]
+                doing = ", τ = " + " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
+            yield spent, f"step {step}{doing}"
+
+    def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        by = {name: [row for row in rows if row["objective"] == LABELS[name]] for name in (TOKENS, STREAK)}
+        answer, notes, change = "", list[str](), facts.get("change")
+        raced = {name: row for name, row in facts["race"].items() if row.get("speedup")}
+        if all(len(own) > 1 for own in by.values()):
+            speeds = {name: f" and decodes at {times(raced[name]['speedup'])}" if name in raced else "" for name in by}
+            ends = [f"{LABELS[name]} reaches τ = {ratio(own[-1]['tau'])}{speeds[name]}" for name, own in by.items()]
+            answer = f"From random weights, after {by[STREAK][-1]['seconds']:.0f} s each, {draw.listed(ends)}."
+        if change:
+            verdict = (
+                "it drafts better" if change["low"] > 1
+                else "it drafts worse" if change["high"] < 1
+                else "so short a training shows no difference"
+            )  # fmt: skip
+            notes.append(
+                f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "
+                f"interval {ratio(change['low'])} to {ratio(change['high'])} over held-out texts): {verdict}."
+            )
+        if answer:
+            notes.append(
+                "Both began with the same weights and saw the same blocks of the same texts, which the target wrote "
+                f"after {draw.plural(len(facts['learnt']), 'prompt')}. They know this kind of text only."
+            )
+        titles = {name: f"Block drafter, {LABELS[name]}" for name in raced}
+        figures = [_curves(by), _guesses(by[STREAK], facts), _positions(by), _race(raced)]
+        return Report(answer=answer, notes=notes, figures=figures, titles=titles)
+
+
+def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
+    points = [row | {"by": name} for name, own in by.items() for row in own]
+    data = draw.lines(points, "by", "seconds", "tau", _words, style=STYLES)
+    return Figure(
+        key="learning",
+        title="Learning to be accepted",
+        hint="τ of greedy rounds on held-out texts",
+        wide=True,
+        data=data,
+        layout=axes("seconds of its own training", "τ at γ 8, tokens per round", showlegend=True),
+        empty="The curves begin when the target has written the texts.",
+    )
+
+
+def _words(row: dict[str, Any]) -> str:
+    return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
+
+
+def _visible(piece: str) -> str:
+    return draw.escaped(piece.replace("\n", "↵").strip() or "␣")
+
+
+def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
+    """Rows of drafts for one sentence; a right token is bold and coloured."""
+    places = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
+    shown, right = [own[i] for i in places], facts.get("continues", [])
+    same = [[int(piece == wanted) for piece, wanted in zip(row["guess"], right, strict=True)] for row in shown]
+    words = [
+        [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
+        for row in zip((row["guess"] for row in shown), same, strict=True)
+    ]
+    heat = {
+        "type": "heatmap",
+        "x": list(range(1, len(right) + 1)),
+        "y": [f"{row['seconds']:.0f} s" for row in shown],
+        "z": same,
+        "text": words,
+        "texttemplate": "%{text}",
+        "showscale": False,
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "@card"], [1, "@draft-tint"]],
+        "xgap": 2,
+        "ygap": 2,
+        "hovertemplate": "position %{x}, %{y}: %{text}<extra></extra>",
+    }
+    begun, ends = draw.escaped("".join(facts.get("sentence", []))), draw.escaped("".join(right))
+    return Figure(
+        key="guesses",
+        title="One sentence, guessed again and again",
+        hint=f"the streak-distilled drafter after “…{begun}”; the target writes “{ends}”; right tokens are bold",
+        wide=True,
+        data=[heat] if shown else [],
+        layout=axes("position in the draft", "", yaxis={"autorange": "reversed", "type": "category"}),
+        empty="Rows as the drafter learns.",
+    )
+
+
+def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
+    points = [
+        {"by": name, "place": place, "alpha": alpha}
+        for name, own in by.items() if len(own) > 1
+        for place, alpha in enumerate(own[-1]["alpha_at"], start=1)
+    ]  # fmt: skip
+    return Figure(
+        key="positions",
+        title="Acceptance by position",
+        hint=f"now, where at least {FEWEST} rounds reached the position",
+        data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
+        layout=axes("position in the window", "α<sub>j</sub>", yaxis={"range": [0, 1.04]}, showlegend=True),
+        empty="Lines when both have learned a little.",
+    )
+
+
+def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
+    data = []
+    for name, row in raced.items():
+        colour, hatch = BARS[name]
+        words = f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        own = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
+        data.append(draw.bars([LABELS[name]], [row["speedup"]], LABELS[name], colour, hatch, **own))
+    return Figure(
+        key="race",
+        title="The race, before and after",
+        hint="decoded on held-out beginnings; whiskers: 95 % interval",
+        opens="a bar opens its race",
+        data=data,
+        layout=draw.speeds(xaxis=draw.CATEGORY),
+        empty="Bars when the race is run.",
+    )
+
+
+class _Writer:
+    """The target, writing many texts at once, with the hidden states that a block drafter reads."""
+
+    def __init__(self, engine: Engine, seed: int, stopped: Stopped = lambda: False) -> None:
+        import torch
+
+        from specdiff_core.train.learners import default_taps
+
+        self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
+        self._engine, self._threads, self._stopped = engine, engine.quickest_threads(), stopped
+        self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        return list(self._engine.encode(prompt.prompt))
+
+    def text(self, ids: Sequence[int]) -> str:
+        return str(self._engine.pair.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [str(self._engine.pair.tokenizer.decode([token])) for token in ids]
+
+    def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.Answer]:
+        """A text of so many new tokens for each prompt and temperature, all at once; fewer once it is stopped."""
+        from specdiff_core.models.device import cpu_threads
+        from specdiff_core.train.answers import Prompt as Encoded
+        from specdiff_core.train.answers import Writing, write_together
+
+        prompts = [(Encoded(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
+        writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
+        with cpu_threads(self._threads):
+            found = write_together(self._engine.target, prompts, writing, self._random, lambda: not self._stopped())
+            return sorted(found, key=lambda one: int(one.prompt.id))
+
+
+class _Twin:
+    """A block drafter that learns by one objective."""
+
+    def __init__(self, engine: Engine, name: str, folder: Path, seed: int) -> None:
+        import torch
+
+        from specdiff_core.models.causal import vocabulary
+        from specdiff_core.train import losses
+        from specdiff_core.train.learners import BlockLearner, Words, block_config, default_taps, new_block
+        from specdiff_core.train.settings import DrafterSettings
+        from specdiff_core.train.trainer import Trainer
+
+        model, (mask, *_) = engine.target.model, engine.pair.spec.suppress
+        taps, table = default_taps(int(model.config.num_hidden_layers)), vocabulary(model)
+        words = [token for token in range(engine.target.vocab_size) if token != mask]
+        settings = DrafterSettings(block=GAMMA, markov=0, anchors=ANCHORS, whole=1.0, tables=False, seed=seed)
+        config = block_config(model.config, engine.pair.spec.target, settings, taps=taps, mask=mask, words=len(words))
+        network = new_block(config, seed=seed).to(model.device)
+        self.learner: BlockLearner = BlockLearner(network, table, Words.of(words, table), taps, settings)
+        self.learner.weigh = losses.streak_weights if name == STREAK else lambda probs, known: torch.ones_like(probs)
+        self.name, self.accepted = name, list[list[int]]()
+        self._trainer, self._losses, self._threads = (
+            Trainer(network, folder / name),
+            list[float](),
+            engine.quickest_threads(),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Of training so far."""
+        return self._trainer.seconds
+
+    def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
+        """One step on blocks that ``seed`` chooses.
+
+        Raises:
+            SpecDiffError: the loss became NaN.
+        """
+        import torch
+
+        from specdiff_core.models.device import cpu_threads
+
+        random = torch.Generator().manual_seed(seed)
+        with cpu_threads(self._threads):  # not while it rests: others decode then
+            found = self._trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
+        self._losses.append(found["loss"])
+
+    def measure(self, tested: Sequence[texts.Answer], writer: _Writer) -> dict[str, Any]:
+        """A row: what greedy rounds would accept of its drafts in texts that the target wrote greedily. These are known
+        beforehand, so none is decoded."""
+        import torch
+
+        from specdiff_core.models.device import cpu_threads
+        from specdiff_core.train.answers import batch_of
+
+        self.accepted, guess = [], list[int]()
+        for text in tested:
+            first, end = len(text.prompt.tokens) - 1, len(text.tokens) - GAMMA
+            anchors = torch.arange(first, end)[None]
+            with cpu_threads(self._threads):
+                drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
+            right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
+            lengths, place, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
+            while place < len(lengths):
+                own.append(lengths[place])
+                place += lengths[place] + 1
+            self.accepted.append(own)
+            guess = guess or drafts[0].tolist()
+        rounds = [length for own in self.accepted for length in own]
+        reached = [sum(length >= place for length in rounds) for place in range(GAMMA + 1)]
+        losses, self._losses = self._losses, []
+        return {
+            "objective": LABELS[self.name],
+            "step": self._trainer.step,
+            "seconds": self.seconds,
+            "loss": sum(losses) / len(losses) if losses else None,
+            "tau": _tau(self.accepted),
+            "alpha_at": [reached[j + 1] / reached[j] if reached[j] >= FEWEST else None for j in range(GAMMA)],
+            "guess": writer.pieces(guess),
+        }
+
+    def export(self, folder: Path) -> Path:
+        """Write the drafter as it is now, in a released layout."""
+        self.learner.export(folder)
+        return folder
+
+
+def _tau(accepted: Sequence[Sequence[int]]) -> float:
+    """Tokens per round: those accepted, and the one that the target adds."""
+    return 1 + sum(map(sum, accepted)) / sum(map(len, accepted))
+
+
+def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
+    """τ over τ, with a 95 % bootstrap interval over the texts, which are the same."""
+    first, second = (
+        {str(text): (len(own), len(own) + sum(own)) for text, own in enumerate(every)} for every in (before, after)
+    )
+    found = interval(first, second, {"all": list(first)})["all"]
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+def _files(folder: Path, name: str, choice: Learn) -> dict[str, bytes]:
+    """The drafter as ``--drafter`` reads it, and how it came about."""
+    card = f"""# A block drafter, made in {choice.seconds} s
+
+From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(choice))}`.
+Race it: `python -m specdiff_core race --target assets/embedded/target --drafter ./THIS-FOLDER --prompt …`
+"""
+    return {"README.md": card.encode(), **{file.name: file.read_bytes() for file in sorted(folder.iterdir())}}
+
+
+def with_drafters(engine: Engine, folders: Mapping[str, Path]) -> Engine:
+    """An engine on the same target with further drafters: by name, a folder with a block drafter."""
+    from specdiff_core.drafters.block_diffusion import build
+    from specdiff_core.engine import Engine
+
+    pair, like = engine.pair, engine.pair.spec.drafter("block")
+    specs = [
+        dataclasses.replace(like, name=name, label=LABELS[name], source=str(path)) for name, path in folders.items()
+    ]
+    named = dataclasses.replace(pair.spec, drafters=(*pair.spec.drafters, *specs))
+    drafters: dict[str, Any] = {one.name: build(one, pair.placement, target=pair.model, pair=named) for one in specs}
+    return Engine(dataclasses.replace(pair, spec=named, drafters={**pair.drafters, **drafters}))
