@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.own_pairs import is_loopback
+from app.run.rooms import Rooms
 
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
@@ -167,6 +168,23 @@ def weights(request: Any) -> Any:
     return Response(archive, media_type="application/zip", headers=headers)
 
 
+def counting(rooms: Rooms) -> Callable[[Any], Any]:
+    """Answers ``/rooms/ROOM/QUESTION`` with how many chose each option; a POST with ``voter`` and ``option`` adds."""
+    from starlette.responses import JSONResponse
+
+    def answer(request: Any) -> Any:
+        room, question = request.path_params["room"], request.path_params["question"]
+        query = request.query_params
+        option = query.get("option", "")
+        counted = request.method != "POST" or (
+            option.isdecimal() and len(option) < 3 and rooms.guess(room, question, query.get("voter", ""), int(option))
+        )
+        headers = {"Cache-Control": "no-store"}
+        return JSONResponse({"counts": rooms.counts(room, question)}, 200 if counted else 400, headers)
+
+    return answer
+
+
 def probes(loading: Callable[[], str]) -> list[Any]:
     """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded.
 
@@ -234,6 +252,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
         Route("/weights", weights),
         Route("/runs/{name}", trace_file),
+        Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST"]),
         *probes(loading),
     ]
     throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import alignment, method_cards, palette
+from app.content import alignment, evidence, method_cards, palette, scenes, teaching, workshop
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.predictions import typical
@@ -190,85 +189,17 @@ def test_words_of_a_record_never_become_markup(monkeypatch: pytest.MonkeyPatch) 
     assert "<script" not in shown and shown.count("&lt;script&gt;") >= 8
 
 
-def streak(steps: int, *points: tuple[int, float], weight: str = "1.0") -> Training:
-    curve = tuple((step, {"tokens_per_round/mean": tau}) for step, tau in points)
-    return dataclasses.replace(RUN, steps=steps, command=f"train mdlm --streak {weight} --seed 1", curve=curve)
-
-
-def test_a_streak_curve_begins_where_its_weights_were() -> None:
-    before = streak(500, (200, 2.0), (500, 2.5), weight="0")
-    first, second = streak(100, (50, 2.25), (100, 2.75)), streak(200, (0, 2.75), (200, 3.0))
-    assert alignment.streak_curve([before, first, second]) == [(0, 2.5), (50, 2.25), (100, 2.75), (300, 3.0)]
-    after = streak(100, (0, 2.375), (100, 2.75))
-    assert alignment.streak_curve([before, after]) == [(0, 2.375), (100, 2.75)], "a measured beginning goes first"
-    assert alignment.streak_curve([first]) == [], "without a beginning there is nothing to divide by"
-    assert alignment.streak_curve([before]) == []
-    assert alignment.streak_curve([before, streak(100, (100, 2.75), weight="much")]) == [], "a word is no weight"
-
-
-def setting(drafts: int, tau: float, **more: object) -> dict[str, object]:
-    plain = {"drafter": "mdlm_streak", "gamma": 9, "steps": 1, "nodes": 0, "selection": "self"}
-    return {**plain, "drafts": drafts, "tau": tau, **more}
-
-
-def test_a_selection_curve_takes_the_settings_that_differ_in_k_only() -> None:
-    wanted = [setting(8, 2.5), setting(1, 2.0, selection="trie"), setting(2, 2.25)]
-    others = [
-        setting(4, 9.0, selection="trie"),
-        setting(4, 9.0, tree_nodes=16),
-        setting(4, 9.0, auto=True),
-        setting(1, 9.0, auto=True),
-        setting(4, 9.0, gamma=4),
-        setting(4, 9.0, drafter="block"),
-        {"drafter": "none", "gamma": 1, "steps": 1, "tau": 1.0},
-    ]
-    assert alignment.selection_curve([*others, *wanted]) == [(1, 2.0), (2, 2.25), (8, 2.5)]
-    assert alignment.selection_curve(wanted[:2]) == [], "two points are no curve"
-    assert alignment.selection_curve([setting(2, 2.0), setting(4, 2.0), setting(8, 2.0)]) == [], "K = 1 is the start"
-
-
-def figures(page: str) -> list[dict[str, list[dict[str, Any]]]]:
-    """What the browser is given to draw."""
-    import html
-
-    return [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
-
-
-def test_figures_show_ours_and_the_papers_with_a_table(tmp_path: Path) -> None:
-    """Each curve divided by its own start; ours is the warmest that was measured."""
-    bench = tmp_path / "selection.json"
-    cold = {"cells": [setting(1, 2.0), setting(2, 2.0), setting(8, 2.0)], "settings": {"temperature": 0.0}}
-    warm = {"cells": [setting(1, 2.0), setting(2, 2.25), setting(8, 2.5)], "settings": {"temperature": 1.0}}
-    bench.write_text(json.dumps({"tables": [warm, cold]}))
-    before = streak(500, (500, 2.5), weight="0")
-    spec_of(tmp_path / "drafter", before, streak(100, (50, 2.25), (100, 2.75)))
-    page = alignment.section(tmp_path / "drafter", [bench])
-    training, choosing = figures(page)
-    (steps,), (drafts,) = training["data"], choosing["data"]  # one line each: τ and speed-ups share no axis
-    assert drafts["x"] == ["1", "2", "8"] and drafts["y"] == [1.0, 1.125, 1.25] and drafts["text"][-1] == "1.25×"
-    assert steps["x"] == [0, 50, 100] and steps["y"] == pytest.approx([1.0, 0.9, 1.1])
-    assert page.count("<details>") == 2 and page.count("read off its figure, ±1–2 %") == 7
-    assert "from 2.50 to 2.75 tokens per round (1.10×) in 100 steps" in page and "fell to 2.25 (step 50)" in page
-    assert "at temperature 1" in page
-
-
-def test_nothing_measured_draws_nothing(tmp_path: Path) -> None:
-    assert alignment.section(tmp_path, [tmp_path / "missing.json"]) == ""
-    shutil.copy(Path(EMBEDDED.drafter("mdlm").source) / HISTORY, tmp_path / HISTORY)
-    assert alignment.section(tmp_path, []) == "", "a drafter without the streak loss has no such curve"
-
-
-@pytest.mark.parametrize("text", ["[]", '{"cells": 3}', '{"cells": [{}], "settings": {}}', "{"])
-def test_a_damaged_bench_costs_its_figure_only(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "bench.json").write_text(text)
-    with pytest.raises(ValueError):
-        alignment.selection_of(tmp_path / "bench.json")
-    page = alignment.section(benches=[tmp_path / "bench.json"])
-    assert len(figures(page)) == 1 and "bench.json" in caplog.text
-
-
-def test_the_shipped_drafter_shows_its_curve() -> None:
-    assert "Streak-distillation" in alignment.section()
+def test_figures_of_alignment_show_what_was_recorded() -> None:
+    """Every point of a line is a recorded number, and the words hold the first and the last."""
+    page = alignment.figures()
+    twins, drafts = [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
+    plain, twin = evidence.twins(0.0)
+    assert [line["y"] for line in twins["data"]] == [plain["alpha_at"], twin["alpha_at"]]
+    assert all(f"{alpha:.2f}" in page for alpha in (*plain["alpha_at"], *twin["alpha_at"]))
+    (line,) = drafts["data"]
+    ks, taus, speeds = zip(*evidence.selection(), strict=True)
+    assert (line["x"], line["y"]) == ([str(k) for k in ks], [*speeds])
+    assert ks[0] == 1 and taus[-1] > taus[0] and speeds[-1] < speeds[0], "more tokens, but slower: as the words say"
 
 
 # Symbols: one list for docs/theory.md, the settings, the numbers and the page.
@@ -334,18 +265,105 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
     assert sum(lesson.core for lesson in WORKSHOP) == 5
     for lesson in WORKSHOP:
         assert [answer.right for answer in lesson.answers].count(True) == 1, lesson.name
+        assert 0 <= lesson.right < len(lesson.guesses) and re.search(r"\d", evidence.truth(lesson.name)), lesson.name
         watch = lesson.watch
-        assert bool(watch.explore) != bool(watch.trace), lesson.name
+        assert bool(watch.explore) + bool(watch.trace) + (watch.area in workshop.FIGURES) == 1, lesson.name
         if watch.explore:
-            assert watch.explore in EXPLORATIONS
-            panels = {watch.panel, watch.beside} - {"widget", ""}
-            recorded = sorted((ROOT / "assets" / "explore").glob(f"{watch.explore}*.json"))
-            answers = [json.loads(path.read_text("utf-8")) for path in recorded]
-            assert panels <= {figure["key"] for one in answers for figure in one["report"]["figures"]}
+            assert watch.explore in EXPLORATIONS and (not lesson.proof or lesson.proof in EXPLORATIONS)
+            folder = ROOT / "assets" / EXPLORATIONS[watch.explore].tab
+            answers = [json.loads(path.read_text("utf-8")) for path in folder.glob(f"{watch.explore}*.json")]
+            figures = [figure for one in answers if "report" in one for figure in one["report"]["figures"]]
+            assert {watch.panel, watch.beside} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
+            drawn = {line.get("name") for figure in figures if figure["key"] == watch.panel for line in figure["data"]}
+            boards = [board for one in answers if "report" in one for board in one["report"].get("boards", ())]
+            drawn |= {row["label"] for board in boards for row in board["rows"]} if watch.panel == "board" else set()
+            assert set(watch.lines) <= drawn, "a lesson draws what is there"
             assert bool(watch.beside) == (watch.panel == "widget")
-        else:
+        elif watch.trace:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
+            places = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]
+            assert places[watch.round - 1] == scenes.PEOPLE, "the round of its scene"
+        else:
+            assert f'id="{watch.area[1:]}"' in learn()
         assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
+
+
+def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
+    """The same numbers, read from the recordings once more, choose the same guess."""
+    curve = dict(evidence.answer("explore/what-it-takes")["facts"]["curve"])
+    slow = [evidence.row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4)]
+    wide = [evidence.row("explore/window-map.block", gamma=gamma, steps=1)["speedup"] for gamma in (4, 16)]
+    warm = [evidence.row("explore/temperature", temperature=own, draft_temperature=own)["alpha"] for own in (0.0, 1.0)]
+    alphas = evidence.compared("specdiff", 0.0)["alpha_at"]
+    gains = [evidence.gain(alphas, position) for position in range(len(alphas))]
+    trees = [evidence.compared("ddtree", own)["tau"] > evidence.compared("dflash", own)["tau"] for own in (0.0, 1.0)]
+    seen = [one for one in evidence.answer("explore/losslessness.coins")["rows"] if one["rule"] == "naive"]
+    runs = next(one["runs"] for one in seen if one["distance"] > one["floor_high"])
+    found = {  # the place of the guess among the three
+        "one-pass": 2 if curve[17] < 2 * curve[1] else 0,
+        "gamma": 1 if abs(wide[1] / wide[0] - 1) < 0.1 else 0,
+        "accept": 2 if abs(sum(min(evidence.P[token], evidence.Q[token]) for token in evidence.P) - 0.7) < 1e-9 else 0,
+        "denoise": 1 if slow[1]["tau"] > slow[0]["tau"] and slow[1]["speedup"] < slow[0]["speedup"] else 0,
+        "temperature": 2 if warm[1] < warm[0] else 0,
+        "alignment": 0 if max(gains) == gains[0] else 2,
+        "trees": 2 if trees == [True, False] else 0,
+        "lossless": 1 if runs == 100 else 2,
+    }
+    assert found == {lesson.name: lesson.right for lesson in WORKSHOP}
+
+
+def test_a_lesson_without_its_recording_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evidence, "answer", lambda stem: json.loads("{"))
+    assert evidence.truth("gamma") == "" and "without its numbers" in caplog.text
+
+
+def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
+    """What is marked is what was accepted, and rounds that are held side by side begin behind the same words."""
+    for lesson in WORKSHOP:
+        shown = scenes.scene(lesson.name)
+        assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name
+        assert shown in learn()
+    for name in (scenes.WINDOW, scenes.TREE, scenes.FOUR, scenes.SAMPLED):
+        for own in (one for one in scenes.rounds(name).values() if one.draft):
+            ways = [*own.tree()] if own.parents else [own.window()]
+            marked = [became for way in ways for _, became in way]
+            assert marked.count("accepted") == own.verified.accepted and marked.count("target") == 1
+            assert len(marked) - marked.count("shared") == len(own.draft) + 1
+    beside = {scenes.PEOPLE: scenes.FOUR, scenes.OKAY: scenes.TREE, scenes.LIKE_TO: scenes.DRAFTS}
+    for place, name in beside.items():
+        assert scenes.rounds(name)[place].before == scenes.rounds(scenes.WINDOW)[place].before
+    assert scenes.rounds(scenes.FOUR)[scenes.PEOPLE].passes == 4
+    assert 0 < scenes.rounds(scenes.WINDOW)[scenes.PEOPLE].verified.accepted < 8, "a round in which not all pass"
+
+
+def test_the_areas_of_acceptance_add_up_to_p() -> None:
+    rows = re.findall(r"<p><b>(\w+), p = ([\d.]+)</b>(.*?)</p>", scenes.scene("accept"))
+    assert {token: float(p) for token, p, _ in rows} == evidence.P
+    for token, p, bars in rows:
+        shares = [float(share) for share in re.findall(r"--p: ([\d.]+)", bars)]
+        assert sum(shares) == pytest.approx(float(p)) and shares[0] == min(evidence.P[token], evidence.Q[token])
+
+
+def test_the_teachers_guide_has_every_lesson_its_minutes_its_wrong_guesses_and_the_key(tmp_path: Path) -> None:
+    """And the page shows all of it."""
+    text = teaching.GUIDE.read_text(encoding="utf-8")
+    titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)
+    assert titles == [lesson.title for lesson in WORKSHOP]
+    minutes = []
+    for part, lesson in zip(re.split(r"^## ", text, flags=re.MULTILINE)[1:], WORKSHOP, strict=True):
+        found = re.search(r"^\*(Core, )?(\d+) minutes\. Key: guess (.), check (.)\.\*$", part, re.MULTILINE)
+        assert found and bool(found[1]) == lesson.core, lesson.name
+        minutes.append(int(found[2]))
+        rights = [answer.right for answer in lesson.answers].index(True)
+        assert ("abc".index(found[3]), "abc".index(found[4])) == (lesson.right, rights), lesson.name
+        assert all(f"“{words}”" in part for words in lesson.guesses if words != lesson.guesses[lesson.right])
+    assert f"in {sum(minutes)} minutes" in learn()
+    shown = re.sub("<[^>]+>", "", teaching.guide())
+    for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
+        assert words in shown
+    assert teaching.guide() in learn() and teaching.guide(tmp_path / "missing.md") == ""
 
 
 # ---- what is typical ----

@@ -30,7 +30,9 @@ from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS
 from app.endpoints import endpoints
 from app.run import race as running
+from app.run import rooms
 from app.run.engines import Engines
+from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
@@ -378,6 +380,30 @@ def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
     ]
     refused += ["http://lab.example:7860@elsewhere.example/", "http://lab.example/", "ftp://lab.example:7860/"]
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
+
+
+def test_a_room_is_counted_by_question_and_a_page_that_changes_its_mind_counts_once() -> None:
+    count = launch.counting(Rooms())
+    client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST"])]))
+    place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
+    assert client.get(place).json() == {"counts": []}
+    for voter, option in ((one, 0), (other, 2), (one, 2)):
+        assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
+    assert client.get(place).json() == {"counts": [0, 0, 2]}
+    assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": []}
+    for wrong in (f"{place}?voter=Ada&option=1", f"{place}?voter={one}&option=99", f"{place}?voter={one}&option=x"):
+        assert client.post(wrong).status_code == 400
+    assert client.post(f"/rooms/short/gamma-guess?voter={one}&option=1").status_code == 400
+
+
+def test_rooms_are_bounded() -> None:
+    kept = Rooms()
+    for number in range(rooms.ROOMS + 1):
+        assert kept.guess(f"{number:012x}", "gamma-guess", "a" * 12, 1)
+    assert kept.counts(f"{0:012x}", "gamma-guess") == [] and kept.counts(f"{1:012x}", "gamma-guess") == [0, 1]
+    questions = [kept.guess("f" * 12, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
+    voters = [kept.guess("f" * 12, "q", f"{number:012x}", 0) for number in range(rooms.VOTERS)]
+    assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
 
 
 def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from app import export
 from app.content.workshop import WORKSHOP
 from app.page import TRACES
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
 from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
 
@@ -73,13 +74,17 @@ def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str,
     ) as page:
         for lesson in WORKSHOP:
             page.click(f"#lesson-{lesson.name} .sd-start")
+            page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-next")
             page.wait_for_function(FOUND)
-            assert page.is_visible("#explore" if lesson.watch.explore else "#live")
-            if lesson.watch.explore:
-                assert page.evaluate(f"{app('explore')}.answer.name") == lesson.watch.explore
-            for _ in range(3):
+            asked = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else ""
+            assert page.is_visible(f"#{asked or ('live' if lesson.watch.trace else 'learn')}")
+            if asked:
+                assert page.evaluate(f"{app(asked)}.answer.name") == lesson.watch.explore
+            for _ in range(2):
                 page.click(f"{CARD} .sd-guide-next")
+            page.click(f"{CARD} .sd-guide-option")
+            page.click(f"{CARD} .sd-guide-buttons :text-matches('^Done$')")
         assert "8 of 8 lessons done" in page.inner_text(".sd-progress")
 
 

@@ -9,7 +9,9 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
+from app.content import evidence
 from app.content.workshop import WORKSHOP
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
 
@@ -22,7 +24,7 @@ def lessons() -> Iterator[Any]:
     """Every lesson; by default the first of each kind: one watches a recording, another an exploration."""
     kinds = set()
     for lesson in WORKSHOP:
-        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), bool(lesson.recorded))
+        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), lesson.watch.panel == "board")
         yield pytest.param(lesson, id=lesson.name, marks=pytest.mark.slow if kind in kinds else ())
         kinds.add(kind)
 
@@ -32,14 +34,20 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
     with visit(browser, f"{address}?lesson={lesson.name}", until=THERE) as page:
         page.click(f"#lesson-{lesson.name} .sd-start")
         assert lesson.predict in page.inner_text(CARD)
-        page.locator(f"{CARD} .sd-guide-option").first.click()
+        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for a guess"
+        assert page.is_hidden(f"#lesson-{lesson.name} .sd-explained")
+        wrong = (lesson.right + 1) % len(lesson.guesses)
+        page.locator(f"{CARD} .sd-guide-option").nth(wrong).click()
         assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
         assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
-        assert lesson.watch.words in page.inner_text(CARD)
+        shown = page.inner_text(CARD)
+        assert lesson.watch.words in shown
+        assert f"You said “{lesson.guesses[wrong]}”" in shown and evidence.truth(lesson.name) in shown
         if lesson.watch.explore:
-            page.wait_for_function("window.specdiff.players.explore?.answer")
+            tab = EXPLORATIONS[lesson.watch.explore].tab
+            page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
         assert not serious(page)
         if lesson.watch.trace:
             page.locator(f"{CARD} .sd-guide-numbers button").click()
@@ -48,6 +56,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
         for number, answer in enumerate(lesson.answers):
             page.locator(f"{CARD} .sd-guide-option").nth(number).click()
             assert answer.why in page.inner_text(f"{CARD} .sd-guide-verdict")
@@ -56,13 +65,19 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
             page.wait_for_function(
                 "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
             )
+        following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(THERE)
-        assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
+        if following:
+            assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
+            page.keyboard.press("Escape")
         assert page.locator(CARD).count() == 0
         page.reload()
         page.wait_for_function(THERE)
         assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
+        assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
+        assert f"You said “{lesson.guesses[wrong]}”" in page.inner_text(f"#lesson-{lesson.name}")
+        assert lesson.explain[0] in page.inner_text(f"#lesson-{lesson.name}")
 
 
 SLIDE = f"document.querySelector('{CARD}')"
@@ -80,13 +95,17 @@ def at_step(page: Any, number: int, step: int) -> None:
 
 def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
     """Nothing is told before it is revealed, and the address always holds what is on the screen."""
-    with visit(browser, f"{address}?lesson=one-pass&present=1", until=SLIDE) as page:
+    fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
+    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
             page.keyboard.press("ArrowRight")
             page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
             assert lesson.watch.words in page.inner_text(CARD)
+            assert evidence.truth(lesson.name) not in page.inner_text(CARD)
+            page.keyboard.press("r")
+            assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
             at_step(page, number, 3)
@@ -94,7 +113,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert not any(words in text for words in lesson.explain) and page.locator(f"{CARD} math").count() == 0
             page.keyboard.press("r")
             assert all(words in page.text_content(CARD) for words in lesson.explain)
-            assert page.locator(f"{CARD} math").count() == 1
+            assert page.locator(f"{CARD} math").count() == 1 and page.evaluate(fits)
             page.keyboard.press("ArrowRight")
             at_step(page, number, 4)
             page.locator(f"{CARD} .sd-guide-option").first.click()
@@ -104,6 +123,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             rights = page.eval_on_selector_all(f"{CARD} [data-right]", "all => all.map((one) => one.dataset.right)")
             assert rights == [str(answer.right).lower() for answer in lesson.answers]
             assert all(answer.why in page.text_content(CARD) for answer in lesson.answers)
+            assert page.evaluate(fits)
             assert f"lesson={lesson.name}&step=4" in page.url and "present=1" in page.url
             page.keyboard.press("ArrowRight")
         at_step(page, 7, 4)
@@ -155,8 +175,26 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         page.wait_for_selector(".sd-guide-here")
         assert WORKSHOP[3].watch.words in page.inner_text(CARD)
         assert playhead(page)["stop"] == stop
+        assert page.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "thirty phones do not decode"
         assert not page.locator(".sd-present-bar").is_visible()
         assert not overflows(page)
+
+
+def test_the_projector_counts_what_phones_choose_and_shows_it_when_it_is_revealed(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE) as room:
+        room.keyboard.press("l")
+        link = room.inner_text(".sd-present-address")
+        room.keyboard.press("Escape")
+        with visit(browser, link, size="phone", until=SLIDE) as phone:
+            options = phone.locator(f"{CARD} .sd-guide-option")
+            options.first.click()
+            options.nth(1).click()
+            room.wait_for_function(f"{SLIDE}.innerText.includes('1 answer from the room')")
+        assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
+        room.keyboard.press("r")
+        bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
+        room.wait_for_function(f"{bars} === '0,1,0'")  # the last choice counts
+        assert not serious(room)
 
 
 def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str) -> None:
@@ -166,7 +204,15 @@ def test_a_room_link_carries_prompt_seed_and_settings(browser: Any, address: str
         assert page.locator("#live-prompt textarea").input_value() == "The café"
         page.keyboard.press("L")
         link = parse_qs(urlparse(page.inner_text(".sd-present-address")).query)
-        told = {"lesson": "accept", "step": "1", "prompt": "The café", "seed": "5", "gamma": "6", "steps": "2"}
+        told = {
+            "lesson": "accept",
+            "step": "1",
+            "prompt": "The café",
+            "seed": "5",
+            "gamma": "6",
+            "steps": "2",
+        }
+        assert re.fullmatch("[0-9a-f]{12}", link.pop("room")[0])
         assert link == {name: [value] for name, value in {**told, "drafter": "block"}.items()}
         assert not serious(page)
 
@@ -207,12 +253,16 @@ def test_a_lesson_link_with_fields_that_make_no_sense_opens_the_lesson(browser: 
 
 
 def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: Any, address: str) -> None:
+    """Once its question is skipped."""
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
         for lesson in WORKSHOP:
             words = page.inner_text(f"#lesson-{lesson.name}")
-            assert lesson.predict in words
-            assert lesson.check in words
+            assert lesson.predict in words and lesson.explain[0] not in words
+            page.click(f"#lesson-{lesson.name} .sd-skip")
+            words = page.inner_text(f"#lesson-{lesson.name}")
+            assert lesson.explain[0] in words and lesson.check in words and "You said" not in words
+        assert "0 of 8" in page.inner_text(".sd-progress")
         assert not overflows(page)
         assert not serious(page)
         page.emulate_media(media="print")
@@ -224,7 +274,7 @@ def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: 
 def test_a_lesson_can_be_left_at_any_time(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?lesson=nothing&explored=x", until=THERE) as page:
         page.click("#lesson-trees .sd-start")
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        page.click(f"{CARD} .sd-guide-buttons :text-matches('^Skip$')")
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
         assert page.locator(CARD).count() == 0
@@ -238,6 +288,7 @@ TIP = "#sd-tip:not([hidden])"
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
 def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
     with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
+        page.click("#lesson-gamma .sd-skip")
         symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
         symbol.hover()
         assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"
@@ -289,5 +340,7 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
             assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
             assert all(answer.words in seen for answer in lesson.answers)
             assert not any(answer.why in seen for answer in lesson.answers)
-        for words in ("Start", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
+        blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"
+        assert float(page.evaluate(blank).removesuffix("px")) > 80, "room to write"
+        for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
             assert words not in seen, words

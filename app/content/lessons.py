@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.content import alignment, method_cards, workshop
+from app.content import method_cards, workshop
 from app.content.html import element
 from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -52,8 +52,8 @@ python -m specdiff_core decode \\
 
 
 def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
-    """The workshop, the methods, and what alignment gained."""
-    return workshop.section(chosen) + method_cards.section() + alignment.section()
+    """The workshop and the methods."""
+    return workshop.section(chosen) + method_cards.section()
 
 
 def api(origin: str = "http://127.0.0.1:7860/") -> str:

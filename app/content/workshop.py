@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.content import alignment, evidence, scenes, teaching
 from app.content.html import element, escape
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
@@ -26,17 +27,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where a lesson points: a moment of a recording in Live, or a panel of an exploration; all else is dimmed."""
+    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure; all else is
+    dimmed."""
 
     words: str
-    explore: str = ""  # an exploration,
-    panel: str = ""  # one of its figures, by its key, or "widget"
+    explore: str = ""  # a question of Explore or Compare,
+    answer: str = ""  # which of its recorded answers; none: the one that it opens with
+    panel: str = ""  # one of its figures, by its key, "widget" or "board"
+    lines: tuple[str, ...] = ()  # what of the figure, or which methods of the board; none: all
     beside: str = ""  # a panel that a room sees beside the widget, which it follows
     query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
     trace: str = ""  # or a recording; “Run it here” runs what it was asked for
     round: int = 1
     at: str = "verify"
-    area: str = ""  # of the player: a selector
+    area: str = ""  # of the player, or without a recording of this tab: a selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,8 @@ class Lesson:
     name: str
     title: str
     predict: str  # a question
-    guesses: tuple[str, ...]  # what can be guessed; nothing is judged
+    guesses: tuple[str, ...]
+    right: int  # the guess that the recording bears out (evidence.py)
     watch: Watch
     explain: tuple[str, str]
     formula: Formula
@@ -55,6 +60,7 @@ class Lesson:
     answers: tuple[Answer, ...]
     core: bool = False  # among the five to begin with where time is short
     recorded: str = ""  # a recording, of which the check speaks where the visitor has run nothing of the kind
+    proof: str = ""  # a question, of whose answer the check speaks, if the lesson points elsewhere
 
 
 WORKSHOP = (
@@ -63,11 +69,13 @@ WORKSHOP = (
         title="Why one pass can check many",
         core=True,
         predict="The target reads 17 tokens in one pass instead of 1. How much longer does that pass take?",
-        guesses=("17 times as long", "about 4 times", "less than twice"),
+        guesses=("17 times as long", "About 4 times as long", "Less than twice as long"),
+        right=2,
         watch=Watch(
-            words="The dark line is the target: milliseconds of one pass by the number of rows that it reads.",
+            words="The milliseconds of one pass of the target, by the number of rows that it reads.",
             explore="what-it-takes",
             panel="passes",
+            lines=("target, by rows",),
             query={"flavours": "dialogue,code", "per_flavour": "1", "tokens": "32"},
         ),
         explain=(
@@ -101,15 +109,18 @@ WORKSHOP = (
     ),
     Lesson(
         name="gamma",
-        title="γ, the prefix rule, τ",
+        title="How far to guess: γ and τ",
         core=True,
-        predict="A drafter guesses each token right 7 times out of 10. You let it guess 16 at once instead of 4. "
+        predict="A drafter guesses each token right 8 times out of 10. You let it guess 16 at once instead of 4. "
         "What happens to the speed?",
-        guesses=("Four times as fast", "A little faster", "It may even become slower"),
+        guesses=("Four times as fast", "About the same", "Half as fast"),
+        right=1,
         watch=Watch(
-            words="Each line is a number of denoising steps; to the right the window grows.",
+            words="The speed-up over vanilla of a drafter that guesses in one pass; to the right its window grows.",
             explore="window-map",
+            answer="window-map.block",
             panel="slices",
+            lines=("T 1",),
             query={"gammas": "1,4,8,16", "steps": "1,4", "per_flavour": "1", "tokens": "48"},
         ),
         explain=(
@@ -144,16 +155,18 @@ WORKSHOP = (
         predict="The target says cat 0.6, dog 0.3, owl 0.1; the drafter says cat 0.3, dog 0.6, owl 0.1. How often is "
         "its token accepted?",
         guesses=("30 %", "60 %", "70 %"),
+        right=2,
         watch=Watch(
-            words="Drag p and q, and press “Draw 5,000 tokens”. What comes out follows p, whatever q is.",
+            words="Each bar of the target has two areas: what is accepted, and what the residual adds. Drag q: their "
+            "sum stays p. Then press “Draw 5,000 tokens”.",
             explore="losslessness",
             panel="widget",
             beside="three",
         ),
         explain=(
-            "A drafted token x is accepted with probability min(1, p(x)/q(x)): always where the target finds it more "
-            "probable than the drafter did, otherwise with probability p/q. After a rejection the token is drawn from "
-            "the residual.",
+            "Lay the bars of p and q over each other. The overlap is what is accepted: a drafted token x stays with "
+            "probability min(1, p(x)/q(x)). What p has above the overlap is the residual, from which a token is drawn "
+            "after a rejection. Overlap and residual together are p: the text has the target's distribution.",
             "If all γ tokens are accepted, the target's pass has also computed the distribution behind the last one: a "
             "bonus token is drawn from it, free.",
         ),
@@ -185,10 +198,12 @@ WORKSHOP = (
         title="Denoising a window: T and reveal orders",
         predict="A diffusion drafter fills the window in one pass, or in four. With four, are more tokens accepted?",
         guesses=("Yes, and it is faster", "Yes, but it is slower", "No"),
+        right=1,
         watch=Watch(
-            words="Four rows, four passes: darker cells are surer. Later steps see what earlier ones revealed.",
+            words="Four rows, four passes: darker cells are surer. Later passes see what earlier ones wrote. Here the "
+            "same place is drafted in one pass, too.",
             trace="dialogue-four-denoising-steps.jsonl.gz",
-            round=2,
+            round=9,
             at="verify",
             area=".sd-window .sd-gridwrap",
         ),
@@ -226,6 +241,7 @@ WORKSHOP = (
         predict="The target samples at temperature 1 instead of taking its likeliest token. What happens to the "
         "acceptance?",
         guesses=("It rises", "It stays", "It falls"),
+        right=2,
         watch=Watch(
             words="Rows are temperatures of the target, columns of the drafter; a cell holds τ.",
             explore="temperature",
@@ -264,11 +280,11 @@ WORKSHOP = (
         recorded="dialogue-self-selection-of-four-drafts-specdiff-2.jsonl.gz",
         predict="You may make one position of the window better. Which one adds most?",
         guesses=("The first", "The middle one", "The last"),
+        right=0,
         watch=Watch(
-            words="A copy of the drafter learnt for a short while. Blue: acceptance by position after it.",
-            explore="align",
-            panel="positions",
-            query={"seconds": "20", "tokens": "64", "per_flavour": "2"},
+            words="How often each position is accepted, by the drafter mdlm and by its twin, which was trained further "
+            "by streak-distillation; and the speed where the target chooses among K drafts.",
+            area="#sd-aligned",
         ),
         explain=(
             "A better first position is worth most, because everything behind it counts only if it is accepted. Streak-"
@@ -300,25 +316,28 @@ WORKSHOP = (
     Lesson(
         name="trees",
         title="Trees",
-        predict="A draft tree of 16 nodes, or a window of 16: which gives more tokens per round?",
-        guesses=("The tree", "The window", "The same"),
+        predict="A draft tree of 9 nodes, or a window of 9: which gives more tokens per round?",
+        guesses=("The tree", "The window", "It depends on the temperature"),
+        right=2,
         watch=Watch(
-            words="Set α to 0.6 and γ to 16, and read the speed-up. Then choose “a tree of B nodes” with B = 16.",
-            explore="what-it-takes",
-            panel="widget",
-            beside="plane",
+            words="DFlash is a window and DDTree a tree of the same drafter. Compare τ; then press temperature 1.",
+            explore="compare",
+            panel="board",
+            lines=("Block diffusion, draft tree (DDTree)", "Block diffusion (DFlash)", "Vanilla"),
         ),
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
-            "near its root: if the first guess is rejected, the second may be accepted.",
-            "All branches are read in one pass, each seeing only its own ancestors; the target's own draw walks the "
-            "tree. That is exact, for any tree.",
+            "near its root: if the first guess is rejected, the second may be accepted. All branches are read in one "
+            "pass, and the target's own draw walks the tree, which is exact for any tree.",
+            "At temperature 0 this pays. When the target samples, the tree's guesses were chosen, not drawn from q, so "
+            "only p counts for them; the window's are tested with p/q, which accepts more.",
         ),
         formula=Formula(
             r"E[\tau] = 1 + \sum_{\text{nodes}} \prod_{\text{path}} \alpha",
             "expected tau is one plus the sum over nodes of the product along their path",
         ),
         letters="Each node adds the chance that the walk comes to it.",
+        proof="what-it-takes",
         check="Why not a tree of 64 nodes?",
         answers=(
             Answer("It would no longer be exact", False, "Any tree is: the target's own draw decides."),
@@ -336,10 +355,13 @@ WORKSHOP = (
         core=True,
         predict="A rule is wrong: it changes P(heads, heads) from ¼ to ⅜. After how many runs would you see it?",
         guesses=("About 10", "About 100", "More than 10,000"),
+        right=1,
         watch=Watch(
-            words="Inside the shaded band a rule looks exact. Exact rules fall along with the noise floor.",
+            words="The line is the wrong rule. The shaded band is noise: with more runs it lies lower, and an exact "
+            "rule stays inside.",
             explore="losslessness",
             panel="distances",
+            lines=("noise: 99 % of exact samples stay below", "noise: mean", "naive (not exact)"),
             query={"models": "coins", "order": "max_prob", "runs": "2000"},
         ),
         explain=(
@@ -351,7 +373,7 @@ WORKSHOP = (
             "so.",
         ),
         formula=Formula(
-            r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{2} \sum_x \sqrt{\frac{2\,p(x)(1 - p(x))}{\pi N}}",
+            r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{\sqrt{2 \pi N}} \sum_x \sqrt{p(x)(1 - p(x))}",
             "the distance of N samples to their own distribution falls as one over the square root of N",
         ),
         letters="N: runs. A bias shows once it is larger than this.",
@@ -377,9 +399,13 @@ WORKSHOP = (
 )
 
 
+FIGURES = {"#sd-aligned": alignment.figures}
+"""Figures that stand in a lesson, by what it points at."""
+
+
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
-    """For the script that guides through them."""
-    return [dataclasses.asdict(lesson) for lesson in chosen]
+    """For the script that guides through them; ``truth`` answers what each asks first."""
+    return [{**dataclasses.asdict(lesson), "truth": evidence.truth(lesson.name)} for lesson in chosen]
 
 
 def letters(words: str) -> str:
@@ -388,7 +414,7 @@ def letters(words: str) -> str:
 
 
 def article(number: int, lesson: Lesson) -> str:
-    """A lesson to read, and to print: the answers stand apart, behind a summary."""
+    """A lesson to read, and to print. What explains it waits until the question is answered or skipped."""
     start = element(
         "button",
         text="Start",
@@ -397,16 +423,6 @@ def article(number: int, lesson: Lesson) -> str:
         data_lesson=lesson.name,
         aria_label=f"Start the lesson: {lesson.title}",
     )
-    told = element("span", text="core" if lesson.core else "", class_="sd-core")
-    options = element("ol", *(element("li", text=answer.words) for answer in lesson.answers), type="a")
-    solved = element(
-        "details",
-        element("summary", text="Answers"),
-        element(
-            "ul", *(element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
-        ),
-        class_="sd-answers",
-    )
     figure = element(
         "figure",
         formula(lesson.formula),
@@ -414,27 +430,53 @@ def article(number: int, lesson: Lesson) -> str:
         class_="sd-formula",
         tabindex="0",
     )
+    solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
     return element(
         "article",
-        element("header", element("h3", text=f"{number}. {lesson.title}"), told, start),
+        element("header", element("h3", text=f"{number}. {lesson.title}"), start),
         element("p", text=lesson.predict, class_="sd-predict"),
-        *(element("p", text=words) for words in lesson.explain),
-        figure,
-        element("p", element("b", text="Check. "), element("span", text=lesson.check)),
-        options,
-        solved,
+        element("ol", *(element("li", text=words) for words in lesson.guesses), type="a"),
+        element("p", class_="sd-guessed"),
+        element("button", text="Skip the question: show the explanation", type="button", class_="sd-link sd-skip"),
+        element(
+            "div",
+            element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
+            scenes.scene(lesson.name),
+            *([evidence.read(FIGURES[lesson.watch.area])] if lesson.watch.area in FIGURES else []),
+            *(element("p", text=words) for words in lesson.explain),
+            figure,
+            class_="sd-explained",
+        ),
+        element(
+            "div",
+            element("p", element("b", text="Check. "), element("span", text=lesson.check)),
+            element("ol", *(element("li", text=one.words) for one in lesson.answers), type="a"),
+            element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
+            class_="sd-check",
+        ),
         class_="sd-lesson sd-workshop-lesson",
         id=f"lesson-{lesson.name}",
     )
+
+
+def contents(chosen: Sequence[Lesson]) -> str:
+    """Where each lesson is; the script marks those that are done."""
+
+    def entry(lesson: Lesson) -> str:
+        told = element("span", text="core" if lesson.core else "", class_="sd-core")
+        done = element("span", class_="sd-done", data_done=lesson.name)
+        return element("li", element("a", text=lesson.title, href=f"#lesson-{lesson.name}"), told, done)
+
+    return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
     lead = (
-        f"{many if chosen == WORKSHOP else ''}Start asks a question, points at the real thing on a recorded run, "
-        "explains it, and checks, with your own numbers where you have measured any. Your progress stays in this "
-        "browser."
+        f"{many if chosen == WORKSHOP else ''}Each asks you first, then shows a recorded run, explains it and checks, "
+        "with your own numbers where you have measured any. One sentence runs through all of them: ✓ is an accepted "
+        "guess, ✕ a rejected one, dotted was never tested, + is the target’s own. Your answers stay in this browser."
     )
     buttons = element(
         "p",
@@ -448,6 +490,8 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("h2", text="Workshop", id="sd-workshop"),
         element("p", text=lead, class_="sd-lead"),
         buttons,
+        contents(chosen),
+        teaching.guide() if chosen == WORKSHOP else "",
         element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",

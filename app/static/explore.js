@@ -86,6 +86,8 @@ export class Explore extends Job {
     this.follows = false; // a measurement from before a reload
     this.looked = false; // whether the tab was on the screen
     this.listed = false; // whether all numbers are shown
+    /** @type {{panel: string, lines: string[]} | null} what a lesson shows of a figure */
+    this.only = null;
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;

@@ -9,6 +9,7 @@ import { gloss, know } from './views/glossary.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { openTab, page } from './page.js';
 import { proven, watched } from './state/findings.js';
+import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
@@ -16,21 +17,24 @@ import { proven, watched } from './state/findings.js';
 
 /**
  * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
- * @property {string} words @property {string} explore @property {string} panel @property {string} beside
+ * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines @property {string} beside
  * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
  * @property {string} area
  */
 /**
  * @typedef {object} Lesson
  * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
+ * @property {number} right the guess that the recording bears out @property {string} truth what it says
  * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
- * @property {string} recorded
+ * @property {string} recorded @property {string} proof
  */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
+/** @typedef {{guess?: number, answer?: number}} Answered to the question and to the check of a lesson; a guess of −1: skipped */
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
+const CHECK = STEPS - 1;
 
 /** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each @returns {Promise<T | null>} */
 async function until(ready, tries = 80) {
@@ -44,7 +48,10 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore'} kind @returns {Promise<any>} */
+/** The tab of a question. @param {string} name @returns {'compare' | 'explore'} */
+const tabOf = (name) => (name === 'compare' ? 'compare' : 'explore');
+
+/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
@@ -59,7 +66,8 @@ class Learn {
     this.root = root;
     this.lessons = lessons;
     this.defaults = defaults;
-    this.done = this.kept();
+    /** @type {Record<string, Answered>} by lesson */
+    this.answers = this.kept();
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} what a step shows beside its words: measured numbers, and the way to measure them */
@@ -68,11 +76,19 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
     this.asked = null;
-    this.guide = new Guide((done) => this.ended(done));
+    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link it followed
+    this.guide = new Guide(
+      (onward) => this.ended(onward),
+      (at, option) => {
+        const part = at === CHECK ? 'answer' : 'guess';
+        this.keep({ [part]: option });
+        if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
+      },
+    );
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
-      left: () => this.guide.end(false),
+      left: () => this.guide.end(),
     });
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
@@ -80,6 +96,8 @@ class Learn {
       const lesson = start &&
         lessons.find(({ name }) => name === start.getAttribute('data-lesson'));
       if (lesson) this.start(lesson);
+      const skipped = target.closest('.sd-skip')?.closest('article')?.id;
+      if (skipped) this.keep({ guess: -1 }, skipped.replace('lesson-', ''));
       if (target.closest('.sd-print')) window.print();
       if (target.closest('.sd-present')) {
         this.presenter.start(Math.max(0, lessons.findIndex((one) => one === this.lesson)));
@@ -102,50 +120,102 @@ class Learn {
     } else if (lesson && at >= 0) this.start(lesson, at);
   }
 
-  /** @returns {Set<string>} the lessons that were done */
+  /** @returns {Record<string, Answered>} */
   kept() {
     try {
-      return new Set(JSON.parse(localStorage.getItem(KEPT) || '[]'));
+      return { ...JSON.parse(localStorage.getItem(KEPT) || '{}') };
     } catch (error) {
-      console.info('no progress is known:', error);
-      return new Set();
+      console.info('no answers are known:', error);
+      return {};
     }
   }
 
-  draw() {
-    for (const button of this.root.querySelectorAll('[data-lesson]')) {
-      button.textContent = this.done.has(button.getAttribute('data-lesson') ?? '')
-        ? '✓ Again'
-        : 'Start';
+  /** @param {Answered} given @param {string} [name] of the lesson */
+  keep(given, name = this.lesson?.name ?? '') {
+    if (this.guide.room) return; // the room's, which many visitors give
+    this.answers[name] = { ...this.answers[name], ...given };
+    try {
+      localStorage.setItem(KEPT, JSON.stringify(this.answers));
+    } catch (error) {
+      console.info('answers are not kept:', error);
     }
-    const count = this.lessons.filter(({ name }) => this.done.has(name)).length;
+    this.draw();
+  }
+
+  /** Whether the check of a lesson was answered. @param {string} name */
+  done(name) {
+    return this.answers[name]?.answer !== undefined;
+  }
+
+  /** What the visitor guessed, held against what is so. @param {Lesson} lesson */
+  guessed({ name, guesses, right }) {
+    const guess = this.answers[name]?.guess ?? -1;
+    if (guess < 0) return '';
+    return guess === right
+      ? `✓ You said “${guesses[guess]}”, and that is right.`
+      : `✕ You said “${guesses[guess]}”.`;
+  }
+
+  draw() {
+    for (const lesson of this.lessons) {
+      const { name } = lesson;
+      const article = this.root.querySelector(`#lesson-${name}`);
+      if (!article) continue;
+      article.toggleAttribute('data-open', this.answers[name]?.guess !== undefined);
+      const words = {
+        '.sd-start': this.done(name) ? '✓ Again' : 'Start',
+        '.sd-guessed': this.guessed(lesson),
+      };
+      for (const [part, said] of Object.entries(words)) {
+        /** @type {Element} */ (article.querySelector(part)).textContent = said;
+      }
+      const mark = this.root.querySelector(`[data-done="${name}"]`);
+      if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
+    }
+    const count = this.lessons.filter(({ name }) => this.done(name)).length;
     const progress = this.root.querySelector('.sd-progress');
     if (progress) progress.textContent = `${count} of ${this.lessons.length} lessons done. `;
   }
 
   /** @param {Lesson} lesson @param {number} [at] step */
   start(lesson, at = 0) {
-    this.guide.start(lesson.title, this.steps(lesson), at);
+    const { guess, answer } = this.answers[lesson.name] ?? {};
+    this.guide.onward = lesson === this.lessons.at(-1) ? '' : 'Next lesson';
+    this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
   }
 
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson @returns {Step[]} */
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const figure = this.root.querySelector(`#lesson-${name} .sd-formula`)?.cloneNode(true);
+    const held = (/** @type {string} */ part) => {
+      const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
+      return element && html`<${Held} element=${element} />`;
+    };
     return [
-      { title: 'Predict', words: [predict], options: guesses.map((words) => ({ words })) },
+      {
+        title: 'Predict',
+        words: [predict],
+        options: guesses.map((words) => ({ words })),
+        skips: true,
+      },
       {
         title: 'Watch',
         words: [watch.words],
-        extra: () => this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`,
+        extra: () =>
+          html`
+            <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
+            ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
+          `,
+        scene: () => watch.trace && held('.sd-scene'),
         show: () => this.watch(lesson),
       },
       {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        extra: () => html`<${Held} element=${figure} />`,
+        scene: () => held('.sd-scene'),
+        extra: () => held('.sd-formula'),
       },
       {
         title: 'Check',
@@ -186,7 +256,11 @@ class Learn {
 
   /** Put what a lesson is about on the screen, and return it. @param {Lesson} lesson @returns {Promise<Element | null>} */
   async watch(lesson) {
-    const { explore, panel, beside, query, trace, round, at, area } = lesson.watch;
+    const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
+    if (!trace && !explore) {
+      openTab('learn');
+      return this.root.querySelector(area);
+    }
     if (trace) {
       openTab('live');
       const player = /** @type {App | null} */ (await playerOf('live'));
@@ -200,16 +274,19 @@ class Learn {
       player.draw(); // what it points at is there now, not with the next frame
       return player.root.querySelector(area);
     }
-    openTab('explore');
-    const player = /** @type {Explorer} */ (await playerOf('explore'));
+    const tab = tabOf(explore);
+    openTab(tab);
+    const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
+    if (player.options.recorded[explore]?.includes(answer)) player.stems[explore] = answer;
+    player.only = lines.length ? { panel, lines } : null;
     player.select(explore);
     const offer = async () => {
       const found = watched(lesson.name, await player.answerOf(explore));
       this.offer(
         found ? [found] : [],
         player,
-        'explore',
+        tab,
         Object.keys(query).length ? () => player.ask(query) : null,
         offer,
       );
@@ -220,13 +297,15 @@ class Learn {
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
       one.classList.toggle('sd-guide-beside', one === panelOf(beside));
     }
+    if (panel === 'board') return player.root.querySelector('.sd-exp-board');
     return panel === 'widget' ? player.aside : panelOf(panel);
   }
 
   /** Show sentences, and let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the
    *  recording, and an export has nothing to run. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
-    const can = begin && !this.guide.room && document.getElementById(`${prefix}-run`);
+    const can = begin && !this.guide.room && !this.seated &&
+      document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
       const back = () => here === this.guide.here && this.guide.look(); // a run begins by showing its status
@@ -264,12 +343,13 @@ class Learn {
   }
 
   /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. @param {Lesson} lesson */
-  async prove({ name, watch, recorded }) {
+  async prove({ name, watch, recorded, proof }) {
     const file = recorded || watch.trace;
-    const explore = /** @type {Explorer} */ (watch.explore ? await playerOf('explore') : null);
+    const asked = proof || watch.explore;
+    const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== watch.explore) explore.select(watch.explore); // a link leads here at once
-    const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
+    if (explore && explore.name !== asked) explore.select(asked); // a link leads here at once
+    const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
       : null;
@@ -277,27 +357,24 @@ class Learn {
       console.warn('recording not read:', error);
       return null;
     });
-    const explored = (await explore?.answerOf(watch.explore)) ?? null;
+    const explored = (await explore?.answerOf(asked)) ?? null;
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();
     return null;
   }
 
-  /** @param {boolean} done */
-  ended(done) {
-    if (done && this.lesson) {
-      this.done.add(this.lesson.name);
-      try {
-        localStorage.setItem(KEPT, JSON.stringify([...this.done]));
-      } catch (error) {
-        console.info('progress is not kept', error);
-      }
+  /** @param {boolean} onward to the next lesson */
+  ended(onward) {
+    const { lesson } = this;
+    for (const tab of /** @type {const} */ (['explore', 'compare'])) {
+      const player = /** @type {Explorer | undefined} */ (page.players[tab]);
+      if (player?.only) Object.assign(player, { only: null }).draw();
     }
-    this.draw();
     openTab('learn');
-    if (this.lesson) {
-      document.getElementById(`lesson-${this.lesson.name}`)?.scrollIntoView({ block: 'center' });
-    }
+    if (!lesson) return;
+    const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;
+    document.getElementById(`lesson-${(next ?? lesson).name}`)?.scrollIntoView({ block: 'center' });
+    if (next) this.start(next);
   }
 }
 

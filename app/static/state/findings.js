@@ -243,17 +243,6 @@ export const FINDINGS = {
         percent(accepted)
       } were accepted, τ = ${ratio(perRound)}.`
       : ''),
-    watch: ({ facts }) => {
-      const [before, after] = facts.alphas;
-      const [first, end] = after ? [0, after.alpha_at.length - 1] : [0, 0];
-      return after
-        ? `α of position 1 went from ${ratio(before.alpha_at[first])} to ${
-          ratio(after.alpha_at[first])
-        }, that of position ${end + 1} from ${ratio(before.alpha_at[end])} to ${
-          ratio(after.alpha_at[end])
-        }.`
-        : '';
-    },
   },
   trees: {
     run: (run, runs) => {
@@ -346,9 +335,9 @@ const whose = (
   ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
   : `The recorded one (${answer.machine.device})`);
 
-/** What a lesson's panel shows, in numbers. @param {string} lesson @param {Explored} explored */
+/** What a visitor measured of what a lesson's panel shows; the lesson itself says what was recorded. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
-  const found = explored ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
+  const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
   return explored && found ? `${whose(explored)}: ${found}` : '';
 }
 

@@ -56,7 +56,12 @@ class Figures extends Component {
   /** @override */
   componentDidUpdate() {
     const { app, figures } = this.props;
-    const shown = Object.fromEntries(figures.map((figure) => [figure.key, figure]));
+    const { panel, lines } = app.only ?? {};
+    const part = (/** @type {Figure} */ figure) => {
+      const data = figure.data?.filter((/** @type {any} */ { name }) => lines?.includes(name));
+      return figure.key === panel && data?.length ? { ...figure, data } : figure;
+    };
+    const shown = Object.fromEntries(figures.map((figure) => [figure.key, part(figure)]));
     app.charts?.offer({ shown, widget: app.widget });
   }
 
@@ -85,7 +90,11 @@ class Figures extends Component {
 
 /** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
-  const board = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const rows = found?.rows.filter((/** @type {any} */ { label }) =>
+    app.only?.lines.includes(label)
+  );
+  const board = app.only?.panel === 'board' && rows?.length ? { ...found, rows } : found;
   const choose = (/** @type {string} */ name, /** @type {string} */ value) => {
     chosen[name] = value;
     app.draw();

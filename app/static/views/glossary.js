@@ -12,7 +12,7 @@ const symbols = Object.create(null);
 /** @type {RegExp | null} */
 let pattern = null;
 const QUIET =
-  'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip';
+  'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
 const PRESSED = 'button, a, summary, label, [role=tab]'; // whoever is focused there is that, not a symbol in it
 /** @type {HTMLElement | null} */
 let tip = null;

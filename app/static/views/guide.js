@@ -1,9 +1,10 @@
 // A card that leads through the page, step by step: what it says, what can be answered, and what it points at. The tour
-// of the Live tab and the lessons of the Learn tab use it. Before a room, explanations and verdicts wait until they are
-// revealed (views/presenter.js).
+// of the Live tab and the lessons of the Learn tab use it. A question waits for an answer. Before a room, explanations
+// and verdicts wait until they are revealed (views/presenter.js).
 // @ts-check
 
 import { glossed, html, render } from './ui.js';
+import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
@@ -11,22 +12,27 @@ import { glossed, html, render } from './ui.js';
  * @typedef {object} Step
  * @property {string} title @property {string[]} words
  * @property {string} [instead] what a room sees until the words are revealed
- * @property {Option[]} [options] @property {() => Child} [extra] hidden from a room until it is revealed
+ * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
+ * @property {() => Child} [scene] before its words @property {() => Child} [extra] behind them; both hidden from a room until it is revealed
  * @property {() => Child} [proof] comes with the verdict
  * @property {() => Element | null | Promise<Element | null>} [show] places what is pointed at
  */
 
 export class Guide {
-  /** @param {(done: boolean) => void} ended is called with whether the last step was reached */
-  constructor(ended) {
+  /** @param {(onward: boolean) => void} ended is called with whether to go on to what follows @param {(at: number, option: number) => void} [answered] */
+  constructor(ended, answered = () => {}) {
     this.ended = ended;
+    this.answered = answered;
+    this.onward = ''; // what the last button says where something follows
     /** @type {Step[]} */
     this.steps = [];
     this.at = -1; // the step; −1: closed
-    /** @type {Record<number, number>} the option chosen at each step */
+    /** @type {Record<number, number | undefined>} the option chosen at each step; −1: skipped */
     this.chosen = {};
     this.room = false; // whether a room looks on
     this.open = true; // whether the step hides nothing
+    /** @type {number[] | null} how many of the room chose each option */
+    this.votes = null;
     /** @type {Element | null} what is pointed at */
     this.here = null;
     this.card = document.createElement('div');
@@ -38,7 +44,7 @@ export class Guide {
     });
     document.body.append(this.card);
     document.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end(false);
+      if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
     });
     document.addEventListener('focusin', ({ target }) => { // Tab stays with the card and what it points at
       if (
@@ -50,9 +56,9 @@ export class Guide {
     });
   }
 
-  /** @param {string} name @param {Step[]} steps @param {number} [at] the first step to show */
-  start(name, steps, at = 0) {
-    Object.assign(this, { steps, chosen: {} });
+  /** @param {string} name @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
+  start(name, steps, at = 0, chosen = {}) {
+    Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
   }
@@ -61,14 +67,14 @@ export class Guide {
   async go(at) {
     this.point(null);
     if (at < 0 || at >= this.steps.length) {
-      this.end(at >= this.steps.length);
+      this.end(at >= 0 && Boolean(this.onward));
       return;
     }
-    Object.assign(this, { at, open: !this.room });
+    Object.assign(this, { at, open: !this.room, votes: null });
     this.card.hidden = false;
     this.draw();
-    const next = /** @type {HTMLElement} */ (this.card.querySelector('.sd-guide-next'));
-    (this.room ? this.card : next).focus({ preventScroll: true });
+    const next = /** @type {HTMLButtonElement} */ (this.card.querySelector('.sd-guide-next'));
+    (this.room || next.disabled ? this.card : next).focus({ preventScroll: true });
     const target = (await this.steps[at].show?.()) ?? null;
     if (this.at !== at) return;
     this.point(target);
@@ -90,22 +96,31 @@ export class Guide {
   draw() {
     if (this.at < 0) return;
     const { at, steps, open } = this;
-    const { title, words, instead, options = [], extra } = steps[at];
+    const { title, words, instead, options = [], skips = false, scene, extra } = steps[at];
     const said = open || !instead ? words : [instead];
+    const waits = options.length > 0 && this.chosen[at] === undefined;
+    const last = at === steps.length - 1;
+    const skip = () => {
+      this.chosen[at] = -1;
+      this.answered(at, -1);
+      this.go(at + 1);
+    };
     render(
       html`
         <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
-        <div class="sd-guide-body" aria-live="polite" key=${at}>${said.map((one) =>
-          html`<p>${glossed(one)}</p>`
-        )}
+        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${said.map((
+          one,
+        ) => html`<p>${glossed(one)}</p>`)}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
-            this.end(false)}>End here</button>
+            this.end()}>${last && this.onward && !waits ? 'Done' : 'End here'}</button>
+                  ${skips && waits &&
+                    html`<button type="button" class="sd-link" onclick=${skip}>Skip</button>`}
                   <button type="button" class="sd-b" disabled=${at === 0} onclick=${() =>
                     this.go(at - 1)}>Back</button>
-                  <button type="button" class="sd-b sd-guide-next" onclick=${() =>
-                    this.go(at + 1)}>${at === steps.length - 1 ? 'Done' : 'Next'}</button></div>
+                  <button type="button" class="sd-b sd-guide-next" disabled=${waits} onclick=${() =>
+                    this.go(at + 1)}>${last ? this.onward || 'Done' : 'Next'}</button></div>
       `,
       this.card,
     );
@@ -113,13 +128,15 @@ export class Guide {
 
   /** @param {Option[]} options */
   answers(options) {
-    const { at, room, open } = this;
-    const chosen = this.chosen[at];
+    const { at, room, open, votes } = this;
+    const all = votes?.reduce((sum, one) => sum + one, 0) ?? 0;
+    const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, /** @type {number} */ i) =>
       right !== undefined && (room ? open : i === chosen);
     const choose = (/** @type {number} */ i) => {
       this.chosen[at] = i;
+      this.answered(at, i);
       this.draw();
     };
     const own = options[chosen];
@@ -132,11 +149,17 @@ export class Guide {
           )} data-right=${judged(option, i) ? String(option.right) : null}
             onclick=${() => choose(i)}>
                   ${option.words}${room && judged(option, i) &&
-                    html`<small>${mark(option)}</small>`}</button>
+                    html`<small>${mark(option)}</small>`}${room && open && all > 0 &&
+                    html`
+                      <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
+                        all}">${votes
+                        ?.[i] ?? 0}</span>
+                    `}</button>
         `
       )
     }</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
+      ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
       ${
       (room ? open : own) && html`<div class="sd-guide-proof">${this.steps[at].proof?.()}</div>`
     }`;
@@ -146,7 +169,10 @@ export class Guide {
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
     return !this.open &&
-      Boolean(instead || extra?.() || options.some(({ right }) => right !== undefined));
+      Boolean(
+        instead || extra?.() || this.votes?.length ||
+          options.some(({ right }) => right !== undefined),
+      );
   }
 
   reveal() {
@@ -162,11 +188,11 @@ export class Guide {
     this.here = target;
   }
 
-  /** @param {boolean} done */
-  end(done) {
+  /** @param {boolean} [onward] */
+  end(onward = false) {
     this.at = -1;
     this.card.hidden = true;
     this.point(null);
-    this.ended(done);
+    this.ended(onward);
   }
 }

@@ -5,6 +5,7 @@
 
 import { Dialog, html, render } from './ui.js';
 import { address } from './link.js';
+import { code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
@@ -19,6 +20,7 @@ import { isOpen, page } from '../page.js';
  * @property {(lesson: L) => void} left
  */
 
+const AGAIN = 2000; // milliseconds until the room is counted again
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
 /** @type {[string, string][]} what the keys do; each is also a button of the bar, but for the two that step a recording */
@@ -47,7 +49,7 @@ function hint(link, coded) {
   }
   return link.href.length > LONGEST
     ? 'The link is too long for a QR code. Use a shorter prompt.'
-    : 'It opens this step on recorded runs: nothing is decoded for it.';
+    : 'It opens this step on recorded runs, and offers nobody to run anything.';
 }
 
 /** @template {Lesson} L */
@@ -61,6 +63,9 @@ export class Presenter {
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
     this.coded = false; // whether the QR code of the link arrived
+    this.room = code();
+    this.shared = false; // whether the room has its link, so that it may answer
+    this.timer = 0;
     this.bar = document.createElement('div');
     Object.assign(this.bar, {
       className: 'sd sd-present-bar',
@@ -95,6 +100,24 @@ export class Presenter {
     this.update();
     await moved;
     if (this.number >= 0) this.update();
+    await this.count();
+  }
+
+  /** Ask again and again what the room chose, of the step that is shown. */
+  async count() {
+    clearTimeout(this.timer);
+    const { guide, lesson } = this;
+    const { at } = guide;
+    const part = { 0: 'guess', [guide.steps.length - 1]: 'answer' }[at];
+    if (this.number < 0 || !this.shared || !part) return;
+    const votes = await counts(this.room, `${lesson.name}-${part}`);
+    if (this.number < 0 || this.lesson !== lesson || guide.at !== at || !votes) return;
+    if (votes.join() !== guide.votes?.join()) {
+      guide.votes = votes;
+      guide.draw();
+      this.draw();
+    }
+    this.timer = setTimeout(() => this.count(), AGAIN);
   }
 
   update() {
@@ -107,6 +130,10 @@ export class Presenter {
   /** @param {'' | 'link' | 'help'} dialog */
   show(dialog) {
     this.dialog = dialog;
+    if (dialog === 'link' && location.protocol !== 'file:' && !this.shared) {
+      this.shared = true;
+      this.count();
+    }
     this.draw();
   }
 
@@ -164,9 +191,9 @@ export class Presenter {
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
-    here.search = this.walk.query(this.lesson, this.guide.at).toString();
-    const code = new URL('qr', document.baseURI);
-    code.search = new URLSearchParams({ link: here.href }).toString();
+    here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=${this.room}`;
+    const drawn = new URL('qr', document.baseURI);
+    drawn.search = new URLSearchParams({ link: here.href }).toString();
     const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // a host without /qr
     const coded = () => {
       this.coded = true;
@@ -175,7 +202,7 @@ export class Presenter {
     return html`
       ${here.protocol !== 'file:' && here.href.length <= LONGEST &&
         html`
-          <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${code
+          <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
             .href}
             onload=${this.coded ? null : coded}
             onerror=${hide} />

@@ -302,20 +302,29 @@ export class Playground {
     this.seed = 0;
   }
 
+  /** What of p is accepted, min(p, q), and what a rejection adds: together p. */
+  get parts() {
+    const { kept } = acceptance(this.p, this.q);
+    return { kept, added: this.p.map((p, i) => p - kept[i]) };
+  }
+
   /** The bars of its figure. @param {string} key @returns {{data: object[]}} */
   adds(key) {
     if (key !== 'three') return { data: [] };
-    const { kept, residual } = acceptance(this.p, this.q);
+    const { kept, added } = this.parts;
     const bar = (
       /** @type {string} */ name,
       /** @type {number[]} */ y,
       /** @type {string} */ colour,
       pattern = '',
+      base = [0, 0, 0],
     ) => ({
       type: 'bar',
       name,
       x: TOKENS,
       y,
+      base,
+      offsetgroup: base === kept || y === kept ? 'p' : name, // one bar of two areas
       hovertemplate: `${name}(%{x}) = %{y:.3f}<extra></extra>`,
       marker: {
         color: pattern ? '@card' : colour,
@@ -328,10 +337,9 @@ export class Playground {
     const shares = this.drawn?.counts.map((count) => count / DRAWS);
     return {
       data: [
-        bar('p, target', this.p, '@target'),
         bar('q, drafter', this.q, '@draft'),
-        bar('min(p, q), accepted', kept, '@bonus', '/'),
-        bar('residual', residual ?? [0, 0, 0], '@residual', 'x'),
+        bar('p, target: accepted, min(p, q)', kept, '@bonus', '/'),
+        bar('p, target: from the residual', added, '@residual', 'x', kept),
         ...(shares ? [bar(`${MANY} draws`, shares, '@plum', '.')] : []),
       ],
     };
@@ -345,6 +353,8 @@ export class Playground {
 
   get result() {
     const { alpha, residual } = acceptance(this.p, this.q);
+    const { kept, added } = this.parts;
+    const areas = TOKENS.map((token, i) => `${token} ${ratio(kept[i])} + ${ratio(added[i])}`);
     const shares = (/** @type {number[]} */ values) =>
       TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
     const rest = residual
@@ -357,7 +367,9 @@ export class Playground {
         shares(this.drawn.counts.map((count) => count / DRAWS))
       }.`
       : '';
-    return `Accepted: Σ min(p, q) = ${ratio(alpha)}. ${rest}${seen}`;
+    return `Accepted: Σ min(p, q) = ${
+      ratio(alpha)
+    }. ${rest} The two areas of each bar add up to p: ${areas.join(', ')}.${seen}`;
   }
 
   view() {

@@ -1,0 +1,148 @@
+"""What lessons say in numbers, computed from what was recorded: the answer to each lesson's question, and one sentence
+that is drafted and tested in each of them. A recording that cannot be read costs its words only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from specdiff_core.schema.pairs import ASSETS
+
+LOG = logging.getLogger(__name__)
+P, Q = {"cat": 0.6, "dog": 0.3, "owl": 0.1}, {"cat": 0.3, "dog": 0.6, "owl": 0.1}
+"""Target and drafter of the lesson on the test; the sliders of “Three tokens” open with them."""
+ROWS = 17
+
+
+@cache
+def answer(stem: str) -> dict[str, Any]:
+    """A recorded answer: ``explore/NAME`` or ``compare/NAME``."""
+    found: dict[str, Any] = json.loads((ASSETS / f"{stem}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def row(stem: str, **wanted: object) -> dict[str, Any]:
+    """The row of a recorded answer that has these values."""
+    return next(one for one in answer(stem)["rows"] if all(one[name] == value for name, value in wanted.items()))
+
+
+def compared(method: str, temperature: float) -> dict[str, Any]:
+    """A method of the comparison over all its texts, by name or, where it has none, by label."""
+    return row("compare/compare", method=method, temperature=temperature, flavour="mean")
+
+
+def twins(temperature: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The drafter mdlm and its streak-distilled twin, with the same window."""
+    return compared("specdiff", temperature), compared("SpecDiff-2, one window", temperature)
+
+
+def selection() -> list[tuple[int, float, float]]:
+    """K, tokens per round and speed-up of self-selection at temperature 0, on the same prompts."""
+    cells = [one for one in answer("compare/selection")["cells"] if one["drafts"] > 1 or one["drafter"] != "none"]
+    return [(one["drafts"], one["tau"], one["speedup"]["value"]) for one in cells]
+
+
+def expected(alphas: Sequence[float]) -> float:
+    """Tokens per round, from the acceptance at each position."""
+    return sum(accumulate(alphas, mul), 1.0)
+
+
+def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
+    """Tokens per round that a little more acceptance at one position adds."""
+    return expected([*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]) - expected(alphas)
+
+
+def _one_pass() -> str:
+    curve = dict(answer("explore/what-it-takes")["facts"]["curve"])
+    one, far = 1000 * curve[1], 1000 * curve[ROWS]
+    return f"It takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
+
+
+def _gamma() -> str:
+    few, many = (row("explore/window-map.block", gamma=gamma, steps=1) for gamma in (4, 16))
+    return (
+        f"A window of 4 runs at {few['speedup']:.2f}×, a window of 16 at {many['speedup']:.2f}×, although the tokens "
+        f"per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
+    )
+
+
+def _accept() -> str:
+    kept = {token: min(P[token], Q[token]) for token in P}
+    parts = " + ".join(f"{share:g}" for share in kept.values())
+    return f"It is accepted {sum(kept.values()):.0%} of the time: {parts}, the smaller of the two for each token."
+
+
+def _denoise() -> str:
+    one, four = (row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4))
+    return (
+        f"Four passes give {four['tau']:.2f} tokens per round and one gives {one['tau']:.2f}, but the speed is "
+        f"{four['speedup']:.2f}× against {one['speedup']:.2f}×."
+    )
+
+
+def _temperature() -> str:
+    cold, warm = (row("explore/temperature", temperature=own, draft_temperature=own) for own in (0.0, 1.0))
+    return f"It falls from {cold['alpha']:.0%} at temperature 0 to {warm['alpha']:.0%} at temperature 1."
+
+
+def _alignment() -> str:
+    plain, twin = twins(0.0)
+    alphas = plain["alpha_at"]
+    first, last = gain(alphas, 0), gain(alphas, len(alphas) - 1)
+    return (
+        f"For the drafter mdlm, 5 points more at position 1 add {first:.2f} tokens per round; at position "
+        f"{len(alphas)}, the last, they add {last:.2f}. Its twin accepts more at every position: {twin['tau']:.2f} "
+        f"tokens per round against {plain['tau']:.2f}, at temperature 0."
+    )
+
+
+def _trees() -> str:
+    found = []
+    for temperature in (0.0, 1.0):
+        tree, window = (compared(method, temperature) for method in ("ddtree", "dflash"))
+        found.append(
+            f"At temperature {temperature:g} the tree gives {tree['tau']:.2f} tokens per round "
+            f"({tree['speedup']:.2f}×) and the window {window['tau']:.2f} ({window['speedup']:.2f}×)."
+        )
+    return " ".join(found)
+
+
+def _lossless() -> str:
+    rows = [one for one in answer("explore/losslessness.coins")["rows"] if one["rule"] == "naive"]
+    seen = next(one for one in rows if one["distance"] > one["floor_high"])
+    return (
+        f"It stands out after {seen['runs']:,} runs: its text is {seen['distance']:.2f} away from the exact "
+        f"distribution, and 99 % of exact samples stay below {seen['floor_high']:.2f}."
+    )
+
+
+TRUTHS: dict[str, Callable[[], str]] = {
+    "one-pass": _one_pass,
+    "gamma": _gamma,
+    "accept": _accept,
+    "denoise": _denoise,
+    "temperature": _temperature,
+    "alignment": _alignment,
+    "trees": _trees,
+    "lossless": _lossless,
+}
+
+
+def truth(lesson: str) -> str:
+    """The answer to the question that a lesson asks first; empty where its recording cannot be read."""
+    return read(TRUTHS[lesson])
+
+
+def read(make: Callable[[], str]) -> str:
+    """What is made of recordings; empty where one cannot be read."""
+    try:
+        return make()
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
+        LOG.warning("A lesson goes without its numbers: %r", error)
+        return ""

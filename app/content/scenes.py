@@ -1,0 +1,241 @@
+"""One sentence that is carried through the lessons: rounds of recordings of the same prompt, token by token, with what
+became of each. All words in the captions that count something are counted in the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from app.content import evidence
+from app.content.html import element
+from specdiff_core.schema.events import DraftReady, Finished, PiecesSeen, RoundStarted, RunStarted, Verified
+from specdiff_core.schema.pairs import ASSETS
+from specdiff_core.schema.trace import Trace, read_trace
+
+WINDOW, TREE, FOUR = "one-pass-dflash", "draft-tree-ddtree", "four-denoising-steps"
+SAMPLED, DRAFTS = "sampling-exact-ratio-test", "specdiff-2"
+"""Recordings of the prompt, by what their file names say after “dialogue-”."""
+FIRST, LIKE_TO, PEOPLE, OKAY, WHAT_TIME = 0, 41, 49, 30, 5
+"""Places in the answer where a round of them begins, in tokens."""
+
+Token = tuple[str, str]  # its text, and what became of it: accepted, rejected, untested, target, before or shared
+
+
+class Round(NamedTuple):
+    """A round of a recording."""
+
+    before: str  # the words that it follows
+    draft: tuple[str, ...]
+    parents: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...]
+    verified: Verified
+    own: str  # the target's token
+    passes: int  # of the drafter
+
+    @property
+    def kept(self) -> Sequence[int]:
+        """The places in the draft that were accepted."""
+        return self.verified.path or range(self.verified.accepted)
+
+    def window(self) -> list[Token]:
+        """A window: accepted up to the first rejection."""
+        return self.path(range(len(self.draft)), self.kept)
+
+    def path(self, nodes: Sequence[int], kept: Sequence[int], shared: int = 0) -> list[Token]:
+        """One way through the draft; ``shared``: how many of its tokens an earlier way has shown."""
+        became = [
+            "accepted" if node in kept else "rejected" if i == 0 or nodes[i - 1] in kept else "untested"
+            for i, node in enumerate(nodes)
+        ]
+        tokens = [(self.draft[node], "shared" if i < shared else became[i]) for i, node in enumerate(nodes)]
+        return [*tokens, (self.own, "target")] if set(nodes) >= set(kept) else tokens
+
+    def tree(self) -> Iterator[list[Token]]:
+        """The ways from the root to each leaf."""
+        inner, shown, ended = set(self.parents), set[int](), False
+        for leaf in (node for node in range(len(self.draft)) if node not in inner):
+            way = [leaf]
+            while self.parents[way[0]] >= 0:
+                way.insert(0, self.parents[way[0]])
+            tokens = self.path(way, self.kept, len(shown & set(way)))
+            yield tokens[:-1] if ended and tokens[-1][1] == "target" else tokens
+            ended |= tokens[-1][1] == "target"
+            shown.update(way)
+
+
+@cache
+def _trace(name: str) -> Trace:
+    return read_trace(ASSETS / "traces" / f"dialogue-{name}.jsonl.gz")
+
+
+@cache
+def rounds(name: str) -> dict[int, Round]:
+    """The rounds of a recording, by the tokens of the answer that are there when they begin."""
+    found: dict[int, Round] = {}
+    events = _trace(name).lanes["drafted"]
+    pieces = {i: text for event in events if isinstance(event, PiecesSeen) for i, text in event.pieces.items()}
+    (prompt,) = (len(event.prompt_ids) for event in events if isinstance(event, RunStarted))
+    (ids,) = (event.ids for event in events if isinstance(event, Finished))
+    start, draft = 0, None
+    for event in events:
+        if isinstance(event, RoundStarted):
+            start = event.length - prompt
+        elif isinstance(event, DraftReady):
+            draft = event
+        elif isinstance(event, Verified) and draft:
+            before = "".join(pieces[token] for token in ids[max(0, start - 3) : start]) or "Assistant:"
+            words = tuple(pieces[token] for token in draft.ids)
+            own = pieces[event.extra]
+            found[start] = Round(before, words, draft.parents, draft.branches, event, own, draft.nfe)
+    return found
+
+
+def _shown(text: str) -> str:
+    return text.replace("\n", "↵").strip() or "␣"
+
+
+def _row(label: str, tokens: Sequence[Token], before: str = "") -> str:
+    """A line of a scene."""
+    lead = [("…" + before, "before")] if before else []
+    spans = (element("span", text=_shown(text), data_is=became) for text, became in [*lead, *tokens])
+    return element("p", element("b", text=label), *spans)
+
+
+def _figure(caption: str, *rows: str) -> str:
+    said = element("figcaption", text=caption)
+    return element("figure", element("div", *rows, tabindex="0", role="group"), said, class_="sd-scene")
+
+
+def _one_pass() -> str:
+    drafted = rounds(WINDOW)[FIRST]
+    written = [*drafted.draft, drafted.own]
+    caption = (
+        f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here the drafter guessed "
+        f"{len(drafted.draft)} of them in {drafted.passes} pass, and one pass of the target over {len(written)} rows "
+        "checked them all."
+    )
+    vanilla = _row("vanilla", [(text, "target") for text in written], drafted.before)
+    return _figure(caption, vanilla, _row("drafted", drafted.window(), drafted.before))
+
+
+def _gamma() -> str:
+    own = rounds(WINDOW)[LIKE_TO]
+    kept = own.verified.accepted
+    caption = (
+        f"The first {kept} guesses are accepted, “{_shown(own.draft[kept])}” is rejected: the target writes "
+        f"“{_shown(own.own)}”. What stands behind it is thrown away untested. The round commits {kept + 1} tokens."
+    )
+    return _figure(caption, _row(f"γ = {len(own.draft)}", own.window(), own.before))
+
+
+def _accept() -> str:
+    own = rounds(SAMPLED)[WHAT_TIME]
+    test = own.verified.tests[-1]
+    caption = (
+        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}”, to which it gives q = {test.q:.2f} and the "
+        f"target p = {test.p:.2f}: it is accepted with probability p/q = {test.threshold:.2f}. The random number was "
+        f"{test.draw:.2f}, so it is rejected, and “{_shown(own.own)}” is drawn from the residual."
+    )
+    return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))
+
+
+def _areas(token: str) -> str:
+    """The bar of p for a token of the lesson's question: what is accepted, and what the residual adds."""
+    p, kept = evidence.P[token], min(evidence.P[token], evidence.Q[token])
+    parts = [("kept", kept, "min(p, q)")] + ([("added", p - kept, "residual")] if p > kept else [])
+    bars = (
+        element(
+            "i",
+            text=f"{share:.1f} {name}" if share > 0.2 else f"{share:.1f}",
+            data_area=area,
+            style=f"--p: {share:.2f}",
+        )
+        for area, share, name in parts
+    )
+    return element("p", element("b", text=f"{token}, p = {p:g}"), *bars)
+
+
+def _denoise() -> str:
+    one, four = rounds(WINDOW)[PEOPLE], rounds(FOUR)[PEOPLE]
+    caption = (
+        f"The same place in the text: {one.verified.accepted} guesses are accepted after one pass of the drafter, "
+        f"{four.verified.accepted} after {four.passes}."
+    )
+    rows = (_row("one pass", one.window(), one.before), _row("four passes", four.window(), four.before))
+    return _figure(caption, *rows)
+
+
+def _temperature() -> str:
+    cold, warm = rounds(FOUR)[FIRST], rounds(SAMPLED)[FIRST]
+    caption = (
+        f"The same prompt, drafter and settings. At temperature 0 {cold.verified.accepted} of {len(cold.draft)} "
+        f"guesses are accepted, at temperature 1 {warm.verified.accepted} of {len(warm.draft)}."
+    )
+    rows = (_row("0", cold.window(), cold.before), _row("1", warm.window(), warm.before))
+    return _figure(caption, *rows)
+
+
+def _alignment() -> str:
+    own = rounds(DRAFTS)[LIKE_TO]
+    scores, chosen = own.verified.scores, own.verified.chosen or 0
+    rows = (
+        _row(
+            f"S = {score:.1f}",
+            own.path(branch, own.verified.path) if i == chosen else [(own.draft[node], "untested") for node in branch],
+        )
+        for i, (branch, score) in enumerate(zip(own.branches, scores, strict=True))
+    )
+    caption = (
+        f"{len(scores)} drafts of one pass. S is how many tokens of each the target expects to accept. It tests the "
+        f"one with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}."
+    )
+    return _figure(caption, *rows)
+
+
+def _trees() -> str:
+    window, tree = rounds(WINDOW)[OKAY], rounds(TREE)[OKAY]
+    caption = (
+        f"The same place, and {len(window.draft)} guesses each. The window ends at "
+        f"“{_shown(window.draft[window.verified.accepted])}” and commits {window.verified.accepted + 1} tokens. The "
+        f"tree holds another guess beside it and commits {tree.verified.accepted + 1}."
+    )
+    ways = (_row("" if i else "tree", way) for i, way in enumerate(tree.tree()))
+    return _figure(caption, _row("window", window.window()), *ways)
+
+
+def _lossless() -> str:
+    names = (WINDOW, TREE, FOUR, DRAFTS)
+    texts = [
+        tuple(event.ids for event in events if isinstance(event, Finished))
+        for name in names
+        for events in _trace(name).lanes.values()
+    ]
+    same = sum(text == texts[0] for text in texts[1::2])
+    caption = (
+        f"A window, a tree, four passes, four drafts: {same} of {len(names)} recordings at temperature 0 wrote the "
+        f"{len(texts[0][0])} tokens that vanilla wrote."
+    )
+    rows = (
+        _row(label, own.path(own.kept, own.kept), own.before)
+        for label, own in (("window", rounds(WINDOW)[OKAY]), ("tree", rounds(TREE)[OKAY]))
+    )
+    return _figure(caption, *rows)
+
+
+SCENES: dict[str, Callable[[], str]] = {
+    "one-pass": _one_pass,
+    "gamma": _gamma,
+    "accept": _accept,
+    "denoise": _denoise,
+    "temperature": _temperature,
+    "alignment": _alignment,
+    "trees": _trees,
+    "lossless": _lossless,
+}
+
+
+def scene(lesson: str) -> str:
+    """What became of the sentence in a lesson; empty where its recording cannot be read."""
+    return evidence.read(SCENES[lesson])
