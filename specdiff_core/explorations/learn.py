@@ -42,9 +42,9 @@ GAMMA = 8
 """Tokens of a draft."""
 ROWS, ANCHORS = 12, 16
 """Texts in a step, and blocks in each."""
-COPIES, VARIANTS, BEGUN = 40, 6, 8
+COPIES, VARIANTS, BEGUN = 160, 6, 8
 """Texts to learn from after each prompt; held-out texts after each, which part in their first tokens."""
-TOGETHER = 32
+TOGETHER = 64
 """Texts that are written at once: other people's races wait for these."""
 MEASUREMENTS = 20
 """Of τ, while a drafter learns."""
@@ -78,7 +78,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
         ask("Kinds of text", "One kind is learned soonest."),
     ] = ("stories",)
-    seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 150
+    seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 120
     tokens: Annotated[int, ask("New tokens", "Of each text.", 32, 192)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
 
@@ -172,9 +172,9 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             answer = f"From random weights, after {by[STREAK][-1]['seconds']:.0f} s each, {draw.listed(ends)}."
         if change:
             verdict = (
-                "it drafts better" if change["low"] > 1
-                else "it drafts worse" if change["high"] < 1
-                else "so short a training shows no difference"
+                "it drafts better" if round(change["low"], 2) > 1
+                else "it drafts worse" if round(change["high"], 2) < 1
+                else "so short a training shows no clear difference"
             )  # fmt: skip
             notes.append(
                 f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "

@@ -271,6 +271,7 @@ SMOLLM2 = PairSpec(
     drafters=(
         _shipped("smollm2", "block", window=8),
         _shipped("smollm2", "block_markov", "block", window=8),
+        _shipped("smollm2", "eagle"),
         PROMPT_LOOKUP,
         NONE,
     ),
