@@ -1235,6 +1235,7 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
         assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
         assert page.evaluate("document.activeElement.name") == "verify"
         page.click("#live-player [name=verify]")
+        page.wait_for_selector(judge)
         page.locator("#live-prompt textarea").press("a")
         page.wait_for_function(ready("live"))
         assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"

@@ -139,7 +139,7 @@ def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any
         page.wait_for_selector(get, state="hidden")
         visited.index.released.set()
         page.wait_for_selector(stop, state="hidden")
-        page.wait_for_function("() => !document.querySelector('#live-fetching').textContent.trim()")
+        page.wait_for_function("() => !document.querySelector('#live-fetching').textContent.trim()", timeout=180_000)
         assert page.locator(get).is_hidden() and (visited.cache / "tiny.gguf").exists() and not part.exists()
         run(page, "live", "What now?")
         assert page.evaluate(f"Object.values({LIVE}.lanes)[0].header.config.pair") == "smollm2"
