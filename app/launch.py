@@ -24,7 +24,7 @@ LONGEST_LINK = 1200
 """Characters that still make a QR code which a camera reads from a projector."""
 SESSIONS = 100
 """How many of the last pages the server keeps in memory: 0.2 MB each (measured), plus the last
-frame with up to a megabyte of races. Gradio's default is ten thousand."""
+frame. Gradio's default is ten thousand."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
