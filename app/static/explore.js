@@ -15,8 +15,10 @@ import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.
 import { html, render } from './views/ui.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
+import { readMoment } from './state/moment.js';
 /** @import { Answer } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
+/** @import { Kept } from './state/history.js' */
 /** @import { Charts } from './views/charts.js' */
 /** @import { Field, Pair } from './views/form.js' */
 
@@ -298,7 +300,29 @@ export class Explore extends Job {
           'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. What was opened before is kept.',
       });
     }
-    if (this.name !== name) return;
+    if (this.name === name) this.compareOpened();
+  }
+
+  /** Open one of the visitor's own runs, which the server keeps for a while. @param {string} title @param {Kept} run */
+  async readRun(title, { query }) {
+    const { name } = this;
+    this.card.hide();
+    try {
+      this.opened.add(title, await fetchTrace(`runs/${readMoment(query)?.trace}`));
+    } catch (error) {
+      this.card.show({
+        title: 'This run isn’t kept any more',
+        message: 'The server keeps runs for a few days, or until it restarts.',
+        hint: 'Choose another run, or open a trace that you downloaded.',
+      });
+      console.warn('run not opened:', error);
+      return;
+    }
+    if (this.name === name) this.compareOpened();
+  }
+
+  /** Show two of the open lanes, or ask for another. */
+  compareOpened() {
     if (this.opened.answer) this.showOpened();
     else if (this.opened.lanes.length) {
       this.card.show({

@@ -7,6 +7,7 @@ import { Charts } from './charts.js';
 import { Component, glossed, Held, html, Link } from './ui.js';
 import { drawn, isShown, settled } from './figure.js';
 import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
+import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
 /** @import { Explore } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
@@ -260,6 +261,9 @@ function Sources({ app }) {
     currentTarget.value = ''; // the same file may be chosen again
     app.read(files);
   };
+  const mine = name === OPENS ? keptRuns(Infinity) : [];
+  const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
+    `${title} · ${new Date(at).toLocaleTimeString()}`;
   const lane = (/** @type {'a' | 'b'} */ run) =>
     html`<label>${run.toUpperCase()} <select aria-label="Run ${run.toUpperCase()}" value=${
       opened.chosen[run]
@@ -280,6 +284,21 @@ function Sources({ app }) {
     ${
     name === OPENS && html`<${Link} act=${(/** @type {any} */ { currentTarget }) =>
       currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
+  }
+    ${
+    mine.length > 0 &&
+    html`
+      <select class="sd-pick" aria-label="Open one of my runs" value=""
+        onchange=${(
+          /** @type {any} */ { currentTarget },
+        ) => {
+          const run = mine[Number(currentTarget.value)];
+          app.readRun(titleOf(run), run);
+          currentTarget.value = '';
+        }}><option value="">Open one of my runs…</option>${mine.map((run, i) =>
+          html`<option value=${i}>${titleOf(run)}</option>`
+        )}</select>
+    `
   }
     <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
