@@ -401,7 +401,7 @@ export class App extends Job {
     return waits.length ? busyWords(waits) : '';
   }
 
-  /** What happens in the window, or why there is none. @param {Scene} scene */
+  /** A sentence on the window, or on why there is none. @param {Scene} scene */
   sentence({ running, names, lanes, selected, lane, state, shown, view }) {
     if (!names.length) return '';
     if (running) return LATER;
@@ -550,8 +550,8 @@ export class App extends Job {
 
   /** @override @param {Element} element */
   queued(element) {
-    const place = queueWords(element.textContent ?? '');
-    if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
+    const position = queueWords(element.textContent ?? '');
+    if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
       if (this.live) this.finishLocally(this.live);
       else if (this.waiting) this.over();

@@ -329,7 +329,7 @@ const chainOf = (tree, row) =>
 /** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
 /** The source of an answer, in words. @param {NonNullable<Explored>} explored */
-const whose = (
+const sourceOf = (
   { answer, own, busy },
 ) => (own
   ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
@@ -338,7 +338,7 @@ const whose = (
 /** The visitor's own measurement for a lesson's panel; the lesson itself quotes the recording. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
   const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
-  return explored && found ? `${whose(explored)}: ${found}` : '';
+  return explored && found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
 /**
@@ -354,7 +354,7 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
     /** @type {string} */ who,
     /** @type {string | undefined} */ found,
   ) => (found ? [`${who}: ${found}`] : []);
-  const answered = explored ? by(whose(explored), ofAnswer?.(explored.answer)) : [];
+  const answered = explored ? by(sourceOf(explored), ofAnswer?.(explored.answer)) : [];
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
   const own = [
     ...(explored?.own ? answered : []),
