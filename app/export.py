@@ -199,7 +199,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 <title>SpecDiff Lab</title>
 {head(_inline)}
 <script type="importmap">{json_for_script({"imports": addresses})}</script>
-<script type="application/json" id="sd-told">{json_for_script(script_data(chosen, plotly))}</script>
+<script type="application/json" id="sd-data">{json_for_script(script_data(chosen, plotly))}</script>
 <script type="text/plain" id="sd-plotly">{library}</script>
 </head>
 <body class="sd-exported">

@@ -65,8 +65,8 @@ def ready(tab: str) -> str:
 
 
 def clock_runs(tab: str) -> str:
-    """Whether a lane is being measured, and the page heard of it."""
-    return f"{app(tab)}.live && {app(tab)}.live.told && !{app(tab)}.live.warming"
+    """Whether a lane is being measured, and the page has its first events."""
+    return f"{app(tab)}.live && {app(tab)}.live.hasEvents && !{app(tab)}.live.warming"
 
 
 @contextmanager

@@ -787,7 +787,7 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
         number(page, "race", "max_new_tokens", 24)
         start(page, "race", "A slow race that is stopped")
         page.wait_for_function(f"{RACE}.live && {RACE}.live.lane === 'autoregressive'")
-        page.wait_for_selector("#race-player .sd-lane:has-text('waits for its turn')")
+        page.wait_for_selector("#race-player .sd-lane:has-text('waiting for its turn')")
         assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
         page.click("#race-stop")
         page.wait_for_selector("#race-player .sd-chip:has-text('Stopped run')")

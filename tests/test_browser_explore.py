@@ -111,7 +111,7 @@ def test_two_visitors_never_mix_and_a_plain_run_goes_first(browser: Any, address
         one.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         other.fill("#live-prompt textarea", "A slow prompt of another visitor")
         other.click("#live-run")
-        one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('goes first')")
+        one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('Waiting for a race')")
         other.wait_for_function(f"{ready('live')} && {app('live')}.source === 'run'")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
@@ -186,7 +186,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.click("#live-own > button")
         page.fill("#own-target :is(input, textarea)", EMBEDDED.target)
         page.click("#own-use")
-        page.wait_for_selector("#own-told :text('Chosen')")
+        page.wait_for_selector("#own-message :text('Chosen')")
         open_tab(page, "explore")
         page.click(".sd-form-more summary")
         page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
@@ -382,7 +382,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         assert page.evaluate(SHOWN) == before, "who waits can leave"
         page.click(".sd-exp-run")
         take()
-        assert page.locator(".sd-another :text('Something is measured already')").is_visible()
+        assert page.locator(".sd-another :text('A measurement is already running')").is_visible()
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         event = page.evaluate(EXPLORE_RUN)
@@ -390,7 +390,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             joined = {"data": [""], "fn_index": event, "session_hash": f"waits{place}"}
             if not page.request.post(f"{address}gradio_api/queue/join", data=joined).ok:
                 break  # it is full: others may wait in it, too
-        refused(page, "The server refused it", take)
+        refused(page, "The server refused the measurement", take)
         other.click(".sd-exp-stop")
         other.wait_for_function(IDLE)
         take()

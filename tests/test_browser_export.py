@@ -238,5 +238,5 @@ def test_a_lesson_is_presented_from_disk(browser: Any, exported: dict[str, str])
     with visit(browser, address, until="document.querySelector('.sd-present-bar:not([hidden])')") as page:
         page.keyboard.press("l")
         page.wait_for_selector("dialog[open]")
-        assert "give the file itself" in page.inner_text("dialog[open]")
+        assert "share the file itself" in page.inner_text("dialog[open]")
         assert not page.is_visible(".sd-present-code")

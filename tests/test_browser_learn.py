@@ -60,7 +60,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         for number, answer in enumerate(lesson.answers):
             page.locator(f"{CARD} .sd-guide-option").nth(number).click()
             assert answer.why in page.inner_text(f"{CARD} .sd-guide-verdict")
-        whose = "Your run" if lesson.watch.trace else "The recorded one"
+        whose = "Your run" if lesson.watch.trace else "The recording"
         if not lesson.recorded:  # the scripted page has recordings of its own
             page.wait_for_function(
                 "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose

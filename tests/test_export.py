@@ -33,7 +33,7 @@ LIMIT = 8_000_000
 
 def data_of(path: Path) -> dict[str, Any]:
     """What the script of a written page reads."""
-    found = re.search(r'id="sd-told">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(r'id="sd-data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     values: dict[str, Any] = json.loads(found[1])
     return values

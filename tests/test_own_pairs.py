@@ -188,7 +188,7 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
-    update, message = live.brought({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
+    update, message = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
     assert "Chosen" in message and update["value"].startswith(OWN)
     assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
     names = [name for _, name in controls.drafter_choices(update["value"])]
@@ -196,5 +196,5 @@ def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pyt
     choices, _ = page.pairs_here(update["value"], dict)
     assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
     for values, words in (({}, "target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
-        update, message = live.brought(values)
+        update, message = live.choose_own(values)
         assert words in message and "choices" not in update

@@ -1,5 +1,5 @@
-"""What lessons say in numbers, computed from what was recorded: the answer to each lesson's question, and one sentence
-that is drafted and tested in each of them. A recording that cannot be read costs its words only.
+"""Numbers of the lessons, computed from recordings: the answer to each lesson's question. If a recording cannot be
+read, only its sentence is missing.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def answer(stem: str) -> dict[str, Any]:
 
 
 def row(stem: str, **wanted: object) -> dict[str, Any]:
-    """The row of a recorded answer that has these values."""
+    """The first row of a recorded answer with these values."""
     return next(one for one in answer(stem)["rows"] if all(one[name] == value for name, value in wanted.items()))
 
 
 def compared(method: str, temperature: float) -> dict[str, Any]:
-    """A method of the comparison over all its texts, by name or, where it has none, by label."""
+    """A method of the comparison over all its texts, by name or, if it has none, by label."""
     return row("compare/compare", method=method, temperature=temperature, flavour="mean")
 
 
 def twins(temperature: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The drafter mdlm and its streak-distilled twin, with the same window."""
+    """The drafter mdlm and its streak-distilled twin, with equal windows."""
     return compared("specdiff", temperature), compared("SpecDiff-2, one window", temperature)
 
 
@@ -54,7 +54,7 @@ def expected(alphas: Sequence[float]) -> float:
 
 
 def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
-    """Tokens per round that a little more acceptance at one position adds."""
+    """Tokens per round gained by a slightly higher acceptance rate at one position."""
     return expected([*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]) - expected(alphas)
 
 
@@ -135,14 +135,14 @@ TRUTHS: dict[str, Callable[[], str]] = {
 
 
 def truth(lesson: str) -> str:
-    """The answer to the question that a lesson asks first; empty where its recording cannot be read."""
+    """The answer to a lesson's first question; empty if its recording cannot be read."""
     return read(TRUTHS[lesson])
 
 
 def read(make: Callable[[], str]) -> str:
-    """What is made of recordings; empty where one cannot be read."""
+    """Call ``make``, which reads recordings; empty if one cannot be read."""
     try:
         return make()
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
-        LOG.warning("A lesson goes without its numbers: %r", error)
+        LOG.warning("A lesson is shown without its numbers: %r", error)
         return ""

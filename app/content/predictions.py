@@ -1,5 +1,5 @@
-"""What recorded results say of the settings of the Live tab: what a window may gain before it is run, and what is
-typical of the settings that ran."""
+"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it runs, and the typical
+speed-ups of settings that ran."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 class _Row(msgspec.Struct):
-    """What is read of a row of a recorded map or comparison."""
+    """The fields used of a row of a recorded map or comparison."""
 
     gamma: int = 0
     steps: int = 1
@@ -49,7 +49,7 @@ class _Recorded(msgspec.Struct):
 
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
-    cell, as the map predicts them from its measured α_j and its bare passes (docs/theory.md, Cost)."""
+    cell, predicted by the map from its measured α_j and its bare passes (docs/theory.md, Cost)."""
     found: dict[str, dict[str, Any]] = {}
     for one in _recorded(folder, "window-map"):
         choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
@@ -68,11 +68,11 @@ Ranges = dict[BenchSetting, tuple[float, float]]
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """The speed-ups that the shipped results measured, those first that say most of one prompt: races of several
+    """Measured speed-ups of the shipped results, the most informative for a single prompt first: races of several
     prompts with equal settings, the comparison by kind of text, and the cells of γ × T maps.
 
-    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; in words what a range is ``over`` and what it is
-    ``about``; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; the wording ``over`` which prompts and ``about`` which
+    range; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
     settings in words."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
@@ -168,5 +168,5 @@ def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:
     for path in sorted(folder.glob(f"{name}*.json")):
         try:
             yield msgspec.json.decode(path.read_bytes(), type=_Recorded)
-        except (OSError, ValueError) as error:  # one bad file is no reason to serve nothing
+        except (OSError, ValueError) as error:  # skip a bad file, serve the others
             LOG.warning("%s is left out: %s", path, error)

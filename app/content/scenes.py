@@ -1,5 +1,5 @@
-"""One sentence that is carried through the lessons: rounds of recordings of the same prompt, token by token, with what
-became of each. All words in the captions that count something are counted in the recording.
+"""The sentence that appears in all lessons: rounds from recordings of the same prompt, token by token, each with its
+result. All numbers in the captions are computed from the recordings.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from specdiff_core.schema.trace import Trace, read_trace
 
 WINDOW, TREE, FOUR = "one-pass-dflash", "draft-tree-ddtree", "four-denoising-steps"
 SAMPLED, DRAFTS = "sampling-exact-ratio-test", "specdiff-2"
-"""Recordings of the prompt, by what their file names say after “dialogue-”."""
+"""Recordings of the prompt: their file names after “dialogue-”."""
 FIRST, LIKE_TO, PEOPLE, OKAY, WHAT_TIME = 0, 41, 49, 30, 5
-"""Places in the answer where a round of them begins, in tokens."""
+"""Positions in the answer at which one of their rounds begins, in tokens."""
 
-Token = tuple[str, str]  # its text, and what became of it: accepted, rejected, untested, target, before or shared
+Token = tuple[str, str]  # its text and its result: accepted, rejected, untested, target, before or shared
 
 
 class Round(NamedTuple):
     """A round of a recording."""
 
-    before: str  # the words that it follows
+    before: str  # the words before it
     draft: tuple[str, ...]
     parents: tuple[int, ...]
     branches: tuple[tuple[int, ...], ...]
@@ -36,15 +36,15 @@ class Round(NamedTuple):
 
     @property
     def kept(self) -> Sequence[int]:
-        """The places in the draft that were accepted."""
+        """The accepted positions of the draft."""
         return self.verified.path or range(self.verified.accepted)
 
     def window(self) -> list[Token]:
-        """A window: accepted up to the first rejection."""
+        """The tokens of a window, accepted up to the first rejection."""
         return self.path(range(len(self.draft)), self.kept)
 
     def path(self, nodes: Sequence[int], kept: Sequence[int], shared: int = 0) -> list[Token]:
-        """One way through the draft; ``shared``: how many of its tokens an earlier way has shown."""
+        """The tokens of one path through the draft; ``shared``: how many of them an earlier path has shown."""
         became = [
             "accepted" if node in kept else "rejected" if i == 0 or nodes[i - 1] in kept else "untested"
             for i, node in enumerate(nodes)
@@ -53,7 +53,7 @@ class Round(NamedTuple):
         return [*tokens, (self.own, "target")] if set(nodes) >= set(kept) else tokens
 
     def tree(self) -> Iterator[list[Token]]:
-        """The ways from the root to each leaf."""
+        """The paths from the root to each leaf."""
         inner, shown, ended = set(self.parents), set[int](), False
         for leaf in (node for node in range(len(self.draft)) if node not in inner):
             way = [leaf]
@@ -72,7 +72,7 @@ def _trace(name: str) -> Trace:
 
 @cache
 def rounds(name: str) -> dict[int, Round]:
-    """The rounds of a recording, by the tokens of the answer that are there when they begin."""
+    """The rounds of a recording, by the number of answer tokens at their beginning."""
     found: dict[int, Round] = {}
     events = _trace(name).lanes["drafted"]
     pieces = {i: text for event in events if isinstance(event, PiecesSeen) for i, text in event.pieces.items()}
@@ -125,7 +125,7 @@ def _gamma() -> str:
     kept = own.verified.accepted
     caption = (
         f"The first {kept} guesses are accepted, “{_shown(own.draft[kept])}” is rejected: the target writes "
-        f"“{_shown(own.own)}”. What stands behind it is thrown away untested. The round commits {kept + 1} tokens."
+        f"“{_shown(own.own)}”. The rest of the draft is discarded untested. The round commits {kept + 1} tokens."
     )
     return _figure(caption, _row(f"γ = {len(own.draft)}", own.window(), own.before))
 
@@ -142,7 +142,7 @@ def _accept() -> str:
 
 
 def _areas(token: str) -> str:
-    """The bar of p for a token of the lesson's question: what is accepted, and what the residual adds."""
+    """The bar of p for a token of the lesson's question: the accepted part, and the part from the residual."""
     p, kept = evidence.P[token], min(evidence.P[token], evidence.Q[token])
     parts = [("kept", kept, "min(p, q)")] + ([("added", p - kept, "residual")] if p > kept else [])
     bars = (
@@ -199,7 +199,7 @@ def _trees() -> str:
     caption = (
         f"The same place, and {len(window.draft)} guesses each. The window ends at "
         f"“{_shown(window.draft[window.verified.accepted])}” and commits {window.verified.accepted + 1} tokens. The "
-        f"tree holds another guess beside it and commits {tree.verified.accepted + 1}."
+        f"tree also holds another guess there and commits {tree.verified.accepted + 1}."
     )
     ways = (_row("" if i else "tree", way) for i, way in enumerate(tree.tree()))
     return _figure(caption, _row("window", window.window()), *ways)
@@ -237,5 +237,5 @@ SCENES: dict[str, Callable[[], str]] = {
 
 
 def scene(lesson: str) -> str:
-    """What became of the sentence in a lesson; empty where its recording cannot be read."""
+    """The rounds shown in a lesson as HTML; empty if a recording cannot be read."""
     return evidence.read(SCENES[lesson])

@@ -1,5 +1,5 @@
-"""The workshop of the Learn tab: eight lessons. Each asks before it shows, points at the real thing, explains it with
-one formula, and checks. All of it can be read without running anything.
+"""The workshop of the Learn tab: eight lessons. Each asks a question, points at a recorded result, explains it with one
+formula, and ends with a check. All of it can be read without running anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from specdiff_core.schema.methods import Formula
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What can be answered: right or not, and why."""
+    """An answer to choose: whether it is right, and why."""
 
     words: str
     right: bool
@@ -27,20 +27,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure; all else is
-    dimmed."""
+    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure. The rest of the
+    page is dimmed."""
 
     words: str
     explore: str = ""  # a question of Explore or Compare,
-    answer: str = ""  # which of its recorded answers; none: the one that it opens with
+    answer: str = ""  # which of its recorded answers; empty: the default one
     panel: str = ""  # one of its figures, by its key, "widget" or "board"
-    lines: tuple[str, ...] = ()  # what of the figure, or which methods of the board; none: all
-    beside: str = ""  # a panel that a room sees beside the widget, which it follows
-    query: dict[str, str] = field(default_factory=dict)  # and what “Run it here” asks of it: less than was recorded
-    trace: str = ""  # or a recording; “Run it here” runs what it was asked for
+    lines: tuple[str, ...] = ()  # lines of the figure, or methods of the board; empty: all
+    beside: str = ""  # a panel that follows the widget, shown beside it to a room
+    query: dict[str, str] = field(default_factory=dict)  # of “Run it here”: less than was recorded
+    trace: str = ""  # or a recording; “Run it here” uses its settings
     round: int = 1
     at: str = "verify"
-    area: str = ""  # of the player, or without a recording of this tab: a selector
+    area: str = ""  # a selector in the player, or without a recording in this tab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class Lesson:
     title: str
     predict: str  # a question
     guesses: tuple[str, ...]
-    right: int  # the guess that the recording bears out (evidence.py)
+    right: int  # the guess that the recording confirms (evidence.py)
     watch: Watch
     explain: tuple[str, str]
     formula: Formula
     letters: str
     check: str
     answers: tuple[Answer, ...]
-    core: bool = False  # among the five to begin with where time is short
-    recorded: str = ""  # a recording, of which the check speaks where the visitor has run nothing of the kind
-    proof: str = ""  # a question, of whose answer the check speaks, if the lesson points elsewhere
+    core: bool = False  # one of the five to teach if time is short
+    recorded: str = ""  # a recording for the check, if the visitor has no such run
+    proof: str = ""  # a question whose answer the check quotes, if the lesson points elsewhere
 
 
 WORKSHOP = (
@@ -79,9 +79,9 @@ WORKSHOP = (
             query={"flavours": "dialogue,code", "per_flavour": "1", "tokens": "32"},
         ),
         explain=(
-            "A pass must fetch every weight from memory, whether it multiplies one row with them or seventeen. For few "
-            "rows the fetching is what takes the time, so further rows are nearly free. That is the whole economy of "
-            "speculative decoding: checking is cheap where writing is dear.",
+            "A pass must fetch every weight from memory, whether it multiplies one row with them or seventeen. With "
+            "few rows, fetching takes most of the time, so further rows are nearly free. That is why speculative "
+            "decoding works: checking tokens is cheap, writing them is expensive.",
             "Call c the cost of a drafter pass and v the cost of the checking pass, both in passes of one row. A round "
             "pays if it gives more tokens than it costs.",
         ),
@@ -92,8 +92,8 @@ WORKSHOP = (
             Answer(
                 "As fast as vanilla",
                 False,
-                "Not quite: each round still reads γ + 1 rows, which cost v, more "
-                "than 1, and gives one token, the target's own.",
+                "Not quite: each round still reads γ + 1 rows, which costs v > 1 passes, "
+                "and gives only one token, the target's own.",
             ),
             Answer(
                 "A little slower than vanilla",
@@ -116,7 +116,7 @@ WORKSHOP = (
         guesses=("Four times as fast", "About the same", "Half as fast"),
         right=1,
         watch=Watch(
-            words="The speed-up over vanilla of a drafter that guesses in one pass; to the right its window grows.",
+            words="The speed-up over vanilla of a drafter that guesses in one pass; its window grows to the right.",
             explore="window-map",
             answer="window-map.block",
             panel="slices",
@@ -125,9 +125,9 @@ WORKSHOP = (
         ),
         explain=(
             "Tokens are tested from left to right, and the first rejection ends the round: the tenth guess counts only "
-            "if the nine before it were right. So what a further position adds shrinks geometrically, while what it "
-            "costs does not.",
-            "τ, the tokens per round, includes the one that the target adds itself: it is never below 1, and at most "
+            "if the nine before it were right. So the gain of each further position shrinks geometrically, while its "
+            "cost does not.",
+            "τ, the tokens per round, includes the one that the target adds itself, so it is at least 1 and at most "
             "γ + 1.",
         ),
         formula=Formula(
@@ -135,15 +135,15 @@ WORKSHOP = (
             "expected tau is one plus the sum over m of the product of the first m alphas",
         ),
         letters="α_j: the chance that position j is accepted, given that it is reached.",
-        check="You put the measured α into the geometric formula (1 − α^(γ+1)) / (1 − α). It promises more tokens than "
+        check="You put the measured α into the geometric formula (1 − α^(γ+1)) / (1 − α). It predicts more tokens than "
         "the lab measures. Why?",
         answers=(
-            Answer("The measurement is wrong", False, "The measured τ counts tokens; there is nothing to estimate."),
+            Answer("The measurement is wrong", False, "The measured τ is a count of tokens, not an estimate."),
             Answer(
                 "Acceptance comes in streaks",
                 True,
-                "Easy rounds go far and bring many accepted tests; hard rounds end at once and bring few. So α is that "
-                "of easy rounds, and promises too much for the mean of all.",
+                "Easy rounds run long and contribute many accepted tests; hard rounds end at once and contribute few. "
+                "So α describes the easy rounds, and predicts too many tokens for the average round.",
             ),
             Answer("The bonus token is left out", False, "It is in the formula: the 1 in front of the sum."),
         ),
@@ -157,24 +157,24 @@ WORKSHOP = (
         guesses=("30 %", "60 %", "70 %"),
         right=2,
         watch=Watch(
-            words="Each bar of the target has two areas: what is accepted, and what the residual adds. Drag q: their "
-            "sum stays p. Then press “Draw 5,000 tokens”.",
+            words="Each bar of the target has two areas: the accepted part, and the part from the residual. Drag q: "
+            "their sum stays p. Then press “Draw 5,000 tokens”.",
             explore="losslessness",
             panel="widget",
             beside="three",
         ),
         explain=(
-            "Lay the bars of p and q over each other. The overlap is what is accepted: a drafted token x stays with "
-            "probability min(1, p(x)/q(x)). What p has above the overlap is the residual, from which a token is drawn "
-            "after a rejection. Overlap and residual together are p: the text has the target's distribution.",
-            "If all γ tokens are accepted, the target's pass has also computed the distribution behind the last one: a "
-            "bonus token is drawn from it, free.",
+            "Lay the bars of p and q over each other. The overlap is accepted: a drafted token x passes with "
+            "probability min(1, p(x)/q(x)). The part of p above the overlap is the residual; after a rejection a token "
+            "is drawn from it. Overlap and residual add up to p, so the text has the target's distribution.",
+            "If all γ tokens are accepted, the target's pass has also computed the distribution after the last one: a "
+            "bonus token is drawn from it for free.",
         ),
         formula=Formula(
             r"\alpha = \sum_x \min(p(x), q(x)), \quad r(x) = \frac{\max(0, p(x) - q(x))}{1 - \alpha}",
             "alpha is the sum of min p q; the residual is max of zero and p minus q, over one minus alpha",
         ),
-        letters="p: target; q: drafter; r: what a rejected token is replaced from.",
+        letters="p: target; q: drafter; r: the residual, from which a rejected token is replaced.",
         check="The drafter always proposes its likeliest token, and you test it with p/q as if it were drawn from q. "
         "Is that exact?",
         answers=(
@@ -182,7 +182,7 @@ WORKSHOP = (
                 "Yes, the test corrects everything",
                 False,
                 "The test assumes that x was drawn from q. An argmax was "
-                "not: tokens that q finds likely are proposed too often.",
+                "not: tokens that are likely under q are proposed too often.",
             ),
             Answer(
                 "No: an argmax has q(x) = 1, and must be tested with p alone",
@@ -190,7 +190,7 @@ WORKSHOP = (
                 "A certain proposal is a point "
                 "mass. Accept it with probability p(x), and after a rejection draw from p without x.",
             ),
-            Answer("Only at temperature 1", False, "The temperature changes p; the mistake is in q."),
+            Answer("Only at temperature 1", False, "The temperature changes p, but the mistake is in q."),
         ),
     ),
     Lesson(
@@ -200,17 +200,17 @@ WORKSHOP = (
         guesses=("Yes, and it is faster", "Yes, but it is slower", "No"),
         right=1,
         watch=Watch(
-            words="Four rows, four passes: darker cells are surer. Later passes see what earlier ones wrote. Here the "
-            "same place is drafted in one pass, too.",
+            words="Four rows, four passes: darker cells have a higher confidence. Later passes see the tokens of "
+            "earlier ones. The lines above compare the same place drafted in one pass.",
             trace="dialogue-four-denoising-steps.jsonl.gz",
             round=9,
             at="verify",
             area=".sd-window .sd-gridwrap",
         ),
         explain=(
-            "In one step all positions are drawn without knowing each other, so neighbours may not fit. With more "
-            "steps later positions see earlier ones, τ rises a little, and every step costs a drafter pass.",
-            "In which order masks are revealed matters for the test: where a later position was drawn before an "
+            "In one step all positions are drawn independently, so neighbours may not fit together. With more steps, "
+            "later positions see earlier ones and τ rises a little, but every step costs a drafter pass.",
+            "The order in which masks are revealed matters for the test: if a later position was drawn before an "
             "earlier one, testing the earlier one changes the later one's distribution. The exact rule then treats the "
             "token as a point mass.",
         ),
@@ -229,9 +229,14 @@ WORKSHOP = (
             Answer(
                 "When τ grows by more than c/(v + c)",
                 True,
-                "Then the quotient grows. The cheaper the drafter beside the target's pass, the less it takes.",
+                "Then the quotient grows. The cheaper a drafter pass is beside a target pass, the smaller the gain "
+                "it needs.",
             ),
-            Answer("Never", False, "With a cheap drafter and text whose neighbours depend on each other it does."),
+            Answer(
+                "Never",
+                False,
+                "They do with a cheap drafter and text in which neighbouring tokens depend on each other.",
+            ),
         ),
     ),
     Lesson(
@@ -239,7 +244,7 @@ WORKSHOP = (
         title="Temperature and calibration",
         core=True,
         predict="The target samples at temperature 1 instead of taking its likeliest token. What happens to the "
-        "acceptance?",
+        "acceptance rate?",
         guesses=("It rises", "It stays", "It falls"),
         right=2,
         watch=Watch(
@@ -250,10 +255,9 @@ WORKSHOP = (
         ),
         explain=(
             "At temperature 0 it is enough to guess the likeliest token. When the target samples, the whole "
-            "distribution must be met: what counts is the overlap of p and q, and an overconfident drafter loses much "
-            "of it.",
-            "The drafter's temperature is free: under an exact rule it changes how much is accepted, never what is "
-            "written. So it may be fitted.",
+            "distribution must match: the overlap of p and q counts, and an overconfident drafter loses much of it.",
+            "The drafter's temperature is free: under an exact rule it changes the acceptance rate, never the text's "
+            "distribution. So you can tune it.",
         ),
         formula=Formula(
             r"\alpha = 1 - \mathrm{TV}(p, q) = 1 - \tfrac{1}{2}\sum_x |p(x) - q(x)|",
@@ -267,7 +271,7 @@ WORKSHOP = (
                 "In both p and q, before the ratio",
                 True,
                 "p is the distribution that you want to sample from, and "
-                "q the one that the token was really drawn from.",
+                "q the one that the token was actually drawn from.",
             ),
             Answer(
                 "Only in p", False, "Then q would not be what the token was drawn from, and the test would be biased."
@@ -287,10 +291,10 @@ WORKSHOP = (
             area="#sd-aligned",
         ),
         explain=(
-            "A better first position is worth most, because everything behind it counts only if it is accepted. Streak-"
-            "distillation (SpecDiff-2) trains for just that: the expected length of the accepted run.",
-            "At test time K windows can be drawn from one pass; the target scores them and the most promising is "
-            "tested (self-selection). What was chosen no longer follows q, so it is tested as a point mass.",
+            "A better first position adds most, because everything after it counts only if it is accepted. Streak-"
+            "distillation (SpecDiff-2) trains for exactly that: a large expected length of the accepted run.",
+            "When decoding, K windows can be drawn from one pass; the target scores them and the most promising one is "
+            "tested (self-selection). The chosen window is not a sample from q, so it is tested as a point mass.",
         ),
         formula=Formula(
             r"S = \sum_{m=1}^{\gamma} \prod_{j=1}^{m} p(x_j)",
@@ -308,9 +312,10 @@ WORKSHOP = (
             Answer(
                 "No: choosing changes its distribution",
                 True,
-                "So it counts as a point mass: accepted with p, and after a rejection p without it.",
+                "So it counts as a point mass: it is accepted with probability p, and after a rejection a token is "
+                "drawn from p without it.",
             ),
-            Answer("Only if K is 2", False, "Any choice by value changes it."),
+            Answer("Only if K is 2", False, "Any choice that looks at the tokens changes it."),
         ),
     ),
     Lesson(
@@ -328,23 +333,23 @@ WORKSHOP = (
         explain=(
             "The last positions of a long window are almost never reached. A tree spends the same rows on alternatives "
             "near its root: if the first guess is rejected, the second may be accepted. All branches are read in one "
-            "pass, and the target's own draw walks the tree, which is exact for any tree.",
-            "At temperature 0 this pays. When the target samples, the tree's guesses were chosen, not drawn from q, so "
-            "only p counts for them; the window's are tested with p/q, which accepts more.",
+            "pass, and the target's own draws choose the path through the tree, which is exact for any tree.",
+            "At temperature 0 this pays. When the target samples, it pays less: the tree's guesses were chosen, not "
+            "drawn from q, so they are tested with p alone. The window's are tested with p/q, which accepts more.",
         ),
         formula=Formula(
             r"E[\tau] = 1 + \sum_{\text{nodes}} \prod_{\text{path}} \alpha",
             "expected tau is one plus the sum over nodes of the product along their path",
         ),
-        letters="Each node adds the chance that the walk comes to it.",
+        letters="Each node adds the chance that the target's path reaches it.",
         proof="what-it-takes",
         check="Why not a tree of 64 nodes?",
         answers=(
-            Answer("It would no longer be exact", False, "Any tree is: the target's own draw decides."),
+            Answer("It would no longer be exact", False, "Any tree is exact: the target's own draw decides."),
             Answer(
                 "Each further node adds less, and its row costs the same",
                 True,
-                "The best nodes come first. Those that are rarely reached do not earn their row.",
+                "The best nodes come first. Nodes that are rarely reached cost more than they gain.",
             ),
             Answer("The drafter would need 64 passes", False, "One pass of the block drafter ranks them all."),
         ),
@@ -357,7 +362,7 @@ WORKSHOP = (
         guesses=("About 10", "About 100", "More than 10,000"),
         right=1,
         watch=Watch(
-            words="The line is the wrong rule. The shaded band is noise: with more runs it lies lower, and an exact "
+            words="The line is the wrong rule. The shaded band is noise: it falls with more runs, and an exact "
             "rule stays inside.",
             explore="losslessness",
             panel="distances",
@@ -368,15 +373,15 @@ WORKSHOP = (
             "Lossless means that the text has the target's joint distribution. Two samples of one distribution still "
             "differ. To see a bias, draw often and compare joint distributions of several tokens: the first token "
             "alone may be right while the pair is wrong.",
-            "Beside the rule there is the computer. Sums round; if a window is read with other kernels than single "
-            "tokens, near ties may fall differently. Here windows are computed with the same bits, and each run says "
-            "so.",
+            "Rounding is another source of differences: if a window is computed with other kernels than single tokens, "
+            "near ties may be decided differently. Here windows are computed bit for bit like single tokens, and each "
+            "run reports it.",
         ),
         formula=Formula(
             r"\mathrm{TV}(\hat p_N, p) \approx \frac{1}{\sqrt{2 \pi N}} \sum_x \sqrt{p(x)(1 - p(x))}",
             "the distance of N samples to their own distribution falls as one over the square root of N",
         ),
-        letters="N: runs. A bias shows once it is larger than this.",
+        letters="N: runs. A bias becomes visible when it is larger than this.",
         check="At temperature 0 every drafted text equals vanilla's. Does that prove the sampling rule right?",
         answers=(
             Answer(
@@ -387,7 +392,8 @@ WORKSHOP = (
             Answer(
                 "No: it says nothing about temperature 1",
                 True,
-                "There the rule decides, and only its proof or the distribution of many draws can tell.",
+                "At temperature 1 the rule decides, and only a proof or the distribution of many draws shows "
+                "whether it is right.",
             ),
             Answer(
                 "Only together with the drafter's temperature",
@@ -400,21 +406,21 @@ WORKSHOP = (
 
 
 FIGURES = {"#sd-aligned": alignment.figures}
-"""Figures that stand in a lesson, by what it points at."""
+"""Figures inside a lesson, by the selector that it points at."""
 
 
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
-    """For the script that guides through them; ``truth`` answers what each asks first."""
+    """The lessons as JSON values for the page's script; ``truth`` answers each first question."""
     return [{**dataclasses.asdict(lesson), "truth": evidence.truth(lesson.name)} for lesson in chosen]
 
 
 def letters(words: str) -> str:
-    """What the letters of a formula mean; ``α_j`` with its index below the line."""
+    """The meanings of a formula's letters as HTML; ``α_j`` gets a subscript."""
     return re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words))
 
 
 def article(number: int, lesson: Lesson) -> str:
-    """A lesson to read, and to print. What explains it waits until the question is answered or skipped."""
+    """A lesson to read and to print. Its explanation is hidden until the question is answered or skipped."""
     start = element(
         "button",
         text="Start",
@@ -460,23 +466,24 @@ def article(number: int, lesson: Lesson) -> str:
 
 
 def contents(chosen: Sequence[Lesson]) -> str:
-    """Where each lesson is; the script marks those that are done."""
+    """Links to the lessons; the page's script marks those that are done."""
 
     def entry(lesson: Lesson) -> str:
-        told = element("span", text="core" if lesson.core else "", class_="sd-core")
+        core = element("span", text="core" if lesson.core else "", class_="sd-core")
         done = element("span", class_="sd-done", data_done=lesson.name)
-        return element("li", element("a", text=lesson.title, href=f"#lesson-{lesson.name}"), told, done)
+        return element("li", element("a", text=lesson.title, href=f"#lesson-{lesson.name}"), core, done)
 
     return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
-    many = "Eight lessons in 45 minutes; where there is less time, begin with those marked “core”. "
+    many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
     lead = (
-        f"{many if chosen == WORKSHOP else ''}Each asks you first, then shows a recorded run, explains it and checks, "
-        "with your own numbers where you have measured any. One sentence runs through all of them: ✓ is an accepted "
-        "guess, ✕ a rejected one, dotted was never tested, + is the target’s own. Your answers stay in this browser."
+        f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains it and ends "
+        "with a check that uses your own numbers if you have measured any. The same sentence appears in all of them: ✓ "
+        "marks an accepted guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay "
+        "in this browser."
     )
     buttons = element(
         "p",

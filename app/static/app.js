@@ -1,5 +1,5 @@
 // The player of the page, for any number of lanes. It holds one trace in the browser and moves the playhead; while it
-// plays it asks the server for nothing. Live and Race are two of it.
+// plays it makes no requests. The Live and the Race tab each have one.
 // @ts-check
 
 import { Job, listen } from './job.js';
@@ -39,48 +39,48 @@ import { wordsOf } from './views/inspector.js';
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
- * @property {string[]} noSteps drafters that denoise nothing
+ * @property {string[]} noSteps drafters without denoising steps
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
- * @property {import('./views/glossary.js').Symbols} symbols what they mean
+ * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
  * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
- * @property {import('./state/predicted.js').Measured[]} typical what was measured of such settings
- * @property {string} empty what to say before there is a race
+ * @property {import('./state/predicted.js').Measured[]} typical measured ranges of similar settings
+ * @property {string} empty shown before there is a race
  */
 
-/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean, told: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under way: what has arrived of it */
+/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean, hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under way: the part that has arrived */
 /** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place, who: string}} Pinned a position; `token`: of the text, or −1 */
 
 const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
 const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
-const LATER = 'The draft windows follow when all lanes are measured.';
+const LATER = 'The draft windows appear when all lanes are measured.';
 const WORDS = {
-  waits: 'Waiting for a free place…',
-  alone: 'One race runs at a time, to keep its clock undisturbed.',
+  waits: 'Waiting in the queue…',
+  alone: 'Races run one at a time, so that nothing disturbs the clock.',
   stops: 'Stopping…',
 };
 const UNREADABLE = {
   title: 'This trace cannot be shown',
-  message: 'It was read, but its events do not fit together.',
+  message: 'The file was read, but its events are inconsistent.',
   hint: 'Try another file, or run again.',
 };
 const NO_RECORDING = {
   title: 'This recording could not be shown',
-  message: 'It did not arrive complete, or has none of the requested lanes.',
+  message: 'The download was incomplete, or it has none of the requested lanes.',
   hint: 'Reload the page, or press Run for a race of your own.',
 };
 const NOT_KEPT = {
-  title: 'This run isn’t kept any more',
-  message: 'The server keeps runs for some days, and until it restarts.',
-  hint: 'Its prompt and settings are in the controls: press Run.',
+  title: 'This run is no longer available',
+  message: 'The server deletes runs after some days, and when it restarts.',
+  hint: 'Its prompt and settings are in the form. Press Run.',
 };
-const KEPT = ' The page shows what had arrived.';
+const KEPT = ' The page shows what arrived before that.';
 
-/** Values as a link holds them; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
+/** Values in the form of a link's query; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
 const linkOf = (asked) =>
   new URLSearchParams(
     Object.entries(asked).flatMap((
@@ -107,24 +107,24 @@ export class App extends Job {
     /** @type {Trace | null} */
     this.trace = null;
     this.source = ''; // where the trace comes from
-    this.asked = ''; // the settings of the trace, as a link holds them
-    this.file = ''; // of a recording, or of a run that the server keeps: its name in a link
+    this.asked = ''; // the settings of the trace, as a link's query
+    this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
-    this.linked = false; // a link chose the recording: the controls replace it only when they change
+    this.linked = false; // a link chose the recording, so the controls replace it only when they change
     /** @type {number | null} threads for the next run */
     this.threads = null;
-    this.calls = 0; // recordings and files that were asked for: an earlier one that arrives late is dropped
+    this.calls = 0; // requests for recordings and files; late answers to earlier requests are dropped
     /** @type {Pinned | null} */
     this.pinned = null;
     /** @type {Verifier | null} while the visitor is the verifier */
     this.game = null;
-    this.stale = ''; // why the controls do not match the stage
+    this.stale = ''; // a note that the controls do not match the stage
     this.voice = ''; // what assistive technology reads out
     this.speaks = false; // whether the next drawing is read out
     /** @type {{round: number, committed: boolean} | null} of the window that was drawn last */
     this.before = null;
     this.dirty = true;
-    this.frameAsked = 0; // the animation frame that was asked for; none while nothing moves
+    this.frameAsked = 0; // id of the requested animation frame; 0 while nothing moves
     this.last = 0;
     this.asleep = true; // another tab of the page is open
     this.draw();
@@ -133,7 +133,7 @@ export class App extends Job {
     document.addEventListener('input', ({ target }) => {
       if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
     });
-    // Its size becomes nothing, or something, with its tab.
+    // Fires when the tab is shown or hidden: the size changes from or to zero.
     new ResizeObserver(() => this.turn()).observe(
       /** @type {Element} */ (root.querySelector('.sd-voice')),
     );
@@ -159,11 +159,11 @@ export class App extends Job {
   async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
-      if (measuring()) { // it was chosen before the measurement began
+      if (measuring()) { // the file was chosen before the measurement began
         if (message.trace || !this.asleep) card.show(REFUSAL);
         return;
       }
-      if (message.card && this.asleep) { // it is shown where the visitor looks
+      if (message.card && this.asleep) { // only the open tab shows it
         if (this.options.kind === 'race' || isOpen('race')) return;
         openTab('live');
       }
@@ -184,12 +184,12 @@ export class App extends Job {
       if (message.source === 'file') openTab(this.options.kind);
     } else this.restage();
     if (message.card) card.show(message.card);
-    else if (!trace) this.tell(NOTHING);
+    else if (!trace) this.showStatus(NOTHING);
   }
 
   /**
-   * The trace of a last message: of the race that was followed, of a file that the server read, or, in an export, one
-   * that was read here. @param {any} message @returns {Promise<Trace | null>}
+   * The trace of a final message: the race that was followed, a file that the server read, or, in an export, a file
+   * that this page read. @param {any} message @returns {Promise<Trace | null>}
    */
   async traceOf({ run, trace, size }) {
     if (typeof trace !== 'string') return trace ?? null;
@@ -200,17 +200,17 @@ export class App extends Job {
   }
 
   /**
-   * A race under way: texts and clocks, at most once a second while a lane is measured. Off the clock, while it warms up,
-   * the page draws as quickly as it likes; the words are the same, so that the start of a clock draws nothing.
+   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During the untimed warm-up
+   * the page draws freely; its status line does not change when the clock starts, so nothing is drawn then.
    * @param {any} message
    */
   async update(message) {
-    if (!this.live) this.card.hide(); // given up, and there again
+    if (!this.live) this.card.hide(); // the connection was given up and is back
     this.begin(message);
     const race = /** @type {Race} */ (this.live);
     this.busy = true;
     const events = await race.file.upTo(message.size);
-    if (this.live !== race) return; // it ended meanwhile
+    if (this.live !== race) return; // the race ended meanwhile
     Object.assign(race, {
       lane: message.lane || '',
       phase: message.phase,
@@ -223,7 +223,7 @@ export class App extends Job {
     }
     for (const { lane, ...event } of events) {
       (race.events[lane] ??= []).push(/** @type {Event} */ (event));
-      race.told = true;
+      race.hasEvents = true;
     }
     const lanes = Object.fromEntries(
       race.coming.map((name) => [name, race.events[name] ? buildLane(race.events[name]) : null]),
@@ -234,7 +234,7 @@ export class App extends Job {
     this.status.show(
       message.phase === 'loading'
         ? `${message.message || 'Loading'}…`
-        : `Measuring ${label}: a short warm-up off the clock, then undisturbed, with one update a second. The race replays when all lanes are done.`,
+        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one update a second. The replay starts when all lanes are done.`,
     );
     this.redraw();
   }
@@ -248,7 +248,7 @@ export class App extends Job {
       file: new GrowingTrace(trace),
       events: {},
       warming: true,
-      told: false,
+      hasEvents: false,
       coming,
       lane: '',
       phase: 'loading',
@@ -262,7 +262,7 @@ export class App extends Job {
     this.game = null;
   }
 
-  /** Where a lane is, of a race under way. @param {string} name */
+  /** The progress of a lane in a race under way. @param {string} name */
   progressOf(name) {
     const { stage, lane, phase } = /** @type {Race} */ (this.live);
     if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
@@ -331,7 +331,7 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Give an own run a link: in the address, so that the browser's Back leads to the one before, and in the list of runs. */
+  /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to the previous run, and in the list of runs. */
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
@@ -342,12 +342,12 @@ export class App extends Job {
     keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
   }
 
-  /** A lane beside the baseline of the race, in numbers, as lessons quote them. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
+  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
   numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
     return runOf(lane, vanilla, this.noSteps, quiet);
   }
 
-  /** A recording that ships, in numbers, without the stage; null: there is none of that name, or it would disturb a clock. @param {string} file */
+  /** The numbers of a shipped recording, without showing it; null if there is no such recording or a measurement is running. @param {string} file */
   async numbersOfRecording(file) {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
@@ -360,7 +360,7 @@ export class App extends Job {
     return run && { title, run };
   }
 
-  /** Give the stage back to the trace, after a race that was under way. */
+  /** Show the trace again after a race under way has ended. */
   restage() {
     if (!this.selected || !this.names.includes(this.selected)) this.selected = this.shown.latest;
     this.point();
@@ -389,7 +389,7 @@ export class App extends Job {
   }
 
   get absent() {
-    if (this.live) return 'Waits for its turn.';
+    if (this.live) return 'Waiting for its turn.';
     return this.source === 'stopped'
       ? 'Stopped before its turn.'
       : 'This trace has no events of this lane.';
@@ -401,7 +401,7 @@ export class App extends Job {
     return waits.length ? busyWords(waits) : '';
   }
 
-  /** What happens in the window, or why there is none. @param {Scene} scene */
+  /** A sentence on the window, or on why there is none. @param {Scene} scene */
   sentence({ running, names, lanes, selected, lane, state, shown, view }) {
     if (!names.length) return '';
     if (running) return LATER;
@@ -424,7 +424,7 @@ export class App extends Job {
 
   /** Inspect a place of the round on the screen. @param {Lane} lane @param {Round} view @param {Place} place */
   pin(lane, view, place) {
-    if (this.game) return; // it would show what is to be judged
+    if (this.game) return; // the inspector would reveal the answer
     this.pinned = {
       name: this.selected ?? '',
       token: -1,
@@ -437,7 +437,7 @@ export class App extends Job {
     this.draw();
   }
 
-  /** Inspect a token of a text; of a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
+  /** Inspect a token of a text; in a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
   pinToken(name, token, byKey) {
     const lane = this.lanes[name];
     const found = lane && tokenOf(lane, token);
@@ -473,7 +473,7 @@ export class App extends Job {
 
   // ---- the visitor as the verifier ----
 
-  /** Let the visitor judge the round on the stage, or, where its verdict is shown already, the next one. */
+  /** Let the visitor judge the round on the stage, or the next one if its verdict is already shown. */
   verify() {
     const [lane, view] = [
       this.lanes[this.selected ?? ''],
@@ -484,7 +484,7 @@ export class App extends Job {
     this.deal(new Verifier(lane, view ? view.round + Number(Boolean(view.verified)) : 0));
   }
 
-  /** Stand where the draft of its round is there, and nothing of it judged. @param {Verifier} game */
+  /** Move the playhead to where the round's draft is complete and not yet judged. @param {Verifier} game */
   deal(game) {
     this.act(() => {
       this.player.pause();
@@ -517,9 +517,9 @@ export class App extends Job {
     });
   }
 
-  // ---- what the visitor does ----
+  // ---- actions of the visitor ----
 
-  /** The settings of the controls changed: they and the stage must agree. @param {string} asked as a link holds it */
+  /** Handle changed settings in the controls: show the recording that matches them. @param {string} asked as a link's query */
   controls(asked) {
     const before = this.wanted;
     this.wanted = asked;
@@ -542,7 +542,7 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Run again on one thread. */
+  /** Run again on one thread, which other programs disturb less. */
   runQuietly() {
     this.threads = 1;
     document.getElementById(`${this.prefix}-run`)?.click();
@@ -550,8 +550,8 @@ export class App extends Job {
 
   /** @override @param {Element} element */
   queued(element) {
-    const place = queueWords(element.textContent ?? '');
-    if (place && !this.waiting && !this.busy) this.pressedRun(); // started by a key
+    const position = queueWords(element.textContent ?? '');
+    if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
       if (this.live) this.finishLocally(this.live);
       else if (this.waiting) this.over();
@@ -566,15 +566,15 @@ export class App extends Job {
     this.threads = null;
   }
 
-  /** Keep what has arrived, and the controls. @override @param {boolean} stopped */
+  /** Keep the events that have arrived, and the settings. @override @param {boolean} stopped */
   async lost(stopped) {
-    const kept = this.live?.told ? KEPT : '';
+    const kept = this.live?.hasEvents ? KEPT : '';
     await this.finishLocally(this.live);
     if (stopped) {
       if (kept) {
         this.card.show({
-          title: 'The result did not come in time',
-          message: `The server was asked to stop and has not answered.${kept}`,
+          title: 'The result didn’t arrive in time',
+          message: `The server hasn’t confirmed that it stopped.${kept}`,
           hint: 'Run again.',
         });
       }
@@ -583,8 +583,8 @@ export class App extends Job {
     if (this.wanted && this.wanted.length < 8000) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
     }
-    this.cancel(); // for Gradio the run goes on: it would not begin another
-    const message = `The server does not answer any more.${kept}${
+    this.cancel(); // Gradio still considers the run active and would not start another
+    const message = `The server has stopped responding.${kept}${
       kept && ' Download it if you want to keep it.'
     }`;
     this.card.show({
@@ -594,7 +594,7 @@ export class App extends Job {
     });
   }
 
-  /** A race that ended without its last frame: show what arrived. @param {Race | null} live */
+  /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */
   async finishLocally(live) {
     this.over();
     const came = Object.values(live?.events ?? {}).some((events) =>
@@ -636,7 +636,7 @@ export class App extends Job {
     });
   }
 
-  /** Stand on the verdict of a round of the selected lane. @param {number} round */
+  /** Move the playhead to the verdict of a round of the selected lane. @param {number} round */
   jump(round) {
     const index = commitOf(
       this.player,
@@ -647,7 +647,7 @@ export class App extends Job {
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
-  /** Stand on the verdict of a round, and lead the visitor there. @param {number} round */
+  /** Move the playhead to the verdict of a round, and scroll to the window. @param {number} round */
   look(round) {
     this.jump(round);
     const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
@@ -655,7 +655,7 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Stand on the last event of a kind in a round with accepted and rejected tokens; or go to the end, or play from the start. @param {string} kind */
+  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. @param {string} kind */
   stand(kind) {
     const { player, selected } = this;
     if (kind === 'end') return this.seek(1);
@@ -709,7 +709,7 @@ export class App extends Job {
 
   // ---- links and files ----
 
-  /** The moment on the stage as a link holds it; empty where the stage has none. */
+  /** The moment on the stage as a link's query; empty if it has none. */
   momentQuery() {
     const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
     const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
@@ -721,7 +721,7 @@ export class App extends Job {
   keepMoment(button) {
     const query = this.momentQuery();
     if (!query) {
-      say(button, 'This has no link');
+      say(button, 'No link for this');
       return;
     }
     this.act(() => this.player.pause());
@@ -737,11 +737,11 @@ export class App extends Job {
     if (!wanted) return false;
     this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
-    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // nothing else was asked for meanwhile
+    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // no other request came meanwhile
     return true;
   }
 
-  /** Stand at a moment of a link. @param {Moment} moment */
+  /** Move the playhead to the moment of a link. @param {Moment} moment */
   standAt(moment) {
     if (this.lanes[moment.lane]) this.select(moment.lane);
     const lane = this.lanes[this.selected ?? ''];
@@ -752,7 +752,7 @@ export class App extends Job {
     });
   }
 
-  /** Hand the visitor the trace file: the server's own bytes, or the same format written here after a Stop. */
+  /** Download the trace file: the server's bytes, or the same format written here after a stopped run. */
   async save() {
     if (!this.trace) return;
     const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
@@ -796,7 +796,7 @@ export class App extends Job {
     this.before = view && { round: view.round, committed: Boolean(view.committed) };
   }
 
-  /** The tab of this player was opened or left: a hidden one draws nothing and does not move. */
+  /** Follow the player's tab being opened or left: a hidden player draws nothing and stands still. */
   turn() {
     this.asleep = !isShown(this.root);
     if (this.asleep) land();
@@ -808,7 +808,7 @@ export class App extends Job {
     this.wake();
   }
 
-  /** Ask for one animation frame. While nothing changes there are none: a browser on the same machine leaves the decode clock alone. */
+  /** Request one animation frame. While nothing changes none is requested, so that a browser on the same machine does not disturb the decode clock. */
   wake() {
     if (!this.frameAsked && !this.asleep) {
       this.frameAsked = requestAnimationFrame((now) => this.frame(now));
@@ -831,7 +831,7 @@ export class App extends Job {
       this.speaks ||= wasPlaying && !this.player.playing;
       try {
         this.draw();
-      } catch (error) { // of a file that an export opened, nobody has checked that its events fit together
+      } catch (error) { // an export opens files without checking that their events are consistent
         this.player.pause();
         this.card.show(UNREADABLE);
         console.error('not drawn:', error);
@@ -839,7 +839,7 @@ export class App extends Job {
       this.dirty = false;
     }
     if (this.dirty || (this.player.playing && !this.live)) this.wake();
-    else this.last = 0; // the next frame begins a new movement
+    else this.last = 0; // the next frame measures its time anew
   }
 }
 

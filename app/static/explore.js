@@ -1,5 +1,5 @@
-// The Explore and the Compare tab: one form, one answer and its figures for each question, all described by the server
-// (specdiff_core/explorations). Opens on recorded answers; a reload finds a question that is still being measured.
+// The Explore and the Compare tab: a form, an answer and its figures for each question, all described by the server
+// (specdiff_core/explorations). Opens with recorded answers; after a reload it follows a measurement that still runs.
 // @ts-check
 
 import { busyMachine, csvOf, progressWords } from './state/exploration.js';
@@ -25,7 +25,7 @@ import { readMoment } from './state/moment.js';
 /**
  * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
  * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
- * @property {boolean} folded whether its form is
+ * @property {boolean} folded whether its form is folded
  * @property {Record<string, {title: string, question: string, columns: Record<string, string>, fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
@@ -35,7 +35,7 @@ import { readMoment } from './state/moment.js';
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
-/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget what a visitor drags */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = {
@@ -44,17 +44,17 @@ const WIDGETS = {
   'side-by-side': SideBySide,
 };
 const WORDS = {
-  waits: 'Waiting for a free place…',
+  waits: 'Waiting in the queue…',
   alone: 'One question is measured at a time.',
-  stops: 'Stopping; what was measured is kept…',
+  stops: 'Stopping; results so far are kept…',
 };
 const UNREADABLE = {
   title: 'This answer cannot be shown',
-  message: 'The server sent one that does not fit together.',
+  message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
 
-/** A word that only this tab knows. `crypto.randomUUID` is missing where a page is served without TLS. */
+/** A random token that only this tab knows. `crypto.randomUUID` is missing on pages served without TLS. */
 const newToken = () =>
   [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
@@ -65,7 +65,7 @@ export class Explore extends Job {
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.kept = `specdiff-exploring-${options.prefix}`; // the token of what this tab measures, for after a reload
+    this.kept = `specdiff-exploring-${options.prefix}`; // key of the token with which a reload finds this tab's measurement
     this.name = ''; // of the question
     /** @type {Source} */
     this.source = 'recorded';
@@ -77,30 +77,30 @@ export class Explore extends Job {
     this.charts = null;
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
-    this.opened = new Opened(); // traces of the visitor: two of their lanes can be compared
-    this.more = {}; // what the next measurement asks for besides the form
+    this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
+    this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
-    ); // the file that is shown; undefined where none ships
-    /** @type {Record<string, string>} by name: the token with which the server gives away what the live answer made */
+    ); // the recorded file that is shown; undefined if none ships
+    /** @type {Record<string, string>} by name: the token for downloading the weights of a live answer */
     this.made = {};
     this.token = '';
     this.follows = false; // a measurement from before a reload
-    this.looked = false; // whether the tab was on the screen
+    this.looked = false; // whether the tab has been on the screen
     this.listed = false; // whether all numbers are shown
-    /** @type {{panel: string, lines: string[]} | null} what a lesson shows of a figure */
+    /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
-    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer} | null} what there was before a widget asked, while its answer is not whole */
+    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer} | null} the state before a widget started a measurement, until that is complete */
     this.before = null;
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
         [name, { fields }],
       ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
-    this.status.element.removeAttribute('role'); // it changes every second: the voice says what is new
+    this.status.element.removeAttribute('role'); // it changes every second; the voice announces news
     this.place();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
@@ -118,7 +118,7 @@ export class Explore extends Job {
     document.getElementById(`${this.prefix}-${id}`)?.click();
   }
 
-  /** Begin where the link or the browser says. */
+  /** Begin with the question of the link. */
   place() {
     const query = new URLSearchParams(location.search);
     const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
@@ -129,25 +129,25 @@ export class Explore extends Job {
     if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
   }
 
-  /** Follow what ran when the page was reloaded. */
+  /** Follow a measurement that was running when the page was reloaded. */
   again() {
     let kept = null;
     try {
       kept = sessionStorage.getItem(this.kept);
-    } catch { /* a browser that keeps nothing has nothing to follow */ }
+    } catch { /* storage is forbidden: nothing to follow */ }
     if (!kept) return;
     this.token = kept;
     this.follows = true;
-    const wait = setInterval(() => { // Gradio makes its buttons a moment later
+    const wait = setInterval(() => { // Gradio creates its buttons a moment later
       if (!document.getElementById(`${this.prefix}-again`)) return;
       clearInterval(wait);
       this.press('again');
     }, 100);
   }
 
-  /** Called by Gradio with the pairs that can be chosen here. @param {string} told as JSON */
-  offer(told) {
-    const pairs = JSON.parse(told);
+  /** Called by Gradio with the pairs that this server offers. @param {string} json */
+  offer(json) {
+    const pairs = JSON.parse(json);
     Object.assign(this.options.pairs, pairs);
     for (const form of Object.values(this.forms)) {
       form.offer(Object.keys(pairs), this.options.pairs);
@@ -162,7 +162,7 @@ export class Explore extends Job {
     return this.widgets[this.name];
   }
 
-  /** Where the widget is drawn: a lesson points at it. */
+  /** The element that holds the widget; lessons point at it. */
   get aside() {
     return this.root.querySelector('.sd-exp-aside');
   }
@@ -176,7 +176,7 @@ export class Explore extends Job {
     return all[this.source] || all.recorded || all.live || null;
   }
 
-  /** The recorded answer that is chosen, by its file; undefined where none ships. */
+  /** The file of the chosen recorded answer; undefined if none ships. */
   get stem() {
     return this.stems[this.name];
   }
@@ -186,7 +186,7 @@ export class Explore extends Job {
     return this.busy && this.live?.name === this.name;
   }
 
-  /** Whether the races of the answer can be opened, or can at its end: an export leaves some out, and a server that breaks off loses them. */
+  /** Whether the races of the answer can be opened, now or at its end: an export leaves some out, and a measurement that fails loses them. */
   get hasRaces() {
     return this.isOpened || (this.isLive && this.runs) ||
       Object.keys(this.answer?.files ?? {}).length > 0;
@@ -196,12 +196,12 @@ export class Explore extends Job {
     return Boolean(this.answer) && this.answer === this.answers.live[this.name];
   }
 
-  /** Whether it was made here of the visitor's traces. */
+  /** Whether the answer was made here, from the visitor's traces. */
   get isOpened() {
     return Boolean(this.answer) && this.answer === this.answers.opened[this.name];
   }
 
-  /** Called by Gradio when a run, a stop or a reload asks the server: what it gets. */
+  /** Called by Gradio for the arguments of a run, a stop or a reload. */
   asked() {
     if (this.follows) return JSON.stringify({ token: this.token });
     const choice = { ...this.form.values(), ...this.more };
@@ -209,7 +209,7 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** This exploration with its settings, and which of several recorded answers is shown, as a link holds them. */
+  /** A link's query: this exploration, its settings, and which of several recorded answers is shown. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
     for (const [name, value] of Object.entries(this.form.changed())) {
@@ -239,7 +239,7 @@ export class Explore extends Job {
     if (this.looked) this.fetchRecorded();
   }
 
-  /** Show a recorded answer, with what it asked for in the form, or the visitor's own. @param {Source} source @param {string} stem */
+  /** Show a recorded answer, with its settings in the form, or the visitor's own. @param {Source} source @param {string} stem */
   async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
@@ -248,7 +248,7 @@ export class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
-  /** The answer to an exploration, and whether this visitor measured it: the recorded one where they have not. @param {string} name */
+  /** The answer to an exploration, and whether this visitor measured it; otherwise the recorded one. @param {string} name */
   async answerOf(name) {
     const live = this.answers.live[name];
     if (live) {
@@ -259,27 +259,27 @@ export class Explore extends Job {
     return answer ? { answer, own: false, busy: false } : null;
   }
 
-  /** A recorded answer is asked for when it is first looked at. */
+  /** Fetch a recorded answer when it is first shown. */
   async fetchRecorded(stem = this.stem) {
     if (!stem || this.answers.recorded[stem]) return;
     try {
       const found = await this.get(`${stem}.json`);
       if (found.kind !== 'exploration' || found.schema !== 1 || !found.report) {
-        throw new Error('no answer of a known form');
+        throw new Error('not a known format of an answer');
       }
       this.answers.recorded[stem] = found;
       this.draw();
     } catch (error) {
       this.card.show({
         title: 'The recorded answer could not be shown',
-        message: 'The server did not send it whole, or it was written by another version.',
+        message: 'The download was incomplete, or another version wrote the file.',
         hint: 'Reload the page, or measure here.',
       });
       console.warn('answer not shown:', error);
     }
   }
 
-  /** Open traces of the visitor, in this browser. What is shown stays until two lanes are there. @param {File[]} files */
+  /** Open traces of the visitor, in this browser. The shown answer stays until there are two lanes. @param {File[]} files */
   async read(files) {
     const { name } = this;
     const wrong = [];
@@ -294,10 +294,10 @@ export class Explore extends Job {
     }
     if (wrong.length) {
       this.card.show({
-        title: wrong.length > 1 ? 'These files are no traces' : 'This file is no trace',
+        title: wrong.length > 1 ? 'These files aren’t traces' : 'This file isn’t a trace',
         message: `${wrong.join('; ')}.`,
         hint:
-          'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. What was opened before is kept.',
+          'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
       });
     }
     if (this.name === name) this.compareOpened();
@@ -326,14 +326,14 @@ export class Explore extends Job {
     if (this.opened.answer) this.showOpened();
     else if (this.opened.lanes.length) {
       this.card.show({
-        title: 'One more is needed',
-        message: 'This trace holds one lane: open another to compare it with.',
+        title: 'One more lane is needed',
+        message: 'This trace holds one lane. Open another trace to compare it with.',
         hint: '',
       });
     }
   }
 
-  /** Two lanes of what was opened. */
+  /** Show two lanes of the opened traces. */
   showOpened() {
     this.answers.opened[this.name] = /** @type {Answer} */ (this.opened.answer);
     this.source = 'opened';
@@ -350,7 +350,7 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let marks of a figure open races, or be looked at in the widget, as soon as it is drawn. @param {any} element that Plotly has drawn into */
+  /** Let clicks on a figure's marks open races, or show them in the widget. @param {any} element that Plotly has drawn into */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
@@ -361,11 +361,11 @@ export class Explore extends Job {
     });
   }
 
-  /** Where the trace of a race of this answer is; undefined until the exploration is over. @param {string} race @returns {Promise<string | undefined>} */
+  /** The address of a race's trace; undefined until the exploration ends. @param {string} race @returns {Promise<string | undefined>} */
   async race(race) {
     if (this.isOpened) {
       const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));
-      return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)])); // freed with the page
+      return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)])); // freed when the page is closed
     }
     const file = this.answer.files?.[race];
     return file && (this.isLive ? file : this.options.folder + file);
@@ -376,11 +376,11 @@ export class Explore extends Job {
     const [file, drafted = 'drafted'] = race.split('#');
     const url = await this.race(file);
     if (!url) {
-      this.tell(
+      this.showStatus(
         this.isLive
           ? (this.runs
-            ? 'The race can be opened when the measurement is over.'
-            : 'This race is gone: the measurement broke off before it was sent.')
+            ? 'You can open the race when the measurement is done.'
+            : 'This race is lost: the measurement ended before it was sent.')
           : 'There is no recording of this race here.',
       );
       return;
@@ -399,7 +399,7 @@ export class Explore extends Job {
     });
   }
 
-  /** What the server decoded from where an opened run was left. @param {Answer} result @param {string} url of its trace */
+  /** Take in the branch that the server decoded from an opened run. @param {Answer} result @param {string} url of its trace */
   async goOn(result, url) {
     const { lanes } = await fetchTrace(url);
     if (
@@ -409,16 +409,16 @@ export class Explore extends Job {
       }, lanes[BRANCH])
     ) {
       this.card.show({
-        title: 'This continues a trace that is not open here',
-        message: 'Other lanes were chosen meanwhile, or the page was reloaded.',
-        hint: 'Open the traces again, and choose the token once more.',
+        title: 'This branch belongs to a trace that isn’t open',
+        message: 'You have chosen other lanes since then, or reloaded the page.',
+        hint: 'Open the traces and choose the token again.',
       });
       return;
     }
     this.showOpened();
   }
 
-  /** Measure what is shown again, with some values changed; of an opened run only what follows. Says whether it began: an export has nothing to run. @param {Record<string, any>} values */
+  /** Measure the shown answer again with some values changed; of an opened run, only the branch. Returns whether it began: an export cannot run anything. @param {Record<string, any>} values */
   ask(values) {
     if (this.busy || this.waiting || !document.getElementById(`${this.prefix}-run`)) return false;
     const { name, source } = this;
@@ -436,7 +436,7 @@ export class Explore extends Job {
     return true;
   }
 
-  /** What a widget asked for was refused, failed or was stopped: give back what there was before. */
+  /** Restore the state before a widget's measurement that was refused, failed or was stopped. */
   putBack() {
     const { before } = this;
     if (!before) return;
@@ -464,7 +464,7 @@ export class Explore extends Job {
     download(content, kind === 'csv' ? 'text/csv' : 'application/json', this.fileName(kind));
   }
 
-  /** The first figure as a picture, made in this browser. @param {string} format */
+  /** Download the first figure as a picture, drawn in this browser. @param {string} format */
   async image(format) {
     const { places = {}, plotly = null } = this.charts ?? {};
     const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
@@ -486,7 +486,7 @@ export class Explore extends Job {
     try {
       sessionStorage.setItem(this.kept, this.token);
     } catch (error) {
-      console.info('a reload will not find this measurement', error);
+      console.info('a reload will not find this measurement:', error);
     }
     this.before = null;
     const query = this.query();
@@ -506,7 +506,7 @@ export class Explore extends Job {
     for (const widget of Object.values(this.widgets)) widget?.over?.();
     try {
       sessionStorage.removeItem(this.kept);
-    } catch { /* nothing was kept */ }
+    } catch { /* storage is forbidden */ }
     this.draw();
   }
 
@@ -516,8 +516,7 @@ export class Explore extends Job {
     this.card.show({
       title: 'The measurement ended early',
       message,
-      hint:
-        'What was measured before is kept. Measure again; if many people measure, wait a little.',
+      hint: 'Results so far are kept. Measure again; if the server is busy, wait a little.',
     });
   }
 
@@ -525,22 +524,22 @@ export class Explore extends Job {
   lost(stopped) {
     this.failed(
       stopped
-        ? 'The server was asked to stop and has not answered.'
-        : 'The server does not answer any more.',
+        ? 'The server hasn’t confirmed that it stopped.'
+        : 'The server has stopped responding.',
     );
   }
 
-  /** The server's event is over, however it ended: without a last frame, nothing more will come. */
+  /** Called when Gradio's event ends in any way: if the final message is missing, it will not come. */
   ended() {
     const { token } = this;
     setTimeout(() => {
       if (token === this.token && (this.busy || this.waiting)) {
-        this.failed('The server refused it, or the connection was lost.');
+        this.failed('The server refused the measurement, or the connection was lost.');
       }
     }, 2500);
   }
 
-  /** A frame of the server. @override @param {any} message */
+  /** Handle a message of the server. @override @param {any} message */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {
@@ -549,7 +548,7 @@ export class Explore extends Job {
     }
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = name === 'side-by-side' && message.result?.choice.given; // what follows on an opened run
+    const branch = name === 'side-by-side' && message.result?.choice.given; // a branch of an opened run
     if (branch && message.finished && message.files?.runs) {
       this.goOn(message.result, message.files.runs);
     }
@@ -565,12 +564,12 @@ export class Explore extends Job {
       if (message.phase === 'finished') this.before = null;
       const back = Boolean(this.before);
       this.over();
-      if (card) this.card.show(back ? { ...card, field: '' } : card); // its value is not in the form any more
+      if (card) this.card.show(back ? { ...card, field: '' } : card); // the form no longer holds the wrong value
       const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
       this.voice = card
         ? ''
         : back
-        ? 'Stopped: what was there before is shown.'
+        ? 'Stopped: the previous answer is shown.'
         : `${ended}: ${done} steps are shown.`;
       this.draw();
       return;
@@ -578,7 +577,7 @@ export class Explore extends Job {
     this.busy = true;
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
-    this.tell(progressWords(message));
+    this.showStatus(progressWords(message));
     this.draw();
   }
 }

@@ -1,5 +1,5 @@
-// The page without a server: what app/export.py wrote is in the page itself. The players are those of the lab, each made
-// when its tab is first opened.
+// The page without a server: the page itself holds the data (app/export.py). Its players are those of the lab, each
+// created when its tab is first opened.
 // @ts-check
 
 import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
@@ -11,7 +11,7 @@ import { isOpen, openTab, page } from './page.js';
 import { arrowTabs } from './views/ui.js';
 /** @import { App } from './app.js' */
 
-/** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}} Told `plotly`: the address of the library, or nothing where the page holds it */
+/** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}} PageData `plotly`: the address of the library; empty if the page holds it */
 
 /** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare: explore, learn };
@@ -25,7 +25,7 @@ const NO_TRACE = {
 /** What an element of the page holds as text. @param {string} id */
 const held = (id) => document.getElementById(id)?.textContent ?? '';
 
-/** The library as a script with an address of its own: it is loaded when a chart is first drawn. */
+/** The library unpacked, as the address of a script that is loaded when a chart is first drawn. */
 async function unpacked() {
   const source = await gunzip(fromBase64(held('sd-plotly')));
   return URL.createObjectURL(
@@ -33,20 +33,20 @@ async function unpacked() {
   );
 }
 
-/** The tab that an address asks for, as on the page of the lab; nothing: the first. */
+/** The tab that the address asks for, as on the page of the lab; null: the first. */
 function wanted() {
   const query = new URLSearchParams(location.search);
   if (query.has('explore')) return 'explore';
   return query.has('lesson') ? 'learn' : query.get('tab');
 }
 
-/** The player of a tab, made if it was not there. @param {'live' | 'race'} tab */
+/** The player of a tab, created if it does not exist yet. @param {'live' | 'race'} tab */
 function playerOf(tab) {
   openTab(tab);
   return /** @type {App} */ (page.players[tab]);
 }
 
-/** Play a visitor's file in the tab that shows races of its kind, as the server decides it elsewhere (app/run/race.py). @param {File} file */
+/** Play a visitor's file in the tab for races of its kind, by the server's rule (app/run/race.py). @param {File} file */
 async function openFile(file) {
   try {
     const trace = await readFile(file);
@@ -72,10 +72,10 @@ function share(button, tab) {
 
 /** Fill the page. */
 export async function open() {
-  /** @type {Told} */
-  const told = JSON.parse(held('sd-told'));
-  for (const [url, content] of Object.entries(told.files)) carried.set(url, content);
-  const plotly = told.plotly || (await unpacked());
+  /** @type {PageData} */
+  const data = JSON.parse(held('sd-data'));
+  for (const [url, content] of Object.entries(data.files)) carried.set(url, content);
+  const plotly = data.plotly || (await unpacked());
   const tabs =
     /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
   const made = new Set();
@@ -89,7 +89,7 @@ export async function open() {
       one.setAttribute('aria-selected', String(one === tab));
       if (one !== tab || made.has(panel.id)) continue;
       made.add(panel.id);
-      MOUNTS[panel.id](panel, { value: '' }, () => {}, { ...told.tabs[panel.id], plotly });
+      MOUNTS[panel.id](panel, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
     }
   };
   for (const tab of tabs) tab.addEventListener('click', () => select(tab));

@@ -1,4 +1,4 @@
-// Figures of the Learn tab: the server describes them, and Plotly draws them when they come into view.
+// Figures of the Learn tab: described by the server, drawn by Plotly when they scroll into view.
 // @ts-check
 
 import { Charts } from './views/charts.js';
@@ -13,8 +13,8 @@ export function drawFigures(element, { plotly }) {
   const places = /** @type {HTMLElement[]} */ ([...element.querySelectorAll('[data-figure]')]);
   const figures = places.map((place) => {
     /** @type {Figure} */
-    const told = JSON.parse(place.dataset.figure ?? '');
-    return (/** @type {unknown} */ _, /** @type {Colours} */ c) => drawn(told, c);
+    const figure = JSON.parse(place.dataset.figure ?? '');
+    return (/** @type {unknown} */ _, /** @type {Colours} */ c) => drawn(figure, c);
   });
   const named = (/** @type {any[]} */ all) => Object.fromEntries(all.entries());
   new Charts(named(places), named(figures), { plotly, without: WITHOUT, share: 0 }).offer({});

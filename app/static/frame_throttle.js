@@ -25,7 +25,7 @@
   page.requestAnimationFrame = (/** @type {FrameRequestCallback} */ callback) => {
     const live = race();
     if (!live || live.warming) {
-      if (live && live.told) drawn = page.performance.now(); // a lane is shown; the next one need not be drawn at once
+      if (live && live.hasEvents) drawn = page.performance.now(); // a lane is already shown; the next drawing can wait
       return ask(callback);
     }
     count -= 1; // the browser's own numbers are positive

@@ -1,5 +1,5 @@
-// What the players of Live, Race and Compare have in common: a run of the server that waits for its place, is followed,
-// stopped, or lost; and the component through which the server speaks.
+// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the queue, is followed,
+// stopped, or lost; and the component that carries the server's messages.
 // @ts-check
 
 import { CardView, StatusView } from './views/notes.js';
@@ -12,17 +12,17 @@ export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
-   * @param {{waits: string, alone: string, stops: string}} words for the status line; `alone`: why it waits
+   * @param {{waits: string, alone: string, stops: string}} words for the status line; `alone`: the reason for waiting
    */
   constructor(root, prefix, patience, words) {
     this.root = root;
-    this.content = root; // what a run will change
+    this.content = root; // the part of the page that a run changes
     this.prefix = prefix;
     this.patience = 1000 * patience + 500; // milliseconds
-    this.told = words;
+    this.statusWords = words;
     this.card = new CardView(prefix);
     this.status = new StatusView();
-    this.waiting = false; // for a place in the queue
+    this.waiting = false; // in the queue
     /** @type {Run | null} */
     this.measured = null;
     const queue = document.getElementById(`${prefix}-queue`);
@@ -34,14 +34,14 @@ export class Job {
       });
     }
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
-    document.addEventListener('click', ({ target }) => { // a drawer makes its buttons when it is opened
+    document.addEventListener('click', ({ target }) => { // a drawer creates its buttons when it is opened
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // Gradio does not hear it either while it is busy
+      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // Gradio ignores the button too while busy
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
 
-  /** What the server prepares or measures, or null. Its end frees the animation frames (frame_throttle.js). */
+  /** The run that the server prepares or measures, or null. Its end releases the animation frames (frame_throttle.js). */
   get live() {
     return this.measured;
   }
@@ -59,30 +59,30 @@ export class Job {
 
   set busy(on) {
     this.root.classList.toggle('sd-busy', on);
-    this.content.setAttribute('aria-busy', String(on)); // not what speaks: the status line
+    this.content.setAttribute('aria-busy', String(on)); // the status line stays outside, so that it is read out
     guard();
   }
 
-  /** @param {string} words about what goes on */
-  tell(words) {
+  /** Show the progress of the run. @param {string} words */
+  showStatus(words) {
     this.status.show(words);
   }
 
   pressedRun() {
     this.card.hide();
     this.waiting = true;
-    this.watchdog.heard();
-    this.tell(this.told.waits);
+    this.watchdog.restart();
+    this.showStatus(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Gradio writes the place in the queue into its own status; the player repeats it in words. @param {Element} element */
+  /** Repeat in words the queue position that Gradio writes into its own status. @param {Element} element */
   queued(element) {
-    const place = queueWords(element.textContent ?? '');
-    if (place && this.waiting) this.tell(`${this.told.alone} ${place}`);
+    const position = queueWords(element.textContent ?? '');
+    if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
   }
 
-  /** A run that waits in the queue leaves it; one that is measured has a moment for its last frame. */
+  /** Remove a waiting run from the queue; give a measured run a moment to send its final message. */
   pressedStop() {
     if (this.waiting) {
       this.cancel();
@@ -90,18 +90,18 @@ export class Job {
     }
     if (!this.busy) return;
     const run = this.live?.run;
-    this.tell(this.told.stops);
+    this.showStatus(this.statusWords.stops);
     setTimeout(() => {
       if (this.busy && this.live?.run === run) this.lost(true);
     }, this.patience);
   }
 
-  /** Gradio drops its event. */
+  /** Cancel Gradio's event. */
   cancel() {
     document.getElementById(`${this.prefix}-cancel`)?.click();
   }
 
-  /** Nothing runs for this visitor any more. */
+  /** Reset after the run has ended or was cancelled. */
   over() {
     this.waiting = false;
     this.live = null;
@@ -109,25 +109,25 @@ export class Job {
     this.status.show('');
   }
 
-  /** The server does not answer any more, or not to Stop. @param {boolean} stopped */
+  /** Called when the server stops responding, or does not react to Stop. @param {boolean} stopped */
   lost(stopped) {}
 
-  /** A message of the server. @param {any} message @returns {void | Promise<void>} */
+  /** Handle a message of the server. @param {any} message @returns {void | Promise<void>} */
   receive(message) {
     this.waiting = false;
-    this.watchdog.heard();
+    this.watchdog.restart();
   }
 }
 
 /**
- * Let a player hear its component: an equal value is a heartbeat, and fires nothing.
+ * Pass the messages of a component to its player; an unchanged value is ignored.
  * @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
- * @param {{title: string, message: string, hint: string}} unreadable what to say of a message that cannot be shown
+ * @param {{title: string, message: string, hint: string}} unreadable shown if a message cannot be handled
  */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};
-  let last = first.card && first.source === 'file' ? props.value : ''; // it was shown where the visitor looked
-  let turn = Promise.resolve(); // messages are shown in the order they came, though unpacking takes a moment
+  let last = first.card && first.source === 'file' ? props.value : ''; // the open tab has already shown it
+  let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
   const take = () => {
     const { value } = props;
     if (!value || value === last) return;

@@ -1,4 +1,4 @@
-// The Learn tab: figures that the server describes, and the lessons of the workshop, which lead through the other tabs.
+// The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
 // @ts-check
 
 import { Guide } from './views/guide.js';
@@ -24,7 +24,7 @@ import { send } from './views/room.js';
 /**
  * @typedef {object} Lesson
  * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
- * @property {number} right the guess that the recording bears out @property {string} truth what it says
+ * @property {number} right the guess that the recording confirms @property {string} truth the answer in words
  * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
  * @property {string} recorded @property {string} proof
  */
@@ -51,7 +51,7 @@ async function until(ready, tries = 80) {
 /** The tab of a question. @param {string} name @returns {'compare' | 'explore'} */
 const tabOf = (name) => (name === 'compare' ? 'compare' : 'explore');
 
-/** The player of a tab, which is opened if nothing has made it yet; null where none comes. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
+/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
@@ -70,13 +70,13 @@ class Learn {
     this.answers = this.kept();
     /** @type {Lesson | null} */
     this.lesson = null;
-    /** @type {Child} what a step shows beside its words: measured numbers, and the way to measure them */
+    /** @type {Child} measured numbers of a step, and a button to measure them */
     this.numbers = null;
-    /** @type {Child} what stands below the verdict of a check */
+    /** @type {Child} shown below the verdict of a check */
     this.proof = null;
-    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} of the link that opened the page, until it is shown */
+    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link that opened the page, until it is shown */
     this.asked = null;
-    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link it followed
+    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link opened the page
     this.guide = new Guide(
       (onward) => this.ended(onward),
       (at, option) => {
@@ -107,7 +107,7 @@ class Learn {
     this.follow(new URLSearchParams(location.search));
   }
 
-  /** Begin as a link asks: at a lesson, at one of its steps, or before a room. Unknown fields are ignored. @param {URLSearchParams} query */
+  /** Start at a link's lesson and step, or as a presentation to a room. Unknown fields are ignored. @param {URLSearchParams} query */
   follow(query) {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
@@ -125,14 +125,14 @@ class Learn {
     try {
       return { ...JSON.parse(localStorage.getItem(KEPT) || '{}') };
     } catch (error) {
-      console.info('no answers are known:', error);
+      console.info('kept answers cannot be read:', error);
       return {};
     }
   }
 
   /** @param {Answered} given @param {string} [name] of the lesson */
   keep(given, name = this.lesson?.name ?? '') {
-    if (this.guide.room) return; // the room's, which many visitors give
+    if (this.guide.room) return; // a room's answers are not this visitor's
     this.answers[name] = { ...this.answers[name], ...given };
     try {
       localStorage.setItem(KEPT, JSON.stringify(this.answers));
@@ -147,12 +147,12 @@ class Learn {
     return this.answers[name]?.answer !== undefined;
   }
 
-  /** What the visitor guessed, held against what is so. @param {Lesson} lesson */
+  /** What the visitor guessed, and whether it is right. @param {Lesson} lesson */
   guessed({ name, guesses, right }) {
     const guess = this.answers[name]?.guess ?? -1;
     if (guess < 0) return '';
     return guess === right
-      ? `✓ You said “${guesses[guess]}”, and that is right.`
+      ? `✓ You said “${guesses[guess]}”, and that’s right.`
       : `✕ You said “${guesses[guess]}”.`;
   }
 
@@ -227,8 +227,8 @@ class Learn {
     ];
   }
 
-  /** What a link to a step of a lesson holds: the moment or the form that is on the screen, and the settings of the Live
-   *  tab where they are not those that the page opens with. @param {Lesson} lesson @param {number} at */
+  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the settings of the Live tab
+   *  that differ from the defaults. @param {Lesson} lesson @param {number} at */
   query({ name, watch }, at) {
     const live = /** @type {App | undefined} */ (page.players.live);
     const explore = /** @type {Explorer} */ (page.players.explore);
@@ -239,7 +239,7 @@ class Learn {
     if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
     const coming = this.asked?.lesson?.name === name && this.asked.moment
       ? momentQuery(this.asked.moment)
-      : ''; // of the link, not shown yet
+      : ''; // requested by the link, not shown yet
     if (watch.trace) {
       for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) {
         query.set(key, value);
@@ -254,7 +254,7 @@ class Learn {
     return query;
   }
 
-  /** Put what a lesson is about on the screen, and return it. @param {Lesson} lesson @returns {Promise<Element | null>} */
+  /** Open what a lesson points at, and return its element. @param {Lesson} lesson @returns {Promise<Element | null>} */
   async watch(lesson) {
     const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
     if (!trace && !explore) {
@@ -266,12 +266,12 @@ class Learn {
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
       this.offer([], player, 'live', () => this.race(player));
-      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // of the link, the first time
+      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // requested by the link, the first time
       this.asked = null;
       if (!(asked && (await player.openMoment(asked)))) {
         await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted', asked: '' });
       }
-      player.draw(); // what it points at is there now, not with the next frame
+      player.draw(); // the element must exist now, not in the next frame
       return player.root.querySelector(area);
     }
     const tab = tabOf(explore);
@@ -301,14 +301,14 @@ class Learn {
     return panel === 'widget' ? player.aside : panelOf(panel);
   }
 
-  /** Show sentences, and let a visitor run what a lesson shows; a room, where thirty would wait for each other, watches the
-   *  recording, and an export has nothing to run. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
+  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would
+   *  queue up, and an export cannot run anything. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
     const can = begin && !this.guide.room && !this.seated &&
       document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
-      const back = () => here === this.guide.here && this.guide.look(); // a run begins by showing its status
+      const back = () => here === this.guide.here && this.guide.look(); // a starting run scrolls to its status
       await begin?.();
       let words = '';
       await until(() => {
@@ -335,20 +335,20 @@ class Learn {
     this.guide.draw();
   }
 
-  /** Race what the recording on the stage raced, whatever the controls hold: the server fills them in. @param {App} player */
+  /** Run the race of the recording on the stage; the server first fills in its settings. @param {App} player */
   async race(player) {
     if (player.asked) document.getElementById('live-fill')?.click();
     await until(() => !player.asked || player.wanted === player.asked);
     document.getElementById('live-run')?.click();
   }
 
-  /** Measured numbers for the verdict of a lesson's check: the visitor's own where they have any. It points at nothing. @param {Lesson} lesson */
+  /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any. Points at nothing. @param {Lesson} lesson */
   async prove({ name, watch, recorded, proof }) {
     const file = recorded || watch.trace;
     const asked = proof || watch.explore;
     const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== asked) explore.select(asked); // a link leads here at once
+    if (explore && explore.name !== asked) explore.select(asked); // a link may open this step directly
     const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }

@@ -1,5 +1,5 @@
-// The players of the page, and what they must agree on: whether something is measured, which tab is open, and who plays
-// a race that another tab asks for.
+// The players of the page and the state they share: whether something is measured, which tab is open, and the race that
+// another tab wants to play.
 // @ts-check
 
 import { giveLink, say } from './views/link.js';
@@ -51,31 +51,31 @@ export function openTab(kind) {
 /** @param {Kind} kind @returns {boolean} whether the tab of a player is open */
 export const isOpen = (kind) => isShown(page.players[kind]?.root);
 
-/** Whether a player is on the screen, not in a tab that is closed. Asked of what has a box on every screen: on a phone the
- *  player's own frame has none. @param {HTMLElement | undefined} root */
+/** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on every screen: on a phone
+ *  the player's own frame has none. @param {HTMLElement | undefined} root */
 export const isShown = (root) =>
   Boolean(
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
 
-/** Whether the server works for this page, or the visitor waits for it: what is drawn meanwhile disturbs the clock. */
+/** Whether the server works for this page or the visitor waits for it: drawing would disturb the clock. */
 export const measuring = () =>
   Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
 
-/** A replay would take its share of the processor. */
+/** Pause all replays, which would take processor time from a measurement. */
 export function pauseAll() {
   for (const { player } of Object.values(page.players)) if (player) player.pause();
 }
 
-/** “Open trace” cannot be pressed meanwhile: its file would be drawn beside the clock. Called where that changes. */
+/** Disable “Open trace” during a measurement, because drawing the file would disturb the clock. */
 export function guard() {
   const open = document.querySelector('#sd-open');
   if (open instanceof HTMLElement) open.inert = measuring();
 }
 
-/** What a player says instead of a recording or a file. */
+/** The card shown instead of a recording or a file. */
 export const REFUSAL = {
-  title: 'Something is being measured',
-  message: 'This was not opened: drawing it would disturb the clock.',
-  hint: 'Open it again when the measurement is over, or press Stop.',
+  title: 'A measurement is running',
+  message: 'It wasn’t opened, because drawing it would disturb the clock.',
+  hint: 'Open it again when the measurement is done, or press Stop.',
 };

@@ -1,26 +1,26 @@
-// Notices that the server is gone. A player that waits for it in vain asks for one small file; Gradio only says
-// that the connection was lost, and leaves the run as it was.
+// Detects that the server is gone: a player that waits too long requests one small file. Gradio only reports that the
+// connection was lost and does not end the run.
 // @ts-check
 
-/** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: without a word, after which the server is asked; for its answer; before it is asked again */
+/** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without a message until the server is asked; `patience`: for its answer; `again`: before the next try */
 
-const TIMES = { quiet: 8000, patience: 10000, again: 3000 }; // while a lane runs the server speaks each second; a laptop that wakes up needs a moment
+const TIMES = { quiet: 8000, patience: 10000, again: 3000 }; // during a run the server sends a message each second; a laptop that wakes up needs a moment
 const TRIES = 2;
 
-/** Told of every word of the server, it says when no more will come. */
+/** Calls `lost` when messages are overdue and the server does not respond. */
 export class Watchdog {
-  /** @param {() => boolean} waits whether the server should speak @param {() => void} lost it does not answer */
+  /** @param {() => boolean} waits whether messages are expected @param {() => void} lost called if the server does not respond */
   constructor(waits, lost) {
     this.waits = waits;
     this.lost = lost;
     /** @type {any} */
     this.timer = 0;
     /** @type {Times} */
-    this.times = { ...TIMES, ...(/** @type {any} */ (window).specdiffTimes) }; // tests do not wait as long
+    this.times = { ...TIMES, ...(/** @type {any} */ (window).specdiffTimes) }; // shorter in tests
   }
 
-  /** The server spoke, or was asked for something. */
-  heard() {
+  /** Start the timer again: a message arrived, or a request was sent. */
+  restart() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.ask(), this.times.quiet);
   }
@@ -29,8 +29,8 @@ export class Watchdog {
     const { timer } = this;
     if (!this.waits()) return;
     const there = await this.answers();
-    if (timer !== this.timer || !this.waits()) return; // it spoke meanwhile
-    if (there) this.heard();
+    if (timer !== this.timer || !this.waits()) return; // a message arrived meanwhile
+    if (there) this.restart();
     else this.lost();
   }
 
@@ -47,7 +47,7 @@ export class Watchdog {
           cache: 'no-store',
           signal: AbortSignal.timeout(this.times.patience),
         });
-        if (answer.status < 500) return true; // a proxy speaks for a server that is gone
+        if (answer.status < 500) return true; // 5xx: a proxy answers for a server that is gone
       } catch (error) {
         console.info('the server does not answer:', error);
       }

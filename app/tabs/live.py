@@ -20,7 +20,7 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 TAB = "live"
 KNOBS = ("gamma", "steps", "temperature")
-"""Settings beside Run: those that the page is about."""
+"""Settings beside Run: the main ones of the page."""
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
@@ -29,7 +29,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 
 def place() -> Controls:
-    """Place the controls, and wire what stays between them."""
+    """Place the controls, and wire those that depend on each other."""
     own = controls.place(
         TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
     )
@@ -38,7 +38,7 @@ def place() -> Controls:
     options = [controls.preset_values(item) for item in PRESETS]
     chosen = [widgets[name] for name in options[0]]
     preset.input(None, [preset, pair, *chosen], chosen, js=scripts.choose(options, PLAYS))
-    touched = [  # a list tells of input also when somebody only passes by
+    touched = [  # a dropdown also fires `input` when it only loses the focus
         widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
     ]
     gr.on(touched, None, None, preset, js=scripts.constant(controls.CUSTOM))
@@ -59,13 +59,13 @@ def place() -> Controls:
 
 
 def presets_here(pair: str) -> Any:
-    """The list of a pair's presets; what is chosen stays."""
+    """The list of a pair's presets; the chosen one stays."""
     return gr.update(choices=controls.preset_choices(pair))
 
 
 def first_preset(pair: str, chosen: str) -> list[Any]:
-    """The first preset of another pair, and its settings; a pair that has the one that is chosen keeps it, and so do
-    settings of one's own."""
+    """The first preset of another pair, and its settings. The chosen preset stays if the pair has it, and so do custom
+    settings."""
     choices, places = controls.preset_choices(pair), presets_of(pair)
     if not places or chosen in [name for _, name in choices]:
         return [gr.skip()] * (1 + len(controls.preset_values(OPENING)))
@@ -75,7 +75,7 @@ def first_preset(pair: str, chosen: str) -> list[Any]:
 
 
 def stand_ins(pair: str) -> dict[str, str]:
-    """Drafter of a preset -> the drafter of a pair that stands for it."""
+    """Drafter of a preset -> the drafter of the pair that replaces it."""
     found = {preset.config.drafter: find_pair(pair).playing(preset.config.drafter) for preset in PRESETS}
     return {name: spec.name for name, spec in found.items() if spec is not None}
 
@@ -84,7 +84,7 @@ PLAYS = {pair: stand_ins(pair) for pair in PAIRS}
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:
-    """The form for a pair of one's own, where anything may be brought; its button chooses the pair."""
+    """The form for the visitor's own pair, if the server allows any; its button chooses the pair."""
     if not own_pairs.patterns():
         return
     with gr.Accordion("Bring your own pair", open=False, elem_id="live-own", elem_classes=["sd-own"]):
@@ -98,30 +98,30 @@ def own_pair(settings: Mapping[str, Any]) -> None:
                 kinds, value="", label="Kind of drafter", filterable=False, elem_id="own-kind", min_width=190
             )
         use = gr.Button("Use this pair", size="sm", elem_id="own-use", scale=0)
-        told = gr.HTML("", elem_id="own-told", apply_default_css=False)
+        message = gr.HTML("", elem_id="own-message", apply_default_css=False)
 
     def choose(*values: Any) -> tuple[Any, str]:
-        return brought(dict(zip(fields, values, strict=True)))
+        return choose_own(dict(zip(fields, values, strict=True)))
 
-    use.click(choose, [*fields.values()], [settings["pair"], told], **QUIET)
+    use.click(choose, [*fields.values()], [settings["pair"], message], **QUIET)
 
 
 OWN_FIELDS = {
     "target": ("Target", "owner/name, or a folder"),
     "drafter": ("Drafter", "empty: prompt lookup only"),
-    "shift": ("Shift", "0 or 1, where its files do not say"),
-    "mask_id": ("Mask id", "where its config names none"),
+    "shift": ("Shift", "0 or 1, if its files don't say"),
+    "mask_id": ("Mask id", "if its config names none"),
     "context": ("Context", "tokens; the target's, at most 4096"),
 }
-"""Field of :class:`~specdiff_core.models.own_pairs.OwnPair` -> label, and what an empty box says."""
+"""Field of :class:`~specdiff_core.models.own_pairs.OwnPair` -> label and placeholder."""
 
 
-def brought(values: Mapping[str, Any]) -> tuple[Any, str]:
-    """The update of the list of pairs, and what to say below the form."""
+def choose_own(values: Mapping[str, Any]) -> tuple[Any, str]:
+    """The update of the list of pairs, and a message below the form."""
     try:
         name = parse(dict(values)).name
         own_pairs.check(name)
-    except Exception as error:  # shown where the visitor looks; logged by content/error_cards.py
+    except Exception as error:  # shown below the form; logged by content/error_cards.py
         shown = card(error, new_run_id())
         return gr.skip(), element("p", text=f"{shown['message']} {shown['hint']}", class_="sd-own-refused")
     words = "Chosen. Its weights are loaded at the first run."
@@ -129,14 +129,14 @@ def brought(values: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def drafters_of(pair: str, drafter: str) -> Any:
-    """The drafters of a pair; the one that is chosen stays where the pair has it."""
+    """The drafters of a pair; the chosen one stays if the pair has it."""
     choices = controls.drafter_choices(pair)
     names = [name for _, name in choices]
     return gr.update(choices=choices) if drafter in names else gr.update(choices=choices, value=names[0])
 
 
 def window_of(pair: str, drafter: str) -> list[Any]:
-    """γ and T end where the window of a drafter does, the longest that it was trained for."""
+    """The maximum of γ and T: the longest window that the drafter was trained for."""
     return [gr.update(maximum=controls.longest_window(pair, drafter))] * 2
 
 
@@ -148,7 +148,7 @@ LONGEST = {
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:
-    """What a link puts into the prompt and the settings; None for a link without any.
+    """The prompt and the settings in a link; None for a link without any.
 
     Raises:
         ConfigError: the link holds a setting that does not work.

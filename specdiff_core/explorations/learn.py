@@ -1,8 +1,8 @@
 """Watch a drafter learn: two block drafters begin with the same random weights and learn from the target's own texts,
 one with token-wise cross-entropy, the other by streak-distillation (SpecDiff-2, arXiv 2511.00606).
 
-Every few seconds both draft behind every token of held-out texts, which gives τ, acceptance by position and their
-guesses for one sentence. At the end both race vanilla, beside what they were before. Loaded weights stay as they are.
+Every few seconds both draft after every token of held-out texts, which gives τ, acceptance by position and their
+guesses for one sentence. At the end the trained and the untrained drafters race vanilla. Loaded weights do not change.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ GAMMA = 8
 ROWS, ANCHORS = 12, 16
 """Texts in a step, and blocks in each."""
 COPIES, VARIANTS, BEGUN = 160, 6, 8
-"""Texts to learn from after each prompt; held-out texts after each, which part in their first tokens."""
+"""Training texts per prompt; held-out texts per prompt, and their sampled first tokens."""
 TOGETHER = 64
-"""Texts that are written at once: other people's races wait for these."""
+"""Texts that are written at once; other visitors' races wait for such a batch."""
 MEASUREMENTS = 20
-"""Of τ, while a drafter learns."""
+"""Measurements of τ while a drafter learns."""
 FEWEST = 10
-"""Rounds that tested a position whose acceptance rate is reported."""
+"""Tests of a position from which its acceptance rate is reported."""
 SHOWN = 8
 """Measurements whose guesses are shown."""
 RACED = 4
@@ -57,26 +57,26 @@ RACED = 4
 
 
 class Learn(OnPrompts, frozen=True, kw_only=True):
-    """τ, acceptance by position and guesses, while two drafters learn from nothing; then their race."""
+    """τ, acceptance by position and guesses, while two drafters learn from random weights; then their race."""
 
     name: ClassVar = "learn"
     title: ClassVar = "Watch a drafter learn"
     question: ClassVar = "How does a drafter learn to be accepted, and does the loss matter?"
     columns: ClassVar = {
-        "objective": "what the drafter learns by",
+        "objective": "training objective",
         "step": "optimiser steps",
         "seconds": "seconds of its own training",
-        "loss": "mean since the measurement before, nats; each by its own weights, so they don’t compare",
+        "loss": "mean since the last measurement, nats; the objectives weigh tokens differently, so don’t compare them",
         "tau": "τ of greedy rounds at γ 8, T 1, on held-out texts",
         "alpha_at": "α_j",
         "guess": "the draft for one sentence",
     }
     makes: ClassVar = "the better drafter's weights"
 
-    pair: EMBEDDED = "embedded"  # small enough to learn for in minutes
+    pair: EMBEDDED = "embedded"  # small enough to train a drafter for in minutes
     flavours: Annotated[
         tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "One kind is learned soonest."),
+        ask("Kinds of text", "A single kind is learned fastest."),
     ] = ("stories",)
     seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 120
     tokens: Annotated[int, ask("New tokens", "Of each text.", 32, 192)] = 128
@@ -144,7 +144,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         rows: list[dict[str, Any]],
         stopped: Stopped,
     ) -> Iterator[tuple[float, str]]:
-        """Steps of both in turn, on the same blocks of the same texts; measured :data:`MEASUREMENTS` times."""
+        """Train both in alternating steps on the same blocks of the same texts, measured :data:`MEASUREMENTS` times."""
         import numpy as np
 
         from specdiff_core.train.answers import batch_of
@@ -213,7 +213,7 @@ def _visible(piece: str) -> str:
 
 
 def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
-    """Rows of drafts for one sentence; a right token is bold and coloured."""
+    """Rows of drafts for one sentence; right tokens are bold and coloured."""
     places = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
     shown, right = [own[i] for i in places], facts.get("continues", [])
     same = [[int(piece == wanted) for piece, wanted in zip(row["guess"], right, strict=True)] for row in shown]
@@ -283,7 +283,7 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
 
 
 class _Writer:
-    """The target, writing many texts at once, with the hidden states that a block drafter reads."""
+    """Writes many texts at once with the target, with the hidden states that a block drafter reads."""
 
     def __init__(self, engine: Engine, seed: int, stopped: Stopped = lambda: False) -> None:
         import torch
@@ -304,7 +304,7 @@ class _Writer:
         return [str(self._engine.pair.tokenizer.decode([token])) for token in ids]
 
     def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.Answer]:
-        """A text of so many new tokens for each prompt and temperature, all at once; fewer once it is stopped."""
+        """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
         from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.answers import Prompt as Encoded
         from specdiff_core.train.answers import Writing, write_together
@@ -317,7 +317,7 @@ class _Writer:
 
 
 class _Twin:
-    """A block drafter that learns by one objective."""
+    """A block drafter trained with one objective."""
 
     def __init__(self, engine: Engine, name: str, folder: Path, seed: int) -> None:
         import torch
@@ -345,11 +345,11 @@ class _Twin:
 
     @property
     def seconds(self) -> float:
-        """Of training so far."""
+        """Training time so far."""
         return self._trainer.seconds
 
     def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
-        """One step on blocks that ``seed`` chooses.
+        """Train one step, on blocks chosen by ``seed``.
 
         Raises:
             SpecDiffError: the loss became NaN.
@@ -359,13 +359,13 @@ class _Twin:
         from specdiff_core.models.device import cpu_threads
 
         random = torch.Generator().manual_seed(seed)
-        with cpu_threads(self._threads):  # not while it rests: others decode then
+        with cpu_threads(self._threads):  # only during the step: other runs decode in between
             found = self._trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
         self._losses.append(found["loss"])
 
     def measure(self, tested: Sequence[texts.Answer], writer: _Writer) -> dict[str, Any]:
-        """A row: what greedy rounds would accept of its drafts in texts that the target wrote greedily. These are known
-        beforehand, so none is decoded."""
+        """Measure a row: the tokens that greedy rounds would accept, in texts that the target wrote greedily. The texts
+        are already known, so nothing is decoded."""
         import torch
 
         from specdiff_core.models.device import cpu_threads
@@ -398,18 +398,18 @@ class _Twin:
         }
 
     def export(self, folder: Path) -> Path:
-        """Write the drafter as it is now, in a released layout."""
+        """Write the current drafter, in a released layout."""
         self.learner.export(folder)
         return folder
 
 
 def _tau(accepted: Sequence[Sequence[int]]) -> float:
-    """Tokens per round: those accepted, and the one that the target adds."""
+    """Tokens per round: the accepted ones, and the one that the target adds."""
     return 1 + sum(map(sum, accepted)) / sum(map(len, accepted))
 
 
 def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
-    """τ over τ, with a 95 % bootstrap interval over the texts, which are the same."""
+    """Ratio of τ after to before, with a 95 % bootstrap interval over the common texts."""
     first, second = (
         {str(text): (len(own), len(own) + sum(own)) for text, own in enumerate(every)} for every in (before, after)
     )
@@ -418,7 +418,7 @@ def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
 
 
 def _files(folder: Path, name: str, choice: Learn) -> dict[str, bytes]:
-    """The drafter as ``--drafter`` reads it, and how it came about."""
+    """The files of a drafter for ``--drafter``, with a README on how it was made."""
     card = f"""# A block drafter, made in {choice.seconds} s
 
 From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(choice))}`.
@@ -428,7 +428,7 @@ Race it: `python -m specdiff_core race --target assets/embedded/target --drafter
 
 
 def with_drafters(engine: Engine, folders: Mapping[str, Path]) -> Engine:
-    """An engine on the same target with further drafters: by name, a folder with a block drafter."""
+    """An engine on the same target with additional drafters: name -> folder of a block drafter."""
     from specdiff_core.drafters.block_diffusion import build
     from specdiff_core.engine import Engine
 

@@ -105,7 +105,7 @@ test('tokens of two targets share a column where their words end together', () =
   const { common, columns } = held(a, b);
   assert.deepEqual([common.by, common.agree, common.target], ['texts', 12, false]);
   assert.deepEqual(columns, { a: [1, 1, 1, 2, 3], b: [1, 2, 2, 3] });
-  assert.match(said(a, b), /The targets differ, so their tokens do/);
+  assert.match(said(a, b), /The targets differ, and so do their tokens/);
   const over = held(run('P', ['ab', 'cd']), run('P', ['abc', 'X'], { target: 'other' })); // the texts part inside a token
   assert.deepEqual(over.columns, { a: [1, 2], b: [1, 2] });
 });
@@ -179,7 +179,7 @@ test('files are opened one after the other, and a wrong one takes nothing away',
   ) {
     assert.throws(
       () => opened.add('z', { title: '', lanes: { a: events } }),
-      /do not fit together/,
+      /are inconsistent/,
     );
   }
   assert.throws(() => opened.add('z', { title: '', lanes: { a: [] } }), /no events of a run/);
@@ -195,8 +195,8 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.equal(pair, 'embedded');
   const asked = JSON.parse(given);
   assert.deepEqual([asked.after, asked.prompt, asked.target], [a.lane.ids.slice(0, 3), 'P', 't']);
-  assert.match(givenOf(a, 2, ['gpt2']).why, /of the pair embedded, which is not known here/);
-  assert.match(givenOf(a, 9, ['embedded']).why, /does not hold that round/);
+  assert.match(givenOf(a, 2, ['gpt2']).why, /of the pair embedded, which is not available here/);
+  assert.match(givenOf(a, 9, ['embedded']).why, /doesn’t hold all of that round/);
   assert.match(
     givenOf(
       {
@@ -206,7 +206,7 @@ test('a run of a file goes on where the server has its pair, and else the page s
       1,
       ['embedded'],
     ).why,
-    /does not say with which settings/,
+    /doesn’t hold its settings/,
   );
   const opened = new Opened();
   opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));

@@ -121,6 +121,6 @@ test('confidence: a row for each step, empty until it has happened', () => {
   assert.ok(z[2].every((value) => value === null) && text[2].every((words) => words === 'masked'));
   assert.match(
     confidenceFigure({ lane: drafted, view: { ...view, passes: [], copied: true } }, c),
-    /A copy has no confidence/,
+    /A copied draft has no confidence/,
   );
 });

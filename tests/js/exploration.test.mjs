@@ -146,7 +146,7 @@ test('words', () => {
     progressWords({ phase: 'exploring', message: '', doing: 'γ 4', done: 2, total: 9, left: 130 }),
     '2 of 9: γ 4, about 3 minutes left',
   );
-  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /goes first/);
+  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /Waiting for a race/);
   assert.equal(
     progressWords({ phase: 'exploring', message: 'Measuring the first step', left: null }),
     'Measuring the first step…',

@@ -73,7 +73,7 @@ test('every lesson has a number for its check: of the recording, or of a run', (
       : proven(lesson, [], null, { title: 'T', run: own[1] });
     assert.ok(
       theirs.length &&
-        theirs.every((words) => /^The recorded one \(cpu|^The recording “T” \(block/.test(words)),
+        theirs.every((words) => /^The recording \(cpu|^The recording “T” \(block/.test(words)),
       `${lesson}: ${theirs}`,
     );
     for (const words of [...mine, ...theirs]) {
@@ -102,7 +102,7 @@ test('the visitor’s own numbers take the place of the recorded ones, and of th
   const busy = proven('one-pass', [run({ quiet: false })], explored('one-pass', false), null);
   assert.match(
     busy.join(' '),
-    /^Other programs disturbed the clock of your run, so its times do not count\. The recorded one/,
+    /^Other programs disturbed the clock of your run, so its times aren’t used\. The recording/,
   );
   assert.deepEqual(proven('gamma', [], null, null), []);
 });
@@ -111,7 +111,7 @@ test('γ: what the formula promises, and what was counted', () => {
   const [words] = proven('gamma', [run({ alpha: 0.5, tau: 1.5 }, { gamma: 2 })], null, null);
   assert.match(
     words,
-    /with α = 0\.50 the formula promises 1\.75 tokens per round at γ 2; counted were τ = 1\.50\.$/,
+    /with α = 0\.50 the formula predicts 1\.75 tokens per round at γ 2; measured: τ = 1\.50\.$/,
   );
   assert.deepEqual(
     proven('gamma', [run({ window: false })], null, null),
@@ -157,11 +157,11 @@ test('lossless: equal text at temperature 0, equal law above it, and what the ru
   );
   assert.match(
     said({ parted: 2, exactness: 'rounding' }, { temperature: 0 }),
-    /leaves vanilla’s at token 3: sums in another order/,
+    /differs from vanilla’s from token 3 on: rounding decided/,
   );
   assert.match(
     said({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }),
-    /leaves vanilla’s at token 3: each run draws for itself\. The run is marked “lossless: true”/,
+    /differs from vanilla’s from token 3 on: each run makes its own draws\. The run is marked “lossless: true”/,
   );
   assert.match(
     said({ parted: -1, lossless: false }, { temperature: 1, rule: 'match' }),
@@ -179,7 +179,7 @@ test('the sliders of three tokens are computed, and say so', () => {
     words,
     /^The p and q on the sliders, computed: .* always proposed “dog” .* the result would be cat 0\.50, dog 0\.50, owl 0\.00\. It should be cat 0\.60, dog 0\.30, owl 0\.10\.$/,
   );
-  assert.match(measured, /^The recorded one .*“delta”/);
+  assert.match(measured, /^The recording .*“delta”/);
   assert.match(
     proven(
       'accept',

@@ -64,7 +64,7 @@ test('frames pass untouched while the stage is cleared for a race', () => {
 });
 
 test('a lane that is shown between two clocks is not drawn again at once', () => {
-  const { window, timers, clock, draw } = page({ run: 'a', warming: true, told: true });
+  const { window, timers, clock, draw } = page({ run: 'a', warming: true, hasEvents: true });
   window.requestAnimationFrame(() => {});
   draw();
   clock.now += 200;

@@ -41,7 +41,7 @@ function watch(t, answers) {
 test('while the server speaks it is not asked', async (t) => {
   const { dog, seen, pass } = watch(t, [gone]);
   for (let i = 0; i < 5; i += 1) {
-    dog.heard();
+    dog.restart();
     await pass(79);
   }
   assert.deepEqual([seen.asked, seen.lost], [0, 0]);
@@ -49,7 +49,7 @@ test('while the server speaks it is not asked', async (t) => {
 
 test('a quiet server that answers is asked again after the next silence', async (t) => {
   const { dog, seen, pass } = watch(t, [here]);
-  dog.heard();
+  dog.restart();
   await pass(80);
   assert.deepEqual([seen.asked, seen.lost], [1, 0]);
   await pass(79);
@@ -61,7 +61,7 @@ test('a quiet server that answers is asked again after the next silence', async 
 test('a server that does not answer twice is lost, and that is said once', async (t) => {
   for (const answer of [gone, proxy]) {
     const { dog, seen, pass } = watch(t, [answer]);
-    dog.heard();
+    dog.restart();
     await pass(80);
     assert.deepEqual([seen.asked, seen.lost], [1, 0]);
     await pass(29);
@@ -77,7 +77,7 @@ test('a server that does not answer twice is lost, and that is said once', async
 
 test('a server that is back at the second try is not lost; one that says it lacks the file is there', async (t) => {
   const { dog, seen, pass } = watch(t, [gone, () => Promise.resolve({ status: 404 })]);
-  dog.heard();
+  dog.restart();
   await pass(80);
   await pass(30);
   assert.deepEqual([seen.asked, seen.lost], [2, 0]);
@@ -91,7 +91,7 @@ test('an answer that does not come is waited for no longer than the patience', a
       signal.addEventListener('abort', () => refuse(signal.reason));
     });
   const { dog, seen, pass } = watch(t, [hangs]);
-  dog.heard();
+  dog.restart();
   await pass(80);
   await pass(50);
   await pass(29);
@@ -106,9 +106,9 @@ test('an answer that does not come is waited for no longer than the patience', a
 
 test('a word that comes while the server is asked counts more than its silence', async (t) => {
   const { dog, seen, pass } = watch(t, [gone]);
-  dog.heard();
+  dog.restart();
   await pass(80);
-  dog.heard();
+  dog.restart();
   await pass(30);
   assert.deepEqual([seen.asked, seen.lost], [2, 0]);
 });
@@ -116,11 +116,11 @@ test('a word that comes while the server is asked counts more than its silence',
 test('nobody is told of a silence that nobody waits in', async (t) => {
   const { dog, seen, pass } = watch(t, [gone]);
   seen.waits = false;
-  dog.heard();
+  dog.restart();
   await pass(500);
   assert.deepEqual([seen.asked, seen.lost], [0, 0]);
   seen.waits = true;
-  dog.heard();
+  dog.restart();
   await pass(80);
   seen.waits = false; // the run ended while the server was asked
   await pass(30);

@@ -1,5 +1,5 @@
-// Two runs of any two traces along their texts, as far as these agree: the answer that the server gives of runs that it
-// decodes itself (specdiff_core/explorations/side_by_side.py), made in the browser. Pure: no element, no request.
+// Aligns two runs of any two traces along their texts, as far as these agree. For runs that it decodes itself, the server
+// makes the same answer (specdiff_core/explorations/side_by_side.py). Pure: no element, no request.
 // @ts-check
 
 import { buildLane, isServed, isVanilla, stateAt } from './lane.js';
@@ -11,16 +11,16 @@ import { waiting } from './metrics.js';
 /** @import { Lane, State } from './lane.js' */
 /** @import { Trace } from './trace.js' */
 
-export const BRANCH = 'what if'; // the name of the lane that leaves a run
+export const BRANCH = 'what if'; // the name of the lane that branches off a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; what they wrote, from its beginning, because the prompts differ; nothing */
-/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: characters, of `tokens` tokens, that are the same; `parted`: the first that is not, from 1; `starts`: characters before the first new token of each; `target`: whether both have one target; `prompt`: the first character at which the prompts differ, from 1 */
+/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not at all */
+/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new token of each; `target`: whether both have the same target; `prompt`: the first character at which the prompts differ, from 1 */
 
-/** Code points, as Python counts them. @param {string} words */
+/** Code points, which Python counts too. @param {string} words */
 const letters = (words) => [...words];
 
-/** How many entries two lists have in common at their beginnings. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
+/** The length of the common prefix of two lists. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
 function shared(one, other) {
   let i = 0;
   while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
@@ -81,8 +81,8 @@ function spansOf(lane, start) {
 }
 
 /**
- * The column of each new token of both runs, from 1. As far as the texts agree a column ends where a token of both ends,
- * so it may hold several of one run; behind that, and by tokens, it holds one of each.
+ * The column of each new token of both runs, from 1. As far as the texts agree, a column ends where a token of both runs
+ * ends, so it may hold several tokens of one run; after that, or aligned by tokens, it holds one of each.
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
 export function columnsOfTokens(a, b, { by, agree, starts }) {
@@ -106,7 +106,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
         if (one < other) [one] = [end('a'), columns.a.push(found)];
         else [other] = [end('b'), columns.b.push(found)];
       }
-      if (one !== other) { // a token reaches over the place where the texts part
+      if (one !== other) { // a token spans the place where the texts part
         columns.a.length = held.a;
         columns.b.length = held.b;
         break;
@@ -121,7 +121,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   return columns;
 }
 
-/** A row for each round of a run, as `rounds_of` makes them. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
+/** A row for each round of a run, like `rounds_of` in Python. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
 export function roundsOf(name, lane, start = 1, measured = true) {
   const waits = measured ? waiting(lane) : null;
   let [drafted, at, position] = [0, 0, start];
@@ -160,7 +160,7 @@ export function roundsOf(name, lane, start = 1, measured = true) {
   return rows;
 }
 
-/** What a run is called: its file, its lane, and what it ran with. @param {Run} run */
+/** The label of a run: its file, its lane, and its settings. @param {Run} run */
 export const labelOf = ({ file, name, lane }) =>
   `${name} of ${file}${
     lane.header
@@ -170,7 +170,7 @@ export const labelOf = ({ file, name, lane }) =>
       : ''
   }`;
 
-/** Whether two runs have to write one text: under one target, after one prompt, and where nothing is drawn, or with the same noise. @param {Lane} a @param {Lane} b @param {Common} common */
+/** Whether two runs must write the same text: the same target and prompt, and either greedy or with shared noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {
   const [one, other] = [a.header?.config, b.header?.config];
   if (
@@ -182,7 +182,7 @@ function mustBeEqual(a, b, { by }) {
     (one.seed === other.seed && one.rule === 'match' && other.rule === 'match');
 }
 
-/** What the page shows of two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
+/** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
 export function answerOf({ a, b }) {
   const common = commonOf(a.lane, b.lane);
   const header = a.lane.header ?? b.lane.header;
@@ -230,7 +230,7 @@ export function answerOf({ a, b }) {
   };
 }
 
-/** Where a run comes from, in lines of a table. @param {Run} run @returns {Record<string, string>} */
+/** The origin of a run, as lines of a table. @param {Run} run @returns {Record<string, string>} */
 function aboutRun({ file, name, lane }) {
   const { header, finished } = lane;
   if (!header) return { file, lane: name };
@@ -245,7 +245,7 @@ function aboutRun({ file, name, lane }) {
   };
 }
 
-/** What can be said of two runs from files: how they are aligned, and where that ends. @param {{facts: Record<string, any>}} answer @returns {string[]} */
+/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer @returns {string[]} */
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
@@ -255,7 +255,7 @@ export function alignmentWords({ facts }) {
     ? (parted === null
       ? `Both wrote the same ${agree} tokens.`
       : facts.must_be_equal
-      ? `The texts differ from token ${parted} on, and shouldn’t: probably two tokens were so close that rounding decided.`
+      ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so close that rounding decided.`
       : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
     : parted === null
     ? `Their texts agree to the end, over ${characters}.`
@@ -263,45 +263,47 @@ export function alignmentWords({ facts }) {
   const why = {
     tokens: [],
     nothing: [
-      'They cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.',
+      'The runs cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.',
     ],
     texts: [
       prompt === null
-        ? 'The targets differ, so their tokens do: a column holds the tokens of both that spell the same words.'
-        : `One prompt goes on where the other ends, and the run with the shorter one wrote the rest: run ${
+        ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs that spell the same words.'
+        : `One prompt continues the other, and the run with the shorter prompt wrote the rest itself: run ${
           starts.a > starts.b ? 'A' : 'B'
         } begins ${Math.abs(starts.a - starts.b)} characters later.`,
     ],
     beginnings: [
       prompt === null
-        ? 'A trace does not say its prompt.'
-        : `The prompts differ from character ${prompt} on, so these texts follow different beginnings: both are aligned from the first new token, and where they agree it is no comparison of methods.`,
+        ? 'A trace does not hold its prompt.'
+        : `The prompts differ from character ${prompt} on, so these texts have different beginnings. Both are aligned from the first new token; this doesn’t compare methods.`,
     ],
   }[by];
   const other = target || by === 'tokens' || by === 'texts' && prompt === null
     ? []
-    : ['The targets differ, or a trace does not say which it was.'];
+    : ['The targets differ, or a trace does not name its target.'];
   const clocks = files.a.machine === files.b.machine ? [] : [
-    'They were timed on different machines or settings of one: compare rounds, not milliseconds.',
+    'The runs were timed on different machines or machine settings: compare rounds, not milliseconds.',
   ];
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
 
 /**
- * What the server needs to send a run of a file another way at the target's token of a round, or why that cannot be.
+ * What the server needs to branch off a run of a file at the target's token of a round, or why it cannot.
  * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows @returns {{given: string, pair: string} | {why: string}}
  */
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) {
     return {
-      why:
-        'The trace does not say with which settings it was decoded, so nothing can run on from it.',
+      why: 'The trace doesn’t hold its settings, so the run cannot be continued.',
     };
   }
   const pair = String(header.config.pair);
   if (!pairs.includes(pair)) {
-    return { why: `The run is of the pair ${pair}, which is not known here: it cannot run on.` };
+    return {
+      why:
+        `The run is of the pair ${pair}, which is not available here, so it cannot be continued.`,
+    };
   }
   /** @type {number[]} */
   const after = [];
@@ -321,10 +323,10 @@ export function givenOf({ lane }, round, pairs) {
     }
     after.push(...event.ids);
   }
-  return { why: 'The trace does not hold that round whole.' };
+  return { why: 'The trace doesn’t hold all of that round.' };
 }
 
-/** A lane whose events fit together as far as the page reads them. Throws an Error where they do not. @param {Event[]} events @returns {Lane} */
+/** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events @returns {Lane} */
 function checked(events) {
   const lane = buildLane(events);
   /** @type {State | null} */
@@ -343,7 +345,7 @@ function checked(events) {
   return lane;
 }
 
-/** The traces that a visitor opened, two of their lanes, and what followed on one of them. */
+/** The traces that a visitor opened, two chosen lanes, and a branch of one of them. */
 export class Opened {
   constructor() {
     this.lanes = /** @type {Run[]} */ ([]);
@@ -353,7 +355,7 @@ export class Opened {
     this.branch = /** @type {Lane | null} */ (null);
   }
 
-  /** Take in the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and keeps what there was, if they do not fit together. @param {string} file @param {Trace} trace */
+  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {string} file @param {Trace} trace */
   add(file, trace) {
     const before = { lanes: this.lanes, chosen: this.chosen };
     const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
@@ -362,7 +364,7 @@ export class Opened {
       const found = there.map(([name, events]) => ({ file, name, lane: checked(events) }));
       this.lanes = [...before.lanes, ...found];
       const last = this.lanes.length - 1;
-      const one = new Set(before.lanes.map((run) => run.file)).size < 2; // or none: of a single file its last two lanes are shown
+      const one = new Set(before.lanes.map((run) => run.file)).size < 2; // fewer than two files: a single file shows its last two lanes
       this.chosen = {
         a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a,
         b: last,
@@ -371,11 +373,11 @@ export class Opened {
       this.update();
     } catch (error) {
       Object.assign(this, before);
-      throw new Error('its events do not fit together', { cause: error });
+      throw new Error('its events are inconsistent', { cause: error });
     }
   }
 
-  /** Another lane for a run; what followed on the one before is dropped. @param {'a' | 'b'} run @param {number} lane */
+  /** Choose another lane for a run, which drops the branch. @param {'a' | 'b'} run @param {number} lane */
   choose(run, lane) {
     this.chosen = { ...this.chosen, [run]: lane };
     this.update();
@@ -396,12 +398,12 @@ export class Opened {
   given(run, round, pairs) {
     const found = this.runs
       ? givenOf(this.runs[run], round, pairs)
-      : { why: 'That run is not open any more.' };
+      : { why: 'That run is no longer open.' };
     if ('given' in found) this.asked = { given: found.given, run };
     return found;
   }
 
-  /** What the server decoded from where a run was left. @param {string} given @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it is of a run that is shown */
+  /** Add the branch that the server decoded. @param {string} given @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
   goOn(given, branch, events) {
     const { runs, asked } = this;
     if (!runs || !given || given !== asked.given) return false;
@@ -433,7 +435,7 @@ export class Opened {
     return true;
   }
 
-  /** The lanes that are shown as a trace, for the player. @returns {Trace} */
+  /** The shown lanes as a trace, for the player. @returns {Trace} */
   get trace() {
     const { runs, branch } = this;
     /** @type {Record<string, Event[]>} */

@@ -1,4 +1,4 @@
-// Token ids -> words as people read them, as specdiff_core/schema/events.py (spell) does. Pure.
+// Token ids -> readable text, as in specdiff_core/schema/events.py (spell). Pure.
 // @ts-check
 
 /** @import { Lane } from './lane.js' */
@@ -12,7 +12,7 @@ export function piece(lane, id) {
 const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
 
 /**
- * Pieces as people read them. A character whose bytes are spread over tokens appears at the token that completes it;
+ * Make pieces readable. A character whose bytes are spread over tokens appears at the token that completes it;
  * bytes that never complete one stay written as \xNN. @param {string[]} pieces
  */
 export function joinPieces(pieces) {
@@ -59,7 +59,7 @@ function rawBytes(source) {
   return bytes.concat(...new TextEncoder().encode(source.slice(from)));
 }
 
-/** Whether the prompt of a lane was a message of a chat: what the target read does not end with it. @param {Lane | null} lane */
+/** Whether the prompt of a lane was a chat message: the token ids that the target read do not end with it. @param {Lane | null} lane */
 export function isMessage(lane) {
   const { prompt = '', prompt_ids: ids = [] } = lane?.header ?? {};
   const read = ids.map((id) => lane?.pieces[id]);
@@ -67,13 +67,13 @@ export function isMessage(lane) {
     !joinPieces(/** @type {string[]} */ (read)).join('').endsWith(prompt);
 }
 
-/** Words for the ids of a lane; `wordless` where the trace has none. @param {Lane} lane */
+/** Set the texts of a lane's ids, and `wordless` if the trace has none. @param {Lane} lane */
 export function spell(lane) {
   lane.wordless = lane.ids.length > 0 && !lane.ids.some((id) => lane.pieces[id] !== undefined);
   lane.shown = joinPieces(lane.ids.map((id) => piece(lane, id)));
 }
 
-/** Lanes of one target share its tokenizer: a piece that one lane holds, the others may use. @param {Lane[]} lanes */
+/** Share pieces among lanes of one target, which have the same tokenizer. @param {Lane[]} lanes */
 export function sharePieces(lanes) {
   const known = new Map(); // target -> pieces
   const targets = lanes.map((lane) => (lane.header && lane.header.models.target) || '');

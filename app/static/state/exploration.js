@@ -1,4 +1,4 @@
-// What the Explore tab says about an answer, as plain values. Pure: no element, no chart, no request.
+// Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 // @ts-check
 
 import { plural, ratio } from './format.js';
@@ -9,7 +9,7 @@ import { stateAt } from './lane.js';
 /** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>}} Answer */
 
-/** The names of a table's columns, in the order in which rows bring them. @param {Record<string, any>[]} rows @returns {string[]} */
+/** The names of a table's columns, in the order of their first appearance. @param {Record<string, any>[]} rows @returns {string[]} */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
 /** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has an apostrophe before it. @param {Record<string, any>[]} rows */
@@ -54,7 +54,7 @@ export function originOf({ origin, machine }) {
   ];
 }
 
-/** Where and when, and how much of it. @param {Answer} answer */
+/** A sentence on where, when and how completely an answer was measured. @param {Answer} answer */
 export function originWords({ origin, machine, done, total }) {
   const part = done < total ? ` ${done} of ${total} steps so far.` : '';
   return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ${
@@ -62,7 +62,7 @@ export function originWords({ origin, machine, done, total }) {
   }.${part}`;
 }
 
-/** A warning where threads had to wait for a processor; empty where they had not. @param {Answer} answer @param {number} crowded */
+/** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer @param {number} crowded */
 export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
   return worst < crowded
@@ -75,7 +75,7 @@ export function busyMachine({ rows }, crowded) {
 /** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
 export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
   if (phase === 'loading') return `${message}…`;
-  if (phase === 'waiting') return 'A race goes first; this continues when it is done…';
+  if (phase === 'waiting') return 'Waiting for a race to finish…';
   if (!total) return `${message}…`;
   const rest = left === null
     ? ''
@@ -98,7 +98,7 @@ export function expectedTau(alphas, drafts = 1) {
 
 /**
  * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at depth j is accepted
- * with α_j (1 − α_j)^{r−1}: the most probable nodes are taken. @param {number[]} alphas by depth @param {number} nodes
+ * with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes. @param {number[]} alphas by depth @param {number} nodes
  */
 export function treeTau(alphas, nodes) {
   const open = alphas.slice(0, 1).map((odds) => ({ odds, level: 1, before: 1, rank: 1 }));
@@ -125,7 +125,7 @@ export function treeTau(alphas, nodes) {
   return total;
 }
 
-/** Seconds of a pass over so many rows: a straight line between what was measured, and beyond it. @param {[number, number][]} curve @param {number} rows */
+/** Seconds of a pass over so many rows: linear between and beyond the measured points. @param {[number, number][]} curve @param {number} rows */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
   const i = Math.min(
@@ -141,7 +141,7 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
-/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null where it is no such list. @param {string} words @returns {[number, number][] | null} */
+/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null if the text is no such list. @param {string} words @returns {[number, number][] | null} */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
     part.split(/[\s:]+/).map(Number)
@@ -159,14 +159,14 @@ export function readCurve(words) {
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
 
-/** α of γ positions; behind the last that is known it stays the same. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box @returns {number[]} */
+/** α of γ positions; the last known α is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box @returns {number[]} */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
   Array.from(
     { length: gamma },
     (_, j) => (alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha),
   );
 
-/** What a round of the sandbox brings and costs, in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
+/** Tokens and cost of a round of the sandbox, the cost in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
 export function sandbox(box, curve) {
   const { gamma, passes, draft, shape, count } = box;
   const one = costAt(curve, 1);
@@ -212,7 +212,7 @@ export function bestGamma(box, curve) {
   return all.reduce((best, one) => (one[1] > best[1] ? one : best));
 }
 
-/** A distribution in which one probability is set and the others share what is left, in their old proportions. @param {number[]} p @param {number} at @param {number} value @returns {number[]} */
+/** Set one probability of a distribution; the others share the rest in their old proportions. @param {number[]} p @param {number} at @param {number} value @returns {number[]} */
 export function withProbability(p, at, value) {
   const others = p.reduce((sum, one, i) => (i === at ? sum : sum + one), 0);
   return p.map((
@@ -226,7 +226,7 @@ export function withProbability(p, at, value) {
   );
 }
 
-/** Weights as a distribution; null where nothing is left. @param {number[]} weights */
+/** Normalise weights to a distribution; null if their sum is zero. @param {number[]} weights */
 export function normalised(weights) {
   const all = weights.reduce((a, b) => a + b, 0);
   return all > 1e-12 ? weights.map((weight) => weight / all) : null;
@@ -257,7 +257,7 @@ export function uniform(seed) {
   };
 }
 
-/** So many tokens by draft, test and residual: how often each came out, and how many drafts were accepted. @param {number[]} p @param {number[]} q @param {number} draws @param {number} seed */
+/** Sample `draws` tokens by draft, test and residual: how often each came out, and how many drafts were accepted. @param {number[]} p @param {number[]} q @param {number} draws @param {number} seed */
 export function drawTokens(p, q, draws, seed) {
   const u = uniform(seed);
   const { residual } = acceptance(p, q);
@@ -272,7 +272,7 @@ export function drawTokens(p, q, draws, seed) {
   return { counts, accepted };
 }
 
-/** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the drafted token in whose place the target wrote it */
+/** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the rejected draft token that it replaces */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
 export function trackOf(lane, start = 1) {
@@ -293,7 +293,7 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
-/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is held against @returns {Record<string, Cell[]>[]} */
+/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with @returns {Record<string, Cell[]>[]} */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const at = Object.fromEntries(names.map((name) => {

@@ -1,5 +1,5 @@
-// What lessons say with measured numbers: those of the visitor's own runs and explorations, or else of a recording, and
-// always whose they are. Pure: strings out.
+// Sentences of the lessons with measured numbers: from the visitor's own runs and explorations, otherwise from a
+// recording, always naming the source. Pure: strings out.
 // @ts-check
 
 import { acceptance, costAt } from './exploration.js';
@@ -11,8 +11,8 @@ import { stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Test, Verified } from './events.d.ts' */
 
-/** @typedef {ReturnType<typeof measured>} Run a drafted lane beside vanilla, in numbers */
-/** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the test of three tokens */
+/** @typedef {ReturnType<typeof measured>} Run a drafted lane compared with vanilla, in numbers */
+/** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
 const whole = (/** @type {number} */ value) => `${Math.round(100 * value)} %`;
 
@@ -31,9 +31,9 @@ export function pointMass(p, q) {
 }
 
 /**
- * A drafted lane beside vanilla, in numbers; null where one of the two did not write all that it was asked for.
- * @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters that denoise nothing
- * @param {boolean} [quiet] whether no thread had to wait, so that times count
+ * A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
+ * @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
+ * @param {boolean} [quiet] whether no thread had to wait, so that its times are valid
  */
 export const runOf = (
   lane,
@@ -87,8 +87,8 @@ const last = (/** @type {Answer} */ { rows, facts }) =>
   rows.filter((row) => row.runs === facts.runs);
 
 /**
- * By lesson: what a run says about the answers of its check, what the answer of the exploration says, and what that
- * answer says where the lesson points at it. Each is empty where it has nothing to say. `runs`: all that are known.
+ * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer` on its check, from a
+ * run and from the answer of the exploration; `watch` where the lesson points at that answer. `runs`: all known runs.
  * @type {Record<string, {run?: (run: Run, runs: Run[]) => string, answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
 export const FINDINGS = {
@@ -117,20 +117,20 @@ export const FINDINGS = {
     run: (
       { window, config: { gamma }, alpha: accepted, tau: perRound },
     ) => (window && accepted !== null
-      ? `with α = ${ratio(accepted)} the formula promises ${
+      ? `with α = ${ratio(accepted)} the formula predicts ${
         ratio(geometric(accepted, gamma))
-      } tokens per round at γ ${gamma}; counted were τ = ${ratio(perRound)}.`
+      } tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
       : ''),
     answer: ({ rows }) => {
       const known = rows.filter((row) => row.speedup);
       if (!known.length) return '';
       const wide = known.reduce((most, row) => (row.gamma > most.gamma ? row : most));
       const more = known.filter((row) => row.geometric_tau > row.tau).length;
-      return `with α = ${ratio(wide.alpha)} the formula promises ${
+      return `with α = ${ratio(wide.alpha)} the formula predicts ${
         ratio(wide.geometric_tau)
-      } tokens per round at γ ${wide.gamma}, T ${wide.steps}; counted were τ = ${
+      } tokens per round at γ ${wide.gamma}, T ${wide.steps}; measured: τ = ${
         ratio(wide.tau)
-      }. It promises too many in ${more} of ${plural(known.length, 'cell')}.`;
+      }. It predicts too many in ${more} of ${plural(known.length, 'cell')}.`;
     },
     watch: ({ rows, choice }) => {
       const own = rows.filter((row) => row.speedup && row.steps === 1);
@@ -281,18 +281,18 @@ export const FINDINGS = {
     run: ({ config: { temperature, rule }, parted, tokens, lossless, exactness }) => {
       const same = parted < 0
         ? `all ${plural(tokens, 'token')} are vanilla’s`
-        : `the text leaves vanilla’s at token ${parted + 1}`;
+        : `the text differs from vanilla’s from token ${parted + 1} on`;
       const why = temperature === 0
         ? (parted < 0
           ? ', as under any rule at temperature 0'
           : exactness === 'rounding'
-          ? ': sums in another order decided a near tie'
+          ? ': rounding decided a near tie'
           : '')
         : rule === 'match'
         ? (parted < 0 ? ', because both share their noise' : '')
         : parted < 0
         ? ', by chance'
-        : ': each run draws for itself';
+        : ': each run makes its own draws';
       return `at temperature ${temperature} ${same}${why}. The run is marked “lossless: ${lossless}” because of what is proved about its rule, “${rule}”.`;
     },
     answer: (answer) => {
@@ -321,29 +321,29 @@ export const FINDINGS = {
   },
 };
 
-/** Whether a row is the one window that a tree's drafter makes of the same positions. @param {Record<string, any>} tree @param {Record<string, any>} row */
+/** Whether a row is a single window with the drafter and the γ of a tree. @param {Record<string, any>} tree @param {Record<string, any>} row */
 const chainOf = (tree, row) =>
   !row.nodes && row.drafts === 1 && row.drafter === tree.drafter && row.gamma === tree.gamma &&
   row.tau;
 
-/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether threads had to wait meanwhile */
+/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
-/** Whose an answer is. @param {NonNullable<Explored>} explored */
-const whose = (
+/** The source of an answer, in words. @param {NonNullable<Explored>} explored */
+const sourceOf = (
   { answer, own, busy },
 ) => (own
   ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
-  : `The recorded one (${answer.machine.device})`);
+  : `The recording (${answer.machine.device})`);
 
-/** What a visitor measured of what a lesson's panel shows; the lesson itself says what was recorded. @param {string} lesson @param {Explored} explored */
+/** The visitor's own measurement for a lesson's panel; the lesson itself quotes the recording. @param {string} lesson @param {Explored} explored */
 export function watched(lesson, explored) {
   const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
-  return explored && found ? `${whose(explored)}: ${found}` : '';
+  return explored && found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
 /**
- * What belongs to the answers of a lesson's check: the visitor's own numbers, of what they measured and of their latest
- * run that says something; the recorded ones where they have none.
+ * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their latest run that has
+ * some; otherwise the recorded ones.
  * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored} explored
  * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording @param {Sliders | null} [sliders]
  * @returns {string[]} sentences
@@ -354,7 +354,7 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
     /** @type {string} */ who,
     /** @type {string | undefined} */ found,
   ) => (found ? [`${who}: ${found}`] : []);
-  const answered = explored ? by(whose(explored), ofAnswer?.(explored.answer)) : [];
+  const answered = explored ? by(sourceOf(explored), ofAnswer?.(explored.answer)) : [];
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
   const own = [
     ...(explored?.own ? answered : []),
@@ -369,7 +369,7 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
   const lost = !own.length &&
     runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
   const disturbed = lost
-    ? ['Other programs disturbed the clock of your run, so its times do not count.']
+    ? ['Other programs disturbed the clock of your run, so its times aren’t used.']
     : [];
   return [
     ...(sliders ? [sliderWords(sliders)] : []),

@@ -57,8 +57,8 @@ export const plural = (count, word) =>
   `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
 /**
- * From what Gradio writes of a queue (`queue: 2/5 | 3.1/42.0s`: place, length, seconds waited and, from the runs of this
- * server so far, in all until the answer is there) to words; '' where it is about no queue. @param {string} status
+ * Put Gradio's queue status in words (`queue: 2/5 | 3.1/42.0s`: position, length, seconds waited, and estimated seconds
+ * in all from this server's earlier runs); '' if the status has no queue. @param {string} status
  */
 export function queueWords(status) {
   const [, place, length, waited, all] =
@@ -67,13 +67,13 @@ export function queueWords(status) {
   const left = all ? Number(all) - Number(waited) : 0;
   const rounded = left < 55
     ? plural(10 * Math.max(1, Math.ceil(left / 10)), 'second')
-    : plural(Math.ceil(left / 60), 'minute'); // said aloud: not every second
+    : plural(Math.ceil(left / 60), 'minute'); // read aloud, so not every second
   return `Yours is number ${place} of ${length} in the queue${
     left > 0 ? `; done in about ${rounded}, an estimate from earlier runs here` : ''
   }.`;
 }
 
-/** The pieces of ids that are no text, as traces hold them (specdiff_core/schema/events.py). */
+/** Pieces of ids without text, in traces (specdiff_core/schema/events.py). */
 export const [END, CONTROL] = ['∎', '◇'];
 
 /** A token in a cell: spaces and line ends become visible marks. @param {string} piece */
@@ -89,7 +89,7 @@ export const quoted = (
 ) => ({ [END]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
   `“${cell(piece).slice(0, 32)}”`);
 
-/** What to say about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
+/** A warning about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
 export function busyWords(waits) {
   const parts = waits.map(([name, wait]) =>
     `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`
@@ -97,14 +97,14 @@ export function busyWords(waits) {
   return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
-/** How tokens came about. */
+/** Origins of tokens. */
 export const LEGEND = {
   draft: { glyph: '✓', words: 'accepted draft' },
   residual: { glyph: '↻', words: 'corrected by the target' },
   bonus: { glyph: '+', words: 'bonus token' },
   guess: { glyph: '▒', words: 'still a guess' },
 };
-/** @type {Record<string, {words: string}>} of a token that is committed */
+/** @type {Record<string, {words: string}>} origins of a committed token */
 export const SOURCES = {
   draft: LEGEND.draft,
   residual: LEGEND.residual,
@@ -125,7 +125,7 @@ export const reasonWords = (
 ) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
 
 /**
- * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters that denoise nothing.
+ * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
  * @param {Record<string, any>} config @param {Set<string>} noSteps
  */
 export function settingsWords(config, noSteps) {
@@ -154,7 +154,7 @@ export function tokenTitle(token, vanilla, greedy) {
     : where;
 }
 
-/** p, q and u of one test, exactly. At temperature 0 there is no lottery: the target has one token. @param {Test} test @param {boolean} greedy */
+/** p, q and u of one test, exactly. At temperature 0 nothing is drawn: the target has one token. @param {Test} test @param {boolean} greedy */
 export function testWords(test, greedy) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
   if (test.kind === 'match') {
@@ -168,21 +168,21 @@ export function testWords(test, greedy) {
   if (greedy) {
     return test.accepted
       ? 'temperature 0: the target’s most probable token is the same'
-      : 'temperature 0: the target’s most probable token is another';
+      : 'temperature 0: the target’s most probable token is a different one';
   }
   if (test.kind === 'block') {
-    const chance = `${numbers}; the draft up to here passes as a whole with ${
+    const chance = `${numbers}; the draft up to here passes as a whole with probability ${
       exact(test.threshold)
     }`;
     return test.draw === null
-      ? `${chance}, and more of it did`
+      ? `${chance}; a longer part of it passed`
       : `${chance}, drawn u = ${exact(test.draw)}`;
   }
   const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
 }
 
-/** The numbers of one test where there is little room. @param {Test} test @param {boolean} greedy */
+/** The numbers of one test, short. @param {Test} test @param {boolean} greedy */
 export function testFigures(test, greedy) {
   if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
   if (test.kind === 'block' && test.draw === null && !greedy) return 'in the block';
@@ -193,7 +193,7 @@ export function testFigures(test, greedy) {
 }
 
 /**
- * What a controller decided for a round, and whether the draft was then cut.
+ * A controller's decision for a round, and whether it cut the draft.
  * @param {Decided} decided @param {DraftReady | null} draft
  * @param {string} last the piece that the draft ends with
  */
@@ -206,7 +206,7 @@ export function decisionWords(decided, draft, last) {
       ? `Auto: a tree of ${nodes}; a node with a probability below ${
         exact(least)
       } costs more than it saves ${row}.`
-      : `Auto: a tree of ${nodes}, as large as may be, to see what it costs.`;
+      : `Auto: a tree of ${nodes}, the largest allowed, to measure its cost.`;
   }
   const { gamma, steps, best_gamma: best } = decided;
   if (!best && decided.row_seconds > 0 && !decided.seconds) {
@@ -216,7 +216,7 @@ export function decisionWords(decided, draft, last) {
     ? `a whole window pays best at γ ${best || gamma}, ${
       decided.tokens.toFixed(1)
     } tokens expected in ${milliseconds(decided.seconds)}`
-    : 'to see what it costs';
+    : 'to measure its cost';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
   const cut = draft && draft.ids.length < gamma && last !== END
     ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position would cost more than it saves ${row}`
@@ -224,14 +224,14 @@ export function decisionWords(decided, draft, last) {
   return `Auto, T ${steps}: ${why}${room}${cut}.`;
 }
 
-/** τ as an attached server counts it; nothing where it does not. @param {Quoted | null} quoted */
+/** τ as an attached server reports it; '' if it does not. @param {Quoted | null} quoted */
 export const quotedTau = (
   quoted,
 ) => (quoted && quoted.steps && quoted.accepted !== null
   ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}`
   : '');
 
-/** What an attached server says of its own speculation in a run; nothing of it was measured here. @param {Quoted | null} quoted */
+/** The report of an attached server on its own speculation in a run; not measured here. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
   const { drafted, accepted, tokens_per_second: pace } = quoted;
@@ -277,7 +277,7 @@ export function narrate(view, word, greedy) {
     const what = plural(view.drafted, 'token');
     return `${name}: ${
       draft ? `${what} ${view.drafted === 1 ? 'is' : 'are'} copied` : `${what} to copy`
-    }, because the text last went on like that.`;
+    }, because an earlier passage continued like that.`;
   }
   if (view.unrecorded && draft) {
     return `${name}: ${plural(view.drafted, 'token')} drafted in ${
@@ -294,7 +294,7 @@ export function narrate(view, word, greedy) {
       view.steps || view.passes.length
     } reveals ${what}.`;
   }
-  return `${name}: the drafter faces ${plural(view.size, 'mask')} after ${
+  return `${name}: the drafter has ${plural(view.size, 'mask')} to fill after ${
     quoted(word(view.anchor))
   }.`;
 }

@@ -1,4 +1,4 @@
-// The draft window as a table: which rows and cells a round has, and what each of them shows. Pure.
+// The draft window as a table: the rows and cells of a round, and their contents. Pure.
 // @ts-check
 
 import { decisive, linesShown } from './lane.js';
@@ -12,7 +12,7 @@ import { cell, decisionWords, exact, short, testFigures, testWords } from './for
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
 /** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number, draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to accept, 0 to 1 */
 
-export const MOST_ROWS = 8; // of denoising steps or branches, until somebody asks for all
+export const MOST_ROWS = 8; // of denoising steps or branches, until all are requested
 export const EXTRA =
   'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
 
@@ -30,7 +30,7 @@ const spaced = (count, most) =>
     ? Array.from({ length: count }, (_, i) => i)
     : Array.from({ length: most }, (_, i) => Math.round((i * (count - 1)) / (most - 1)));
 
-/** What the rows of a round are. @param {Window} round */
+/** The unit of a round's rows. @param {Window} round */
 export const unitOf = (
   { tree },
 ) => (tree
@@ -77,7 +77,7 @@ function labelOf(round, place, from, number) {
   const scores = verified ? verified.scores : [];
   const title = own.map((k) =>
     `draft ${k + 1}${
-      scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, the run it is expected to survive`
+      scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, its expected accepted tokens`
     }`
   );
   const chosen = verified !== null && own.some((k) => k === verified.chosen);
@@ -88,7 +88,7 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** A few denoising steps in a row: what they show at each position. @param {Window} round @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
+/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -115,7 +115,7 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Tokens copied from the text without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
+/** Cells of tokens copied without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -131,7 +131,7 @@ function copyCell(round, lane) {
   };
 }
 
-/** One line of a draft tree: a branch, from where it leaves another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
+/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -159,7 +159,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   };
 }
 
-/** What stands below the positions: one acceptance test each, and the token that the target adds. @param {Window} round @param {Lane} lane @returns {Verdict[]} */
+/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane @returns {Verdict[]} */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = lane.header?.config.temperature === 0;
@@ -251,7 +251,7 @@ export function noteOf({ verified, decided, draft }, lane) {
     const why = chosen === null
       ? 'all drafts share one tree'
       : `draft ${chosen + 1} has the largest and was tested`;
-    return `S, the expected run of each of the ${scores.length} drafts: ${all}; ${why}. ${verified.fallback}`;
+    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ${why}. ${verified.fallback}`;
   }
   if (!verified.lossless) {
     return '⚠ Not lossless: with several steps this rule can change the distribution of the text.';
@@ -266,19 +266,19 @@ export const isNoted = (lane) =>
     (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))
   );
 
-/** In which column of the tests a place of a round is judged: a bonus token has the last one. @param {Window} round @param {number} place */
+/** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round @param {number} place */
 export const columnOf = (
   { verified, size },
   place,
 ) => (verified?.source === 'bonus' && place === verified.accepted ? size : place);
 
-/** The place that a column of the tests stands for; null where it stands for none. @param {Window} round @param {number} column @returns {Place | null} */
+/** The place that a column of the tests shows; null if it shows none. @param {Window} round @param {number} column @returns {Place | null} */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;
 }
 
-/** The place so many before or after another one; null where the round ends. @param {Window} round @param {Place} place @param {number} by @returns {Place | null} */
+/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place @param {number} by @returns {Place | null} */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

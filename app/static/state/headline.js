@@ -30,26 +30,26 @@ import { isServed, stateAt } from './lane.js';
 /** @import { Clock } from './metrics.js' */
 /** @import { Pair } from './stage.js' */
 
-/** @type {Record<string, string>} what a run claims about its text, by how exact it is */
+/** @type {Record<string, string>} the claim about a run's text, by its exactness */
 const CLAIMS = {
   bitwise:
-    '✓ Lossless, bit for bit: every probability of the target is the very number that vanilla decoding computes.',
+    '✓ Lossless, bit for bit: every probability of the target is exactly the number that vanilla decoding computes.',
   rounding:
     '✓ Lossless rule: the text has the target’s own distribution. Sums may round differently from vanilla’s, in the last digits.',
   biased:
-    '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is here to be studied.',
-  unchecked: '○ Not checked: another server wrote this text, by rules of its own.',
+    '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is included for study.',
+  unchecked: '○ Not checked: another server wrote this text by its own rules.',
   '': '✓ Lossless rule: the text has the target’s own distribution.',
 };
 
-/** What holds of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {Pair<string>} labels @param {number} crowded threads that waited, from which a time cannot be trusted */
+/** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {Pair<string>} labels @param {number} crowded threads that waited, from which a time cannot be trusted */
 export function verdict({ drafted, vanilla }, labels, crowded) {
   const header = (drafted || vanilla)?.header;
   const lossless = header ? header.lossless : true;
   const reports = drafted && isServed(drafted) && drafted.finished
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
-  const wrote = (drafted || vanilla)?.shown.length; // a lane that was stopped before its first token claims nothing
+  const wrote = (drafted || vanilla)?.shown.length; // a lane that stopped before its first token makes no claim
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
     drafted.shown.length && vanilla.shown.length;
   /** @type {[string, number | null][]} */
@@ -79,8 +79,8 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
 }
 
 /**
- * The large number, and what it is. Seconds compare only where both lanes have as many tokens; otherwise it is a ratio of
- * tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
+ * The large number and its label. Seconds are compared only if both lanes have equally many tokens; otherwise it is a
+ * ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
  * @param {boolean} baseline whether the selected lane is the baseline @returns {[number: string, words: string, slower?: boolean]}
  */
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
@@ -100,7 +100,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
     return [
       times(far),
       far === null
-        ? 'speed-up, when both lanes have tokens'
+        ? 'the speed-up appears when both lanes have tokens'
         : 'vanilla’s tokens per second, so far',
       far !== null && far < 1,
     ];
@@ -109,7 +109,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
   if (isServed(drafted)) {
     return [
       times(final),
-      `vanilla’s tokens per second: of another system, with the network between, ${paces}`,
+      `vanilla’s tokens per second, from another system over the network: ${paces}`,
       final < 1,
     ];
   }
@@ -126,7 +126,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
 }
 
 /**
- * What to say instead of a speed-up where the clock was disturbed: all passes, and which lane took longer.
+ * The counts shown instead of a speed-up if the clock was disturbed: all passes, and which lane took longer.
  * @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]}
  */
 function disturbed(drafted, vanilla) {
@@ -144,7 +144,7 @@ function disturbed(drafted, vanilla) {
   ];
 }
 
-/** Whether both lanes write the same, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
+/** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
 export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   const [one, other] = [drafted, vanilla].map((
     state,
@@ -159,13 +159,13 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
   const config = lane?.header?.config;
   const drawn = config && Number(config.temperature) > 0 && config.rule !== 'match';
-  return `≠ ${drawn ? 'Another draw: the' : 'The'} texts differ from token ${first + 1} on.`;
+  return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
 }
 
 /** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @returns {{tau: string, alpha: string, calls: string, nfe: string, against: string}} */
 export function numbers({ drafted: lane }, { drafted, vanilla }) {
   const sums = drafted ? drafted.sums : null;
-  const served = isServed(lane); // its passes are its own affair
+  const served = isServed(lane); // which does not report its passes
   return {
     tau: drafted ? ratio(tau(drafted)) : dash,
     alpha: drafted ? percent(alpha(drafted)) : dash,
@@ -176,7 +176,7 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
 }
 
 /**
- * What happened, in a sentence with the measured numbers: what can be read before the replay, and what only after it.
+ * A sentence with the measured numbers, in two parts: shown before the replay, and only after it.
  * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
  * @param {number} count of lanes @param {boolean} trusted whether the clock is
  * @returns {{before: string, after: string}}
@@ -221,11 +221,11 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   };
 }
 
-const BARELY = 1.1; // a speed-up from which nobody asks why there is none
+const BARELY = 1.1; // from this speed-up on no explanation is offered
 
 /**
- * Why a lane is slower than vanilla, or barely faster: which of its costs slows it most, had the others stayed as they
- * were. Null where it is not, and where its clock says nothing of this lab's passes. `round`: one that shows it.
+ * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would save most. Null if the
+ * lane is faster, or not timed by this lab. `round`: one that shows it.
  * @param {Lane | null} drafted @param {Lane | null} vanilla @returns {{question: string, words: string, round: number} | null}
  */
 export function whySlow(drafted, vanilla) {
@@ -251,7 +251,7 @@ export function whySlow(drafted, vanilla) {
           : most,
       { seconds: 0, round: 0 },
     );
-  /** Seconds that some rounds cost, had each written as much as the others. @param {Lane['rounds']} lost */
+  /** Seconds that would be saved if some rounds had written as much as the others. @param {Lane['rounds']} lost */
   const wasted = (lost) => {
     const others = rounds.length - lost.length;
     const mean = others ? (sums.committed - lost.length) / others : rows;
@@ -260,9 +260,9 @@ export function whySlow(drafted, vanilla) {
   const copied = rounds.filter((round) => !round.drafted);
   const rejected = rounds.filter((round) => round.drafted && !round.accepted);
   const of = (/** @type {number} */ count) => `${count} of ${plural(rounds.length, 'round')}`;
-  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // had neither lane read a prompt
+  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // if neither lane had read a prompt
   const draft = longest('DraftReady');
-  /** @type {[seconds: number, words: string, round: number][]} what the lane would save without */
+  /** @type {[seconds: number, words: string, round: number][]} what the lane would save without it */
   const costs = [
     [
       own.draft,

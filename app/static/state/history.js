@@ -1,12 +1,12 @@
 // The visitor's own runs, in this browser: each has a link.
 // @ts-check
 
-/** @typedef {{query: string, title: string, at: number}} Kept a run: its link, what it was, and when it ended (ms) */
+/** @typedef {{query: string, title: string, at: number}} Kept a run: its link, its title, and when it ended (ms) */
 
 const KEY = 'specdiff-runs';
 const MOST = 30;
 
-/** The latest first; without those that the server has removed by now. @param {number} seconds that it keeps them @returns {Kept[]} */
+/** The kept runs, latest first, without those that the server has deleted. @param {number} seconds that it keeps them @returns {Kept[]} */
 export function keptRuns(seconds) {
   try {
     const known = JSON.parse(localStorage.getItem(KEY) ?? '[]');

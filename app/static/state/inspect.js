@@ -1,4 +1,4 @@
-// One place of a round, looked at closely: p and q of its likeliest tokens, the test, and what could have been. Pure.
+// One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with other draws. Pure.
 // @ts-check
 
 import { decisive, stateAt } from './lane.js';
@@ -6,7 +6,7 @@ import { drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, Window } from './lane.js' */
 
-/** @typedef {number | {node: number}} Place a position of the window, at last that of the target's own token; of a tree a depth on the way that the target took, or one of its nodes */
+/** @typedef {number | {node: number}} Place a position of the window, the last being the target's own token; in a tree a depth on the target's path, or a node */
 /** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all others together; null: not recorded */
 /**
  * @typedef {object} Inspected
@@ -16,14 +16,14 @@ import { drawn, normalised, uniform } from './exploration.js';
  * @property {number | null} drafted
  * @property {number[]} options all tokens that were drafted here
  * @property {Row[]} rows @property {Test | null} test
- * @property {boolean} reached whether the target came here; before the verdict nobody knows
+ * @property {boolean} reached whether the target reached it; false before the verdict
  * @property {boolean} certain the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
  * @property {number | null} extra what the target wrote here @property {string} source why: residual, bonus or target
  * @property {number | null} step
- * @property {'all' | 'drafted' | 'none'} holds of which tokens the trace holds p
+ * @property {'all' | 'drafted' | 'none'} holds the tokens whose p is in the trace
  */
 
-/** Where a place of a tree is, and behind which node; `parent` null: the target did not come so far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
+/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
 function inTree({ draft, verified, tree }, place) {
   if (typeof place !== 'number') {
     return {
@@ -35,14 +35,14 @@ function inTree({ draft, verified, tree }, place) {
   const chosen = verified?.chosen ?? null;
   const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
-  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // of several drafts, the one that was tested last
+  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // with several drafts, the one tested last
   const named = last && last.kind !== 'tree'
     ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1
     : -1;
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** What is known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more @returns {Inspected} */
+/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more @returns {Inspected} */
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
@@ -83,8 +83,8 @@ export function inspected(view, place, greedy = false) {
       ...siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
     ]),
   ];
-  /** @param {Map<number, number>} law @param {number} id */
-  const of = (law, id) => (law.size ? law.get(id) ?? null : null);
+  /** @param {Map<number, number>} probs @param {number} id */
+  const of = (probs, id) => (probs.size ? probs.get(id) ?? null : null);
   /** @type {Row[]} */
   const rows = target.size || drafter.size || tree
     ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) =>
@@ -92,8 +92,8 @@ export function inspected(view, place, greedy = false) {
     )
     : [];
   const left = (
-    /** @type {Map<number, number>} */ law,
-  ) => (law.size ? Math.max(0, 1 - [...law.values()].reduce((a, b) => a + b, 0)) : null);
+    /** @type {Map<number, number>} */ probs,
+  ) => (probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null);
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
   const reached = Boolean(verified) &&
     (tree
@@ -120,14 +120,14 @@ export function inspected(view, place, greedy = false) {
   };
 }
 
-/** The test of a place: of several drafts its own, and of a walk the one draw that decided among all that were drafted there. @param {Test[]} tests @param {number} position @param {number | null} node @param {number | null} drafted */
+/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests @param {number} position @param {number | null} node @param {number | null} drafted */
 function testOf(tests, position, node, drafted) {
   const last = decisive(tests).get(position) ?? null;
   if (node === null || last?.kind === 'tree') return last;
   return tests.find((test) => test.position === position && test.id === drafted) ?? null;
 }
 
-/** Where a token of the text came about: its round as it ended, and its place there; null where the trace does not say. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
+/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
 export function tokenOf(lane, token) {
   let before = 0;
   for (let n = 0; n < lane.events.length; n += 1) {
@@ -147,13 +147,13 @@ export function tokenOf(lane, token) {
 /** The probability that each rule accepts a token of the draft: rule -> probability. @param {number} p @param {number} q */
 export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: p, match: p });
 
-/** What p still lacks once min(p, q) is given away, by row, as a distribution; null where nothing is left. @param {Row[]} rows */
+/** The residual (p − q)₊ by row, as a distribution; null if it is zero. @param {Row[]} rows */
 export const residual = (rows) =>
   normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
 /**
- * The same test so many times, with other draws: how often it accepts, and which row came out instead. Where a tree is
- * walked, the target draws from p, and what was drafted there is accepted.
+ * Repeat a test `draws` times with other draws: how often it accepts, and which row came out otherwise. In a tree the
+ * target draws from p, and any token that was drafted there is accepted.
  * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed @returns {{accepted: number, counts: number[]}}
  */
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {

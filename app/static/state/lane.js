@@ -1,4 +1,4 @@
-// One lane of a race: its events, and what was known of it at any moment of the decode clock. Pure: no DOM, no timer.
+// One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no timer.
 // Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test compares the two.
 // @ts-check
 
@@ -6,7 +6,7 @@ import { spell } from './detokenize.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
 
 /** @typedef {ReturnType<typeof treeOf>} Tree a draft tree, or several drafts that share their beginnings */
-/** @typedef {ReturnType<typeof roundOf>} Round what is known of a round once the whole lane is */
+/** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */
 /** @typedef {ReturnType<typeof windowOf>} Window a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
 /** @typedef {ReturnType<typeof emptyState>} State of a lane after its first n events */
@@ -16,7 +16,7 @@ const EPSILON = 1e-9;
 const SERVER = 'server';
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
-/** @param {Event} event @param {number} last @returns {number} when it was known; `last` if it carries no time of its own */
+/** @param {Event} event @param {number} last @returns {number} its time; `last` if it has none of its own */
 function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
@@ -49,14 +49,14 @@ export function treeOf(parents) {
     count, // of lines
     deepest: Math.max(-1, ...depths) + 1, // how many tokens its longest text has
     branches: /** @type {number[][]} of several drafts, the nodes of each */ ([]),
-    path: /** @type {number[]} the nodes that survived */ ([]),
+    path: /** @type {number[]} the accepted nodes */ ([]),
     chosen: /** @type {number | null} the draft that the target selected */ (null),
   };
 }
 
 /**
- * Which lines of a tree to draw where there is room for `most`, in their order: the first (the most probable window),
- * those on which the target walked, that of the draft it chose, then the longest.
+ * The lines of a tree to draw, at most `most`, in order: the first (the most probable window), those on the target's
+ * path, that of the draft it chose, then the longest.
  * @param {Tree} tree @param {number} most @returns {number[]}
  */
 export function linesShown(tree, most) {
@@ -77,17 +77,17 @@ export function linesShown(tree, most) {
   return [...wanted].slice(0, most).sort((a, b) => a - b);
 }
 
-/** A round of which nothing is known. @param {number} round */
+/** A round without events so far. @param {number} round */
 const roundOf = (round) => ({
   round,
   size: 0, // columns that its window needs
-  steps: 0, // drafter passes that were recorded
-  drafted: 0, // tokens of its draft; of a tree, the depth
+  steps: 0, // recorded drafter passes
+  drafted: 0, // tokens of its draft; for a tree, its depth
   accepted: 0,
   extra: false, // whether the target added a token
   tree: /** @type {Tree | null} */ (null),
   copied: false, // without any drafter pass
-  unrecorded: false, // whether it was drafted by passes that the trace does not hold
+  unrecorded: false, // whether its drafter passes are not in the trace
   decided: /** @type {Decided | null} */ (null),
 });
 
@@ -95,7 +95,7 @@ const roundOf = (round) => ({
 export function buildLane(events) {
   const lane = {
     events,
-    times: /** @type {number[]} when each event was known */ ([]),
+    times: /** @type {number[]} the time of each event */ ([]),
     pieces: /** @type {Record<number, string>} */ ({}),
     header: /** @type {RunStarted | null} */ (null),
     finished: /** @type {Finished | null} */ (null),
@@ -103,11 +103,11 @@ export function buildLane(events) {
     rounds: /** @type {Round[]} */ ([]),
     stops: /** @type {number[]} indices of events at which stepping stops */ ([]),
     ids: /** @type {number[]} */ ([]),
-    shown: /** @type {string[]} the text of each id, as people read it */ ([]),
+    shown: /** @type {string[]} the readable text of each id */ ([]),
     duration: 0,
     wordless: false, // whether the trace holds no piece of its text
   };
-  let round = roundOf(-1); // slim news announce no round: what they say of it is dropped
+  let round = roundOf(-1); // reduced event streams start no round: events of one are dropped
   events.forEach((event, index) => {
     lane.duration = eventTime(event, lane.duration);
     lane.times.push(lane.duration);
@@ -193,7 +193,7 @@ const emptyState = () => ({
   },
 });
 
-/** Of each position that the verifier reached, whether one of its tests was passed. @param {Test[]} tests @returns {boolean[]} */
+/** For each position that the verifier reached, whether one of its tests accepted. @param {Test[]} tests @returns {boolean[]} */
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
   const found = new Map();
@@ -203,10 +203,10 @@ export function reached(tests) {
   return [...found.values()];
 }
 
-/** The test that decided each position: of several drafts that were tested there, the last. @param {Test[]} tests */
+/** The test that decided each position: the last one if several drafts were tested there. @param {Test[]} tests */
 export const decisive = (tests) => new Map(tests.map((test) => [test.position, test]));
 
-/** Take one more event into the state (in place). @param {State} state @param {Lane} lane @param {Event} event @param {number} time */
+/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane @param {Event} event @param {number} time */
 function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
@@ -245,7 +245,7 @@ function apply(state, lane, event, time) {
           test: tests.get(i) ?? null,
         })
       );
-      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream is no round
+      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream isn't a round
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
       if (window) window.committed = event;
@@ -269,7 +269,7 @@ export function stateAt(lane, n, state = null) {
   return known;
 }
 
-/** @param {Lane} lane @param {number} t @returns {number} how many events were known at time t */
+/** @param {Lane} lane @param {number} t @returns {number} how many events happened by time t */
 export function countAt(lane, t) {
   let low = 0;
   let high = lane.times.length;
@@ -281,7 +281,7 @@ export function countAt(lane, t) {
   return low;
 }
 
-/** @param {Lane | null} lane @returns {boolean} whether an attached server ran it, and not this lab */
+/** @param {Lane | null} lane @returns {boolean} whether an attached server ran it */
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);
 
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */

@@ -1,5 +1,5 @@
-// How methods are told apart: a colour and a mark each, the same in every chart; dash and pattern tell how a drafter is
-// used. What is no method of ours (a lane of a foreign trace, an unnamed setting) takes what is left. Pure.
+// Colours and marks of methods, the same in every chart; dash and pattern show how a drafter is used. Other lanes (of a
+// foreign trace, or with an unnamed setting) get the colours and marks that are left. Pure.
 // @ts-check
 
 /** @import { Lanes } from './race.js' */
@@ -50,7 +50,7 @@ export function useOf(config) {
   return `${shape}${config.auto ? '/auto' : ''}`;
 }
 
-/** @type {Record<string, string>} lanes that are named for what they do */
+/** @type {Record<string, string>} lanes with a descriptive label */
 const OWN_WORDS = { drafted: 'With drafts' };
 
 /** The colours and marks that no method of `methods` has; there are always enough. @param {Record<string, Method>} methods */

@@ -42,7 +42,7 @@ export function passesOf(lane) {
   return { target: calls, drafter: nfe };
 }
 
-/** Threads that waited for a processor, on average over a finished lane; null if that was not measured. @param {Lane | null} lane */
+/** Average number of threads waiting for a processor during a finished lane; null if not measured. @param {Lane | null} lane */
 export function waiting(lane) {
   const finished = lane && lane.finished;
   return finished && finished.waited_seconds !== null && finished.seconds > 0
@@ -51,8 +51,8 @@ export function waiting(lane) {
 }
 
 /**
- * τ / (v + c · NFE per round): what τ would give if only passes cost time, at what they cost in these runs. A prediction,
- * never shown as a measurement; null where it is not defined. @param {Lane | null} drafted @param {Lane | null} vanilla
+ * τ / (v + c · NFE per round): the speed-up if only passes cost time, at their cost in these runs. A prediction, never
+ * shown as a measurement; null if undefined. @param {Lane | null} drafted @param {Lane | null} vanilla
  */
 export function predicted(drafted, vanilla) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;

@@ -1,12 +1,12 @@
-// One moment of a recorded race as a link holds it: which recording or run, which lane, which round, and how far in it. Pure.
+// One moment of a recorded race in a link: the recording or run, the lane, the round, and the phase. Pure.
 // @ts-check
 
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './race.js' */
 
-/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean, asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit; `whole`: no moment is named; `asked`: settings that a run's link holds */
+/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean, asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit; `whole`: the link names no moment; `asked`: the settings in a run's link */
 
-/** @type {Record<string, string>} where stepping stops, in words of a link */
+/** @type {Record<string, string>} event at which stepping stops -> its name in a link */
 const PHASES = {
   RoundStarted: 'start',
   TargetScored: 'score',
@@ -14,13 +14,13 @@ const PHASES = {
   Committed: 'commit',
 };
 
-/** What an event is called in a link, or null if stepping does not stop there. @param {any} event */
+/** The name of an event in a link, or null if stepping does not stop there. @param {any} event */
 const nameOf = (
   event,
 ) => (event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null);
 
 /**
- * Where the playhead stands in a lane: the last stop that it has passed.
+ * The position of the playhead in a lane: the last stop that it has passed.
  * @param {Lane} lane @param {number} n events that were passed @returns {{round: number, at: string} | null}
  */
 export function momentAt(lane, n) {
@@ -33,7 +33,7 @@ export function momentAt(lane, n) {
 }
 
 /**
- * The stop of a lane that a link means; where the round has no such phase, its last one. −1: the lane has no such round.
+ * The stop that a link names; the last of the round if it has no such phase; −1 if the lane has no such round.
  * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
  */
 export function stopOf(stops, lane, name, { round, at }) {
@@ -51,7 +51,7 @@ export function stopOf(stops, lane, name, { round, at }) {
 /** Whether a file is of a run that the server keeps for a while (app/run/race.py), not a recording. @param {string} name */
 export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
-/** A link to a whole run; it holds the settings too, which still work when the run is gone. @param {string} tab @param {string} run the file's name @param {string} asked the settings as a link holds them */
+/** The query of a link to a whole run; it includes the settings, which still work when the run is gone. @param {string} tab @param {string} run the file's name @param {string} asked the settings as a link holds them */
 export const runQuery = (tab, run, asked) =>
   [new URLSearchParams({ tab, run }), asked].filter(String).join('&');
 
@@ -63,7 +63,7 @@ export const momentQuery = ({ tab, trace, lane, round, at, asked }) => {
     : `${new URLSearchParams({ tab, trace })}&${moment}`;
 };
 
-/** The moment that an address asks for, or null. @param {string} search @returns {Moment | null} */
+/** The moment named in an address, or null. @param {string} search @returns {Moment | null} */
 export function readMoment(search) {
   const query = new URLSearchParams(search);
   const round = Number(query.get('round') ?? 1);

@@ -1,4 +1,4 @@
-// The playhead: play, pause, step, seek, speed. Pure: someone else calls tick() and draws.
+// The playhead: play, pause, step, seek, speed. Pure: the player calls tick() and draws.
 // @ts-check
 
 /** @import { Stop } from './race.js' */
@@ -34,9 +34,9 @@ const NICE = [
 ];
 export const RACE_SECONDS = 12;
 
-const FELT = 60; // tokens per second: what is slower can be watched as it is
+const FELT = 60; // tokens per second; slower races can be watched in real time
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; one whose tokens come slowly enough to be felt is not slowed. @param {number} duration @param {number} [rate] tokens per second of the baseline */
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} duration @param {number} [rate] tokens per second of the baseline */
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;

@@ -1,5 +1,5 @@
-// What recorded results say of settings: what they may gain before they are run, between the cells of a γ × T map, and
-// what is typical of them afterwards. Pure.
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map, and the typical range
+// after it. Pure.
 // @ts-check
 
 import { ratio, times } from './format.js';
@@ -12,8 +12,8 @@ import { useOf } from './marks.js';
 /** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape (app/content/predictions.py) */
 
 /**
- * Speed-up and tokens per round at a place among cells, linear between the nearest on both sides, one coordinate after
- * the other; null outside of what was measured. @param {number[][]} cells the coordinates, then two values
+ * Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the other; null outside the
+ * measured range. @param {number[][]} cells the coordinates, then two values
  * @param {number[]} where as many coordinates @returns {number[] | null}
  */
 export function between(cells, where) {
@@ -37,9 +37,8 @@ const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) 
   (!Number(temperature) || rule === 'ratio');
 
 /**
- * The prediction of a window in words; empty where there is none: of trees, several drafts, a controller, or a target
- * that is cut short. @param {Predictions} known @param {string} asked settings as a link holds them
- * @param {boolean} denoises whether T means anything to the drafter
+ * The prediction for a window in words; empty for trees, several drafts, a controller, or truncated sampling. @param {Predictions} known @param {string} asked settings as a link's query
+ * @param {boolean} denoises whether the drafter uses T
  */
 export function predictedWords(known, asked, denoises) {
   const query = new URLSearchParams(asked);
@@ -58,9 +57,8 @@ export function predictedWords(known, asked, denoises) {
 }
 
 /**
- * The measured range that is nearest to the settings of a run, in words, and where it comes from; null where the pair,
- * the temperature, the kind of device or the method was not measured, or only with windows less than half or more than
- * twice as large. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether T means anything to the drafter
+ * The measured range nearest to the settings of a run, in words, and its source; null if the pair, the temperature, the
+ * kind of device or the method was not measured, or only with windows less than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether the drafter uses T
  */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   if (!samplesAsUsual(config)) return null;

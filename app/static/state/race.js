@@ -1,4 +1,4 @@
-// A race of any number of lanes: who is in it, how it ends, and where stepping stops. Pure.
+// A race of any number of lanes: its lanes, how it ends, and where stepping stops. Pure.
 // @ts-check
 
 import { countAt, isVanilla } from './lane.js';
@@ -11,7 +11,7 @@ import { plural, reasonWords } from './format.js';
 /** @typedef {{t: number, lane: string, n: number}} Stop */
 /** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane, see standings */
 
-export const MOST_LANES = 8; // of a foreign trace: more could not be told apart
+export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
 
 /**
@@ -30,14 +30,13 @@ export function baselineOf(lanes, names) {
     : names.find((name) => isVanilla(lanes[name])) ?? null;
 }
 
-/** @param {Lane | null} lane @returns {boolean} whether it wrote all it was asked for: neither stopped nor failed */
+/** @param {Lane | null} lane @returns {boolean} whether it finished: neither stopped nor failed */
 export const complete = (lane) =>
   Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
 
 /**
- * How the race ends, by lane. Places go by the clock at the end, among the lanes that wrote as many tokens as the longest
- * of those that came in; equal clocks share a place. `short`: it came in with fewer tokens, so its clock cannot be held
- * against theirs and it has no place.
+ * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked by their clocks; equal
+ * clocks share a place. `short`: the lane finished with fewer tokens, so its clock cannot be compared and it has no place.
  * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
@@ -59,7 +58,7 @@ export function standings(lanes, names) {
 }
 
 /**
- * What a lane shows at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
+ * The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
  * @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name @param {string | null} baseline
  * @param {number} t @param {number} total
  */
@@ -80,8 +79,8 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 }
 
 /**
- * Where stepping stops: every step of the selected lane, and then what the others still have to say: where each ends, or,
- * if it is the only other lane, each of its commits. @param {Lanes} lanes @param {string[]} names @param {string | null} selected @returns {Stop[]}
+ * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of each, or, if there is only
+ * one other lane, each of its commits. @param {Lanes} lanes @param {string[]} names @param {string | null} selected @returns {Stop[]}
  */
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
@@ -111,9 +110,9 @@ export function passed(lane, name, playhead) {
 }
 
 /**
- * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Lines under way keep their
- * own height, pushed apart by `gap`; those that came in are stacked above the field, the first highest, so that no leader
- * crosses a label. @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels of running lanes stay
+ * at their lines, at least `gap` apart; those of finished lanes are stacked above the plot, the first highest, so that no
+ * leader crosses a label. @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);
@@ -124,7 +123,7 @@ export function labelHeights(ends, most, gap) {
     if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap);
   });
   const over = running.length ? heights[running[running.length - 1]] - most : 0;
-  if (over > 0) { for (const i of running) heights[i] -= over; // what was pushed up comes down again, all together
+  if (over > 0) { for (const i of running) heights[i] -= over; // move the pushed-up labels down again, all together
    }
   const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) =>
     ends[a].x - ends[b].x || a - b
@@ -139,15 +138,15 @@ const FEWER =
   'No place: it wrote fewer tokens than the longest text of this race. Compare tokens per second, not the clock.';
 
 /**
- * What the head of a lane says beside its numbers: its place, a kind for its looks, and where it is.
+ * The head of a lane besides its numbers: its place, a kind for its style, and its progress.
  * @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end
  * @param {'now' | 'prepares' | 'waits' | 'measured' | null} progress of a race under way
- * @param {string} absent what to say of a lane without events
+ * @param {string} absent shown for a lane without events
  * @returns {{place: string, kind: string, words: string, title?: string, placeTitle?: string}}
  */
 export function markOf(lane, row, end, progress, absent) {
   if (progress && !lane) {
-    const words = progress === 'prepares' ? 'is being prepared' : 'waits for its turn';
+    const words = progress === 'prepares' ? 'preparing' : 'waiting for its turn';
     return progress === 'waits'
       ? { place: '', kind: 'waits', words }
       : { place: '…', kind: 'now', words };

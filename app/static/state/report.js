@@ -1,4 +1,4 @@
-// How a race was measured, as facts with names. Pure.
+// Named facts on how a race was measured. Pure.
 // @ts-check
 
 import { isServed } from './lane.js';
@@ -32,13 +32,13 @@ export const placeOf = (header) =>
     header.server ? '' : `, ${plural(header.threads, 'thread')}`
   }`;
 
-/** The lanes that began. @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} */
+/** The lanes that started. @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} */
 const headersOf = (lanes) =>
   Object.entries(lanes).flatMap((
     [name, lane],
   ) => (lane?.header ? [{ name, own: lane.header }] : []));
 
-/** The run that speaks for the race: of a server little is known. @param {Lanes} lanes */
+/** The run that represents the race: a server's is used only if there is no other. @param {Lanes} lanes */
 export function headerOf(lanes) {
   const headers = headersOf(lanes).map(({ own }) => own);
   return headers.filter((one) => !one.server).at(-1) ?? headers.at(-1) ?? null;
@@ -75,7 +75,7 @@ const serversOf = (lanes) =>
     ]]
   );
 
-/** @param {Lanes} lanes @param {RunStarted} header of the run that speaks for the race @param {string} title @returns {[string, string][]} */
+/** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race @param {string} title @returns {[string, string][]} */
 export function factsOf(lanes, header, title) {
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
   const several = drafted.length > 1;
@@ -107,13 +107,13 @@ export function factsOf(lanes, header, title) {
   ];
 }
 
-/** Of each lane that ended, where its time went. @param {Lanes} lanes @returns {[string, Finished][]} */
+/** Where the time of each finished lane went. @param {Lanes} lanes @returns {[string, Finished][]} */
 export const endsOf = (lanes) =>
   Object.entries(lanes).flatMap((
     [name, lane],
   ) => (lane && lane.finished ? [[name, lane.finished]] : []));
 
-/** This page with the prompt and the settings of a run, as the Share button writes it. @param {RunStarted} header */
+/** A link to this page with the prompt and the settings of a run, in the form of the Share button's. @param {RunStarted} header */
 export function settingsLink(header) {
   const query = new URLSearchParams({ prompt: header.prompt });
   for (const [name, value] of Object.entries(header.config)) {

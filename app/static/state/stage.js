@@ -1,4 +1,4 @@
-// What is on the stage of a player: the lanes of a trace, or of a race under way, and what they show at a moment. Pure.
+// The stage of a player: the lanes of a trace or of a race under way, and their state at a moment. Pure.
 // @ts-check
 
 import { buildLane, stateAt } from './lane.js';
@@ -15,7 +15,7 @@ import { sharePieces } from './detokenize.js';
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
 /** @typedef {Record<string, {label: string, method?: string}>} Labels words that came with a recording */
-/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why it is an earlier one, if it is */
+/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an earlier round is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane if it drafts, and the baseline */
 
@@ -64,13 +64,13 @@ export class Stage {
     return this.there.at(-1) ?? this.names.at(-1) ?? null;
   }
 
-  /** The lane that came first, beside the baseline. @returns {string | null} */
+  /** The fastest lane besides the baseline. @returns {string | null} */
   get first() {
     if (this.names.length <= 2) return this.latest === this.baseline ? null : this.latest;
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** Of a lane and the baseline, those whose threads had to wait while they were measured. @param {string | null} name @returns {[string, number | null][]} */
+  /** The lanes, of this one and the baseline, whose threads had to wait while measured. @param {string | null} name @returns {[string, number | null][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
@@ -94,7 +94,7 @@ export class Stage {
 
   /**
    * Everything that is shown at a moment.
-   * @param {Playhead | null} player null: all that is known, of a race under way
+   * @param {Playhead | null} player null: all events so far of a race under way
    * @param {string | null} selected the lane whose window and numbers are shown
    */
   scene(player, selected) {

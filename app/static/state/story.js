@@ -8,11 +8,11 @@ import { exact, plural, ratio } from './format.js';
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 
-/** What happened here, in a sentence or two, and why a token was rejected. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
+/** Describe a position in a sentence or two, including why a token was rejected. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
 export const story = (what, greedy, judged, word) =>
   [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
 
-/** Why a round accepts nothing; empty of any other. @param {Window | null} view @param {boolean} greedy @param {Word} word */
+/** Why a round accepts nothing; empty for other rounds. @param {Window | null} view @param {boolean} greedy @param {Word} word */
 export const whyNothing = (view, greedy, word) =>
   view?.verified && view.drafted && !view.verified.accepted
     ? why(inspected(view, 0, greedy), greedy, word)
@@ -20,14 +20,14 @@ export const whyNothing = (view, greedy, word) =>
 
 const SURE = 0.5; // the probability from which a model is called sure, or a test likely to pass
 
-/** A lower bound of the entropy in nats: no token that is missing is likelier than the recorded ones. @param {Inspected} what */
+/** A lower bound of the entropy in nats, assuming that no missing token is likelier than the recorded ones. @param {Inspected} what */
 function entropy({ rows, options }) {
   const known = rows.flatMap(({ id, p }) => (id !== null && p && !options.includes(id) ? [p] : []));
   const least = Math.min(1, ...known);
   return -rows.reduce((sum, { id, p }) => sum + (p ? p * Math.log(id === null ? least : p) : 0), 0);
 }
 
-/** Why what was drafted here is rejected, as far as the trace says. @param {Inspected} what @param {boolean} greedy @param {Word} word */
+/** Why the drafted token is rejected, as far as the trace shows. @param {Inspected} what @param {boolean} greedy @param {Word} word */
 function why(what, greedy, word) {
   const { test, rows, drafted, options, holds } = what;
   if (!test || test.accepted) return '';
@@ -90,7 +90,7 @@ function untested({ extra, source, tree, options, reached, rows }, judged, word)
   if (extra !== null) {
     const p = rows.find(({ id }) => id === extra)?.p ?? null;
     const why = source === 'bonus' && !options.length
-      ? 'nothing was drafted here, so the token is its own'
+      ? 'nothing was drafted here, so the token is the target’s own'
       : 'it is the target’s own token';
     return `The target wrote ${word(extra)}${p === null ? '' : `, p = ${exact(p)}`}: ${why}.`;
   }
@@ -98,8 +98,8 @@ function untested({ extra, source, tree, options, reached, rows }, judged, word)
     return 'Not tested: an earlier token was rejected, or the test is still to come.';
   }
   return reached
-    ? 'Not tested: another draft was chosen, or accepted here before it.'
-    : 'Not tested: the target’s walk does not come here.';
+    ? 'Not tested: another draft was chosen, or another token was accepted here first.'
+    : 'Not tested: the target’s walk doesn’t reach it.';
 }
 
 /** @param {Inspected} what whose test is a step of a walk down a tree @param {boolean} greedy @param {Word} word */
@@ -111,7 +111,7 @@ function walked({ test, drafted, options }, greedy, word) {
   const one = options.length === 1;
   const none = one
     ? 'another token is drafted here'
-    : 'none of the tokens drafted here is that one';
+    : 'none of the tokens drafted here is the same';
   const then = test.accepted
     ? 'it is drafted here, so the walk goes on from it'
     : `${none}, so the walk ends and the target writes it`;
@@ -127,7 +127,7 @@ function walked({ test, drafted, options }, greedy, word) {
   return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${other}; ${then}.`;
 }
 
-/** What each rule would do, and what the trace does not hold. @param {Inspected} what @param {boolean} greedy @param {boolean} judged */
+/** What each rule would do, and what the trace lacks. @param {Inspected} what @param {boolean} greedy @param {boolean} judged */
 export function aside(what, greedy, judged) {
   const { rows, test, drafted, tree, certain, holds } = what;
   if (!rows.length && !test && what.extra === null) return '';
@@ -149,7 +149,7 @@ export function aside(what, greedy, judged) {
   return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
 }
 
-/** What the trace does not hold of a place, where you would look for it. @param {Inspected} what @param {boolean} greedy */
+/** A note on numbers of a place that the trace lacks. @param {Inspected} what @param {boolean} greedy */
 function missing({ tree, holds, rows, options, reached, test }, greedy) {
   if (!tree || !options.length) {
     return holds === 'none' && (reached || test) && rows.length

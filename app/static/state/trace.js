@@ -6,9 +6,9 @@
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
 const SCHEMA = 2;
-const MAX_BYTES = 64_000_000; // of a file, and of what is in it: as specdiff_core/schema/trace.py
+const MAX_BYTES = 64_000_000; // of a file, compressed and unpacked, as in specdiff_core/schema/trace.py
 
-/** What a field is where a file does not have it: the defaults of the Python classes. @type {Record<string, object>} */
+/** Values of missing fields: the defaults of the Python classes. @type {Record<string, object>} */
 export const DEFAULTS = {
   RunStarted: { schema: 2, exactness: '', network: '', server: '', started_at: '' },
   Decided: {
@@ -45,7 +45,7 @@ export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
 /** @param {Uint8Array} bytes */
 export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
 
-/** The trace in the text of a file. Throws an Error on anything that is no trace. @param {string} source @returns {Trace} */
+/** Parse the text of a trace file. Throws an Error if it is no trace. @param {string} source @returns {Trace} */
 export function parse(source) {
   const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
   const header = lines.shift();
@@ -65,7 +65,7 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** A file of the visitor, compressed or not, read in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file @returns {Promise<Trace>} */
+/** Read a file of the visitor, compressed or not, in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file @returns {Promise<Trace>} */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
@@ -97,10 +97,10 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
-/** Files that came with the page itself, by address: traces and races as base64, all else is JSON. Only an export has any (export.js). @type {Map<string, string>} */
+/** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
-/** A file that ships with the page: the server offers it, or the page holds it. @param {string} url @returns {Promise<Response>} */
+/** Fetch a file that ships with the page, from the server or from the page itself. @param {string} url @returns {Promise<Response>} */
 export async function fetchFile(url) {
   const own = carried.get(url);
   if (own !== undefined) {
@@ -111,10 +111,10 @@ export async function fetchFile(url) {
   return answer;
 }
 
-/** Events that a page draws while a lane is measured; everything else waits for the whole trace. */
+/** Events drawn while a lane is measured; the others wait for the whole trace. */
 const LIVE = /^\{"kind":"(RunStarted|PiecesSeen|Committed|Finished|Failed)"/;
 
-/** A trace file that the server writes while a race is measured: what of it has arrived. */
+/** A trace file that the server is still writing: the part that has arrived. */
 export class GrowingTrace {
   /** @param {string} url */
   constructor(url) {
@@ -123,7 +123,7 @@ export class GrowingTrace {
     this.lines = '';
   }
 
-  /** Fetch what the file has gained. @param {number} size bytes, up to the end of a line @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
+  /** Fetch the new part of the file. @param {number} size bytes, up to the end of a line @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
   async upTo(size) {
     if (size <= this.size) return [];
     const fresh = await (await fetchFile(`${this.url}?from=${this.size}&to=${size}`)).text();
@@ -132,7 +132,7 @@ export class GrowingTrace {
     return fresh.split('\n').filter((line) => LIVE.test(line)).map((line) => JSON.parse(line));
   }
 
-  /** All that has arrived, as a trace. @returns {Promise<Trace>} */
+  /** The part that has arrived, as a trace. @returns {Promise<Trace>} */
   async whole() {
     return { ...parse(this.lines), bytes: await gzip(new TextEncoder().encode(this.lines)) };
   }

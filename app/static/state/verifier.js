@@ -10,15 +10,15 @@ import { plural } from './format.js';
 /** @import { Lane, Window } from './lane.js' */
 /** @import { Word } from './story.js' */
 
-const CONTEXT = 70; // letters of the text that stand before the token
+const CONTEXT = 70; // characters of text shown before the token
 
 /** Whether an event is the verdict on a draft. @param {Event} event @returns {event is Verified} */
 const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
 
-/** Whether there is anything to judge in a lane. @param {Lane | null} lane */
+/** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
 
-/** The state at the verdict of a round: of the first from one on in which something was tested, or the first of all. @param {Lane} lane @param {number} from */
+/** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane @param {number} from */
 function verdictFrom(lane, from) {
   const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
   return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
@@ -31,13 +31,13 @@ export class Verifier {
     this.greedy = lane.header?.config.temperature === 0;
     this.state = verdictFrom(lane, round);
     this.at = 0; // of the positions that the rule tested
-    /** @type {boolean | null} whether the visitor accepts what is drafted there */
+    /** @type {boolean | null} whether the visitor accepts the draft there; null: no answer yet */
     this.answer = null;
     this.judged = 0; // in all rounds
     this.agreed = 0;
   }
 
-  /** The round, as it ended. */
+  /** The finished round. */
   get view() {
     return /** @type {Window} */ (this.state.window);
   }
@@ -49,12 +49,12 @@ export class Verifier {
     );
   }
 
-  /** The position at hand. */
+  /** The current position. */
   get place() {
     return this.tests[this.at].position;
   }
 
-  /** What is known of the place at hand once it is judged. */
+  /** The facts of the current position. */
   get what() {
     return inspected(this.view, this.place, this.greedy);
   }
@@ -74,7 +74,7 @@ export class Verifier {
     return this.at === this.tests.length - 1;
   }
 
-  /** The tokens that are up for judgement: of a tree, all that are drafted here. */
+  /** The tokens to judge: in a tree, all that are drafted here. */
   get tokens() {
     const test = this.tests[this.at];
     return test.kind === 'tree' ? this.what.options : [test.id];
@@ -88,13 +88,13 @@ export class Verifier {
     return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
   }
 
-  /** The round with what the visitor has judged, and nothing that gives the rest away. @returns {Window} */
+  /** The round with the visitor's judgements so far, without later results. @returns {Window} */
   get shown() {
     const judged = this.answer === null ? this.place : this.place + 1;
     return { ...this.view, scored: null, committed: null, judged };
   }
 
-  /** The moment at which the draft is there and the target has not read it, on the lane's clock. */
+  /** The time on the lane's clock when the draft is complete and not yet scored. */
   get time() {
     const { lane, view } = this;
     const at = lane.events.findIndex((one) =>
@@ -111,7 +111,7 @@ export class Verifier {
     this.agreed += Number(accept === this.accepted);
   }
 
-  /** On to the next token, or to the next round. Returns whether it is another round. */
+  /** Go on to the next token, or to the next round. Returns whether it is another round. */
   next() {
     if (this.answer === null) return false;
     const { last, lane, view } = this;
@@ -142,12 +142,12 @@ export class Verifier {
     return `You ${this.answer ? 'accepted' : 'rejected'}, the rule did not.`;
   }
 
-  /** What the rule did. @param {Word} word */
+  /** The rule's verdict in words. @param {Word} word */
   verdict(word) {
     return story(this.what, this.greedy, true, word);
   }
 
-  /** What is read out. @param {Word} word */
+  /** The sentence that is read out. @param {Word} word */
   words(word) {
     return this.answer === null
       ? `Position ${this.place + 1}, ${this.tokens.map(word).join(', ')}. ${this.question}`

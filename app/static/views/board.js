@@ -5,7 +5,7 @@ import { html } from './ui.js';
 import { ratio } from '../state/format.js';
 
 /** @typedef {{mark: [string, string, string], label: string, words: string, value: number, low: number | null, high: number | null, said: string, race: string | null, busy: boolean, cells: [string, string][]}} Row */
-/** @typedef {{title: string, columns: [string, string, string][], rows: Row[]}} Told as specdiff_core/explorations/base.py describes it */
+/** @typedef {{title: string, columns: [string, string, string][], rows: Row[]}} BoardData as in specdiff_core/explorations/base.py */
 
 const HEADS = [
   ['Method', 'A drafter and how it is used.'],
@@ -39,7 +39,7 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
   `;
 }
 
-/** @param {{board: Told, open: ((race: string) => void) | null}} props `open`: null where there are no races */
+/** @param {{board: BoardData, open: ((race: string) => void) | null}} props `open`: null if there are no races */
 export function Board({ board: { title, columns, rows }, open }) {
   const end = Math.ceil(Math.max(2, ...rows.map((row) => row.high ?? row.value)) * 2.1) / 2;
   return html`

@@ -1,5 +1,5 @@
-// Plotly's figures: the latest state only, at most 12 updates a second, drawn only while visible. Keeps its own
-// reference to Plotly, because other components may replace the global one.
+// Plotly figures of the latest state, updated at most 12 times a second and only while visible. Keeps its own reference
+// to Plotly, because other components may replace the global one.
 // @ts-check
 
 import { glossAxis } from './glossary.js';
@@ -10,7 +10,7 @@ import { cell, exact } from '../state/format.js';
 /** @import { Scene } from '../state/stage.js' */
 
 /** @typedef {Record<string, string>} Colours by role of the palette */
-/** @typedef {{data: object[], layout: object} | string} Figure or a sentence that says why there is nothing to draw */
+/** @typedef {{data: object[], layout: object} | string} Figure or a sentence on why there is nothing to draw */
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
@@ -64,7 +64,7 @@ export const layout = (
   dragmode: false,
 });
 
-/** Plotly reads a little markup in labels; a lane's name may come from a foreign trace. @param {string} words */
+/** Escape a label: Plotly interprets some markup, and a lane's name may come from a foreign trace. @param {string} words */
 export const escaped = (words) =>
   words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
@@ -72,13 +72,13 @@ export const escaped = (words) =>
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {
   const most = Math.max(1, total);
   const gap = most * 0.075;
-  const drawn = names.flatMap((name) => { // none that failed before it began
+  const drawn = names.flatMap((name) => { // leaves out lanes that failed before their first token
     const [state, clock] = [states[name], clocks[name]];
     return state && clock && named[name] && (state.tokens.length || !clock.done)
       ? [{ name, own: named[name], points: state.points, clock }]
       : [];
   });
-  if (!drawn.length) return 'A line for each lane, as soon as it has tokens.';
+  if (!drawn.length) return 'Each lane gets a line when it has tokens.';
   const data = drawn.map(({ name, own, points, clock }) => {
     const x = [...points.map((point) => point.t), clock.seconds];
     const y = [...points.map((point) => point.total), points[points.length - 1].total];
@@ -143,7 +143,7 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
   };
 }
 
-/** Round steps up to the longest text: the labels' own room above it has no ticks. @param {number} most */
+/** Round tick values up to the longest text; the space for labels above it has none. @param {number} most */
 function ticks(most) {
   const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
@@ -164,11 +164,11 @@ export function acceptanceFigure({ lane, state, view }, c) {
     exact(t.q),
     exact(t.threshold),
     t.draw === null ? 'none (shared noise)' : exact(t.draw),
-    t.accepted ? 'accepted' : 'refused',
+    t.accepted ? 'accepted' : 'rejected',
   ]);
   const template =
     '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
-  const greedy = lane.header?.config.temperature === 0; // then u decides nothing
+  const greedy = lane.header?.config.temperature === 0; // then u has no effect
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   const data = [
     {
@@ -224,7 +224,7 @@ export function confidenceFigure({ lane, view }, c) {
   if (!lane) return 'Vanilla has no drafter.';
   if (!view || !view.passes.length) {
     return view && view.copied
-      ? 'A copy has no confidence: it makes no drafter pass.'
+      ? 'A copied draft has no confidence, because it needs no drafter pass.'
       : 'No drafter pass of this round has been recorded yet.';
   }
   const steps = view.passes;
@@ -278,22 +278,22 @@ export function confidenceFigure({ lane, view }, c) {
   };
 }
 
-/** The titles of a figure's axes say what their symbols mean. @param {HTMLElement} element that Plotly has drawn into */
+/** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element that Plotly has drawn into */
 function titles(element) {
   for (const title of element.querySelectorAll('.xtitle, .ytitle, .y2title')) {
     const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // y2title: yaxis2
     const words = /** @type {any} */ (element).layout[name].title.text;
-    glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as prose writes it
+    glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as in prose
   }
 }
 
-/** Draws figures in animation frames of its own. While nothing new is on screen there are none. */
+/** Draws figures in its own animation frames, which are requested only while something new is on screen. */
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
    * @param {Record<string, (scene: any, c: Colours, size: {width: number, height: number}) => Figure>} figures
    * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
-   *   what to say where it cannot be loaded; at most one part in `share` of the time goes into figures; hears of each one
+   *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures; called after each drawing
    */
   constructor(places, figures, { plotly: address, without, share = SHARE, drawn = () => {} }) {
     this.places = places;
@@ -308,7 +308,7 @@ export class Charts {
     this.scene = null;
     /** @type {Set<string>} */
     this.dirty = new Set();
-    this.frame = 0; // the animation frame that was asked for
+    this.frame = 0; // id of the requested animation frame
     /** @type {any} */
     this.plotly = null;
     const watcher = new IntersectionObserver((entries) => {
@@ -326,7 +326,7 @@ export class Charts {
     }
     new MutationObserver(() => this.offer(this.scene)).observe(document.body, {
       attributeFilter: ['class'],
-    }); // figures carry the theme's colours
+    }); // figures contain the theme's colours
     loadPlotly(address).then((plotly) => {
       this.plotly = plotly;
       this.wake();
@@ -336,14 +336,14 @@ export class Charts {
     });
   }
 
-  /** Remember the newest scene; older ones that were not drawn are dropped. @param {any} scene */
+  /** Set the newest scene; earlier undrawn ones are dropped. @param {any} scene */
   offer(scene) {
     this.scene = scene;
     for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
     this.wake();
   }
 
-  /** Nothing is known yet: a sentence in every place. @param {string} words */
+  /** Show a sentence instead of every figure. @param {string} words */
   blank(words) {
     this.scene = null;
     for (const element of Object.values(this.places)) this.say(element, words);
@@ -356,7 +356,7 @@ export class Charts {
     text(element, words);
   }
 
-  /** The figure that waited longest among those on screen, if one has something new. */
+  /** The visible figure that has waited longest for an update, if any. */
   get waiting() {
     return this.plotly && this.scene
       ? [...this.dirty].find((one) => this.visible.has(one))
@@ -384,7 +384,7 @@ export class Charts {
           }),
         );
       } catch (error) {
-        console.error('a figure could not be drawn:', error); // the others, and the player, go on
+        console.error('a figure could not be drawn:', error); // the other figures and the player continue
       }
       this.last = now;
       this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // a slow machine gets fewer, never a backlog
@@ -405,7 +405,7 @@ export class Charts {
       displayModeBar: false,
       responsive: true,
     });
-    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also in another size
+    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also after a resize
     titles(element);
     this.drawn(element);
   }

@@ -1,4 +1,4 @@
-// The commit of a round as a movement: accepted tokens fly from the window into the text, and what was cut falls away.
+// The animation of a commit: accepted tokens fly from the window into the text, and cut ones fall away.
 // @ts-check
 
 const MILLISECONDS = 250;
@@ -7,7 +7,7 @@ const EASE = 'cubic-bezier(.3, 0, .2, 1)';
 /**
  * @param {HTMLElement[]} from cells of the window, one for each committed token, in order
  * @param {HTMLElement[]} to the tokens in the text
- * @param {HTMLElement[]} cut cells that did not survive
+ * @param {HTMLElement[]} cut cells of tokens that were not accepted
  */
 export function commit(from, to, cut) {
   if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) return;
@@ -42,7 +42,7 @@ export function commit(from, to, cut) {
   }
 }
 
-/** Take away what still flies: its player is hidden, and it would float over another tab. */
+/** Remove tokens in flight when the player is hidden; they would float over another tab. */
 export function land() {
   for (const ghost of document.querySelectorAll('.sd-ghost')) ghost.remove();
 }

@@ -1,5 +1,5 @@
-// The Explore and the Compare tab on the screen: the question, its form, its answer with figures and boards, and where the
-// numbers come from.
+// The view of the Explore and the Compare tab: the question, its form, its answer with figures and boards, and the origin
+// of the numbers.
 // @ts-check
 
 import { Board } from './board.js';
@@ -12,8 +12,8 @@ import { means } from './glossary.js';
 /** @import { Explore } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
-const FIRST = ['what-it-takes', 'side-by-side']; // whose widget stands above the figures
-const OPENS = 'side-by-side'; // takes traces of the visitor
+const FIRST = ['what-it-takes', 'side-by-side']; // their widgets are above the figures
+const OPENS = 'side-by-side'; // can open the visitor's traces
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
@@ -28,7 +28,7 @@ const buttons = (choices) =>
     `
   );
 
-/** The figures that the switches choose; other ones are another component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
+/** The figures that the switches choose. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
 class Figures extends Component {
   /** @override */
   componentDidMount() {
@@ -135,7 +135,7 @@ function cell(value) {
     : String(value);
 }
 
-/** All rows: only while they are looked at, because an answer comes every second. @param {{app: Explore, answer: Answer}} props */
+/** The table of all rows, drawn only while unfolded, because an answer arrives every second. @param {{app: Explore, answer: Answer}} props */
 function Rows({ app, answer: { rows } }) {
   const columns = columnsOf(rows);
   const meanings = app.options.forms[app.name].columns;
@@ -163,7 +163,7 @@ function Rows({ app, answer: { rows } }) {
   `;
 }
 
-/** Where the numbers come from, and the answer as files. @param {{app: Explore, answer: Answer}} props */
+/** The origin of the numbers, and downloads of the answer. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const token = app.isLive ? app.made[app.name] : '';
   /** @type {[string, string][]} */
@@ -222,7 +222,7 @@ function Full({ app, answer }) {
   `;
 }
 
-/** Which answers there are, which one is shown, and the visitor's own traces. @param {{app: Explore}} props */
+/** The available answers, which one is shown, and the visitor's own traces. @param {{app: Explore}} props */
 function Sources({ app }) {
   const { answer, name, stem, answers, opened } = app;
   const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
@@ -249,13 +249,13 @@ function Sources({ app }) {
   const pair = answer?.choice.pair ?? 'embedded';
   const words = answer
     ? (app.isOpened
-      ? 'Read in this browser; the server was not asked.'
+      ? 'Read in this browser; nothing was sent to the server.'
       : `${originWords(answer)}${
         pair === 'embedded' ? '' : ` Pair: ${app.options.pairs[pair]?.label ?? pair}.`
       }`)
     : stem
     ? 'Loading the recorded answer…'
-    : 'Nothing is recorded yet: press Measure here.';
+    : 'There is no recording yet. Press Measure here.';
   const read = (/** @type {any} */ { currentTarget }) => {
     const files = [...currentTarget.files];
     currentTarget.value = ''; // the same file may be chosen again
@@ -315,7 +315,7 @@ export function Explored({ app }) {
     pressed: own === name,
     act: () => app.select(own),
   }));
-  const opened = (/** @type {any} */ { target }) => target.open && app.press('pairs'); // which can be chosen here, and the visitor’s own
+  const opened = (/** @type {any} */ { target }) => target.open && app.press('pairs'); // loads the pairs that this server offers
   const form = html`
     <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">

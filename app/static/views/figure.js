@@ -1,4 +1,4 @@
-// Draws what any question says: figures whose colours are roles, boards of methods, switches and sentences.
+// Draws the figures of any question, whose colours are roles, and applies its switches.
 // @ts-check
 
 import { axis, layout } from './charts.js';
@@ -19,13 +19,13 @@ export function painted(value, c) {
 const LEGEND = { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } };
 
 /**
- * A figure as Plotly draws it on this page, or why there is nothing to draw.
+ * A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
  * @param {Figure} figure @param {Colours} c @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
  */
-export function drawn({ data = [], layout: told, empty = '' }, c, added = { data: [] }) {
+export function drawn({ data = [], layout: described, empty = '' }, c, added = { data: [] }) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
-  const { xaxis = {}, yaxis = {}, ...rest } = painted(told, c);
+  const { xaxis = {}, yaxis = {}, ...rest } = painted(described, c);
   const styled = (
     /** @type {Record<string, any>} */ { title = '', ...more },
     /** @type {number} */ reach,
@@ -46,11 +46,11 @@ export function drawn({ data = [], layout: told, empty = '' }, c, added = { data
   };
 }
 
-/** Whether something is shown at these values of the switches; a switch that the report lacks hides nothing. @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
+/** Whether something is shown at these values of the switches; missing switches hide nothing. @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
 export const isShown = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
-/** The values of a report's switches: those that were chosen as far as they still exist, or the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
+/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
 export const settled = ({ switches = [] }, asked) =>
   Object.fromEntries(
     switches.map(({ name, options }) => [

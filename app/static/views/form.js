@@ -1,10 +1,10 @@
-// A form made from described fields: what each is called, what it means, and what it may hold.
+// A form made from field descriptions: titles, meanings and allowed values.
 // @ts-check
 
 import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair what it is called, and what it has */
+/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair a label and its drafters and methods */
 
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
@@ -25,21 +25,21 @@ export class Form {
     this.redraw = redraw;
     /** @type {string[] | null} pairs that can be chosen; null: as described */
     this.here = null;
-    /** @type {Record<string, any>} by name: what stands in the form */
+    /** @type {Record<string, any>} by name: the values in the form */
     this.held = Object.fromEntries(
       fields.map((field) => [field.name, held(field, field.default)]),
     );
     this.narrow();
   }
 
-  /** What can be chosen: of drafters and methods those that the chosen pair has, or all if it is not known here. @param {Field} field @returns {string[]} */
+  /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair is unknown. @param {Field} field @returns {string[]} */
   offered({ name, of, choices }) {
     const known = of && this.pairs[this.held.pair];
     if (name === 'pair') return this.here ?? choices;
     return known ? choices.filter((one) => known[of].includes(one)) : choices;
   }
 
-  /** A drafter or method that the chosen pair lacks gives way to one that it has. */
+  /** Replace a drafter or method that the chosen pair lacks by one that it has. */
   narrow() {
     for (const field of this.fields) {
       const names = this.offered(field);
@@ -48,13 +48,13 @@ export class Form {
     }
   }
 
-  /** Which pairs can be chosen; the one that is stays. @param {string[]} names @param {Record<string, Pair>} pairs what is known of them */
+  /** Set the pairs that can be chosen; the chosen one stays. @param {string[]} names @param {Record<string, Pair>} pairs by name */
   offer(names, pairs) {
     Object.assign(this, { here: names, pairs });
     this.fill({});
   }
 
-  /** What stands in the form; the server judges it. @returns {Record<string, any>} */
+  /** The values in the form, unchecked; the server checks them. @returns {Record<string, any>} */
   values() {
     return Object.fromEntries(
       this.fields.map((field) => {
@@ -68,7 +68,7 @@ export class Form {
     );
   }
 
-  /** What is not as it was at first, for a link. @returns {Record<string, any>} */
+  /** The values that differ from the defaults, for a link. @returns {Record<string, any>} */
   changed() {
     const values = this.values();
     const plain = (/** @type {Field} */ field, /** @type {any} */ value) => {
@@ -85,7 +85,7 @@ export class Form {
     );
   }
 
-  /** Put values in; unknown names are passed over. @param {Record<string, any>} values */
+  /** Set values; unknown names are ignored. @param {Record<string, any>} values */
   fill(values) {
     for (const field of this.fields) {
       if (Object.hasOwn(values, field.name)) {
@@ -96,7 +96,7 @@ export class Form {
     this.redraw();
   }
 
-  /** Put in what an answer was asked for; what an older one does not say was as at first. @param {Record<string, any>} choice */
+  /** Set the values of an answer's settings; settings that an older answer lacks get their defaults. @param {Record<string, any>} choice */
   repeat(choice) {
     this.fill({
       ...Object.fromEntries(this.fields.map((field) => [field.name, field.default])),
@@ -104,7 +104,7 @@ export class Form {
     });
   }
 
-  /** What a field is changed with. @param {Field} field @param {object} common attributes */
+  /** The input element of a field. @param {Field} field @param {object} common attributes */
   input(field, common) {
     const { name, kind, list, long, low, high, choices } = field;
     const value = this.held[name];
@@ -127,7 +127,7 @@ export class Form {
     }
     if (kind === 'choice') {
       const names = this.offered(field);
-      const all = names.includes(value) ? names : [...names, value]; // of a link: the server judges it
+      const all = names.includes(value) ? names : [...names, value]; // from a link; the server checks it
       return html`<select ...${common} value=${value} onchange=${set}>${
         all.map((one) =>
           html`<option value=${one}>${(name === 'pair' && this.pairs[one]?.label) || one}</option>`

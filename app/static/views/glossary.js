@@ -1,6 +1,6 @@
-// What each symbol means, where somebody points at it: one list for the whole page, the same as the table of
-// docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` says it on hover, on keyboard focus
-// and on a tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` one of the title of an axis.
+// Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of docs/theory.md
+// (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip on hover, on keyboard focus and on a
+// tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` of the title of an axis.
 // @ts-check
 
 import { attribute, h, text } from './dom.js';
@@ -13,20 +13,20 @@ const symbols = Object.create(null);
 let pattern = null;
 const QUIET =
   'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
-const PRESSED = 'button, a, summary, label, [role=tab]'; // whoever is focused there is that, not a symbol in it
+const PRESSED = 'button, a, summary, label, [role=tab]'; // the focus belongs to these elements, not to a symbol inside
 /** @type {HTMLElement | null} */
 let tip = null;
-/** @type {Element | null} what the tip is about */
+/** @type {Element | null} the element whose tip is shown */
 let pointed = null;
 
-/** Take the meanings of the symbols, once per page. @param {Symbols | undefined} given */
+/** Set the meanings of the symbols, once per page. @param {Symbols | undefined} given */
 export function know(given) {
   if (!given || pattern) return;
   Object.assign(symbols, given);
   const marked = Object.keys(given).filter((symbol) => given[symbol].prose).sort((a, b) =>
     b.length - a.length
   ).map((symbol) => symbol.replace(/[[\]]/g, '\\$&'));
-  // Run B is a name: no tree of B nodes.
+  // “Run B” is a name, not the number of nodes B.
   pattern = new RegExp(
     `(?<![Rr]un )(?<![\\p{L}\\p{N}_’'.-])(${
       marked.join('|')
@@ -52,14 +52,14 @@ export function know(given) {
   }, true);
 }
 
-/** A symbol, its meaning and its unit as a sentence; empty for what is no symbol. @param {string} symbol */
+/** A symbol, its meaning and its unit as a sentence; empty for other text. @param {string} symbol */
 export function means(symbol) {
   const known = symbols[symbol];
   return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
 }
 
 /**
- * A text cut at the symbols in it: words and symbols in turn, words first. What was `said` before stays words.
+ * Split a text at its symbols: words and symbols in turn, words first. Symbols in `said` stay words.
  * @param {string} words @param {Set<string>} [said]
  */
 export function parts(words, said = new Set()) {
@@ -77,8 +77,8 @@ export function parts(words, said = new Set()) {
   return found;
 }
 
-/** Let the symbols in the texts below an element say what they mean: each once in a paragraph, and on the way of the Tab
- *  key once in all. The text stays what it was. @param {Element} root */
+/** Add tips to the symbols in the texts below an element: once per paragraph, and once per article as a stop of the Tab
+ *  key. The text itself stays the same. @param {Element} root */
 export function gloss(root) {
   if (!pattern) return;
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -113,8 +113,8 @@ export function gloss(root) {
   }
 }
 
-/** Let the title of an axis, which is text of an SVG, say what its symbols mean; on the way of the Tab key where nothing
- *  else in its panel, or on the panels around it, says it. @param {Element} title @param {string} words */
+/** Add tips for the symbols in the title of an axis, which is text of an SVG. It is a stop of the Tab key only if no other
+ *  element in its panel, or on the panels around it, has the same tip. @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
   const found = parts(words).filter((_, i) => i % 2);
   const others = [

@@ -1,39 +1,39 @@
-// A card that leads through the page, step by step: what it says, what can be answered, and what it points at. The tour
-// of the Live tab and the lessons of the Learn tab use it. A question waits for an answer. Before a room, explanations
-// and verdicts wait until they are revealed (views/presenter.js).
+// A card that guides through the page step by step, with words, answers to choose from, and an element that it points at.
+// The tour of the Live tab and the lessons of the Learn tab use it. A question must be answered before the next step. In
+// a presentation, explanations and verdicts are hidden until they are revealed (views/presenter.js).
 // @ts-check
 
 import { glossed, html, render } from './ui.js';
 import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
-/** @typedef {{words: string, right?: boolean, why?: string}} Option `right` left out: nothing is judged */
+/** @typedef {{words: string, right?: boolean, why?: string}} Option without `right` there is no verdict */
 /**
  * @typedef {object} Step
  * @property {string} title @property {string[]} words
- * @property {string} [instead] what a room sees until the words are revealed
+ * @property {string} [instead] shown to a room until the words are revealed
  * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
- * @property {() => Child} [scene] before its words @property {() => Child} [extra] behind them; both hidden from a room until it is revealed
- * @property {() => Child} [proof] comes with the verdict
- * @property {() => Element | null | Promise<Element | null>} [show] places what is pointed at
+ * @property {() => Child} [scene] before its words @property {() => Child} [extra] after them; both hidden from a room until it is revealed
+ * @property {() => Child} [proof] shown with the verdict
+ * @property {() => Element | null | Promise<Element | null>} [show] opens and returns the element that it points at
  */
 
 export class Guide {
-  /** @param {(onward: boolean) => void} ended is called with whether to go on to what follows @param {(at: number, option: number) => void} [answered] */
+  /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson @param {(at: number, option: number) => void} [answered] */
   constructor(ended, answered = () => {}) {
     this.ended = ended;
     this.answered = answered;
-    this.onward = ''; // what the last button says where something follows
+    this.onward = ''; // the last button's label if something follows
     /** @type {Step[]} */
     this.steps = [];
     this.at = -1; // the step; −1: closed
     /** @type {Record<number, number | undefined>} the option chosen at each step; −1: skipped */
     this.chosen = {};
-    this.room = false; // whether a room looks on
+    this.room = false; // whether it is shown to a room
     this.open = true; // whether the step hides nothing
-    /** @type {number[] | null} how many of the room chose each option */
+    /** @type {number[] | null} votes of the room for each option */
     this.votes = null;
-    /** @type {Element | null} what is pointed at */
+    /** @type {Element | null} the element that it points at */
     this.here = null;
     this.card = document.createElement('div');
     Object.assign(this.card, {
@@ -46,7 +46,7 @@ export class Guide {
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
     });
-    document.addEventListener('focusin', ({ target }) => { // Tab stays with the card and what it points at
+    document.addEventListener('focusin', ({ target }) => { // keeps the focus in the card and the element that it points at
       if (
         this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
       ) return;
@@ -81,7 +81,7 @@ export class Guide {
     this.look();
   }
 
-  /** Scroll what the step points at into the space above the card. */
+  /** Scroll the element that the step points at into the space above the card. */
   look() {
     const { here, card } = this;
     if (!here) return;
@@ -92,7 +92,7 @@ export class Guide {
     style.scrollPaddingBottom = '';
   }
 
-  /** Draw the step, as far as it is open. */
+  /** Draw the step, without what is still hidden. */
   draw() {
     if (this.at < 0) return;
     const { at, steps, open } = this;
@@ -165,7 +165,7 @@ export class Guide {
     }`;
   }
 
-  /** Whether something waits to be revealed. */
+  /** Whether the step hides something. */
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
     return !this.open &&
@@ -180,7 +180,7 @@ export class Guide {
     this.draw();
   }
 
-  /** Dim all but one thing. @param {Element | null} target */
+  /** Dim the page except one element. @param {Element | null} target */
   point(target) {
     this.here?.classList.remove('sd-guide-here');
     document.body.classList.toggle('sd-guided', Boolean(target));

@@ -1,4 +1,4 @@
-// The position inspector: one position of a round, with p and q as bars, its test, and what could have been.
+// The position inspector: one position of a round, with p and q as bars, its test, and a simulation with other draws.
 // @ts-check
 
 import { Button, Component, glossed, html } from './ui.js';
@@ -18,14 +18,14 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
 /**
  * @typedef {object} Props
  * @property {Round} round @property {Lane} lane @property {Place} place
- * @property {string} who whose it is, where several lanes are on the screen
+ * @property {string} who the label of its lane, if several lanes are on the screen
  * @property {() => void} close @property {(by: number) => void} [walk] shows the position before or after
  */
 
 /** A token in a sentence. @param {Lane} lane @returns {(id: number | null) => string} */
 export const wordsOf = (lane) => (id) => (id === null ? OTHERS : quoted(piece(lane, id)));
 
-/** Whether the test was decided by a draw that could have come out otherwise. @param {Inspected} what @param {boolean} greedy */
+/** Whether a random draw decided the test. @param {Inspected} what @param {boolean} greedy */
 export const isChance = ({ test, holds }, greedy) =>
   Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
   !(test?.kind === 'tree' && holds === 'none');
@@ -33,7 +33,7 @@ export const isChance = ({ test, holds }, greedy) =>
 /** A probability as a bar; the part that p and q share is solid. @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
 function Bar({ kind, value, other }) {
   if (value === null) {
-    return html`<span role="cell" class="sd-pq-none" title="not among the tokens that were recorded">–</span>`;
+    return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
   }
   const width = (/** @type {number} */ share) => `width: ${(100 * share).toFixed(1)}%`;
   return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
@@ -75,7 +75,7 @@ class WhatIf extends Component {
   /** @override */
   state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
 
-  /** What so many draws give. */
+  /** The result of the simulated draws, in words. */
   get drawn() {
     const { what, lane } = this.props;
     const { accepted, counts } = again(what, what.test?.threshold ?? 0, DRAWS, this.state.seed);
@@ -87,7 +87,7 @@ class WhatIf extends Component {
       .join(', ');
     return `Simulated, not decoded: ${accepted} of ${DRAWS} draws ${
       walks ? 'go on in the tree' : 'accept it'
-    }${came ? `; ${walks ? '' : 'instead '}came ${came}` : ''}.`;
+    }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
   }
 
   /** @override @param {{what: Inspected}} props @param {{u: number, seed: number}} state */
@@ -95,9 +95,9 @@ class WhatIf extends Component {
     const threshold = test?.threshold ?? 0;
     const slide = (/** @type {any} */ { currentTarget }) =>
       this.setState({ u: Number(currentTarget.value) });
-    const then = ` ${u.toFixed(2)}: ${u < threshold ? 'accepted' : 'rejected'} (below ${
+    const then = ` ${u.toFixed(2)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ${
       ratio(threshold)
-    } it passes)`;
+    })`;
     return html`
       <div class="sd-whatif"><b>What if?</b>
               ${test?.kind !== 'tree' && html`

@@ -1,5 +1,5 @@
-// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes stand side by side, each with
-// its text; more are rows of which one is selected, and its text stands below.
+// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are side by side, each with
+// its text; more lanes are rows, and the text of the selected one is below.
 // @ts-check
 
 import { Text } from './text.js';
@@ -32,11 +32,11 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's state with no more tokens than another has. @param {State | null} state @param {State | null} other */
+/** A lane's state cut to as many tokens as another lane has. @param {State | null} state @param {State | null} other */
 const upTo = (state, other) =>
   state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
-/** What a lane is, before a clock runs. @param {Lane | null} lane @param {string} about @param {Set<string>} noSteps */
+/** A lane's settings, or the description of its method. @param {Lane | null} lane @param {string} about @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;
@@ -132,7 +132,7 @@ export function Lanes({ app, scene }) {
     const select = () => app.select(name);
     const own = app.pinned?.name === name ? app.pinned.token : -1;
     const state = app.game && name !== selected
-      ? upTo(states[name], states[selected ?? '']) // it would give away what the visitor is to judge
+      ? upTo(states[name], states[selected ?? '']) // it would reveal the answer to the visitor
       : states[name];
     const shown = columns || all || name === selected;
     const failed = lanes[name]?.failed && state?.ended

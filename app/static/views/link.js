@@ -1,14 +1,14 @@
-// A link to what is on the screen: it goes into the address and is copied; where the browser does not permit that, it is
-// shown, to be copied by hand.
+// A link to the current view: it is put into the address and copied; if the browser does not permit that, it is shown for
+// copying by hand.
 // @ts-check
 
 import { Dialog, html, render } from './ui.js';
 import { text } from './dom.js';
 
-/** @type {HTMLElement | null} where links are shown; made when it is first needed */
+/** @type {HTMLElement | null} the element that shows links; created when first needed */
 let place = null;
 
-/** @param {HTMLElement} button that was pressed @param {string} words that it says for a moment */
+/** @param {HTMLElement} button that was pressed @param {string} words shown on it for a moment */
 export function say(button, words) {
   button.dataset.words ??= button.textContent ?? '';
   text(button, words);
@@ -25,12 +25,12 @@ export function address(query, how = 'replaceState') {
     history[how](null, '', link);
   } catch (error) {
     console.info('the address stays as it is:', error);
-  } // some browsers: of a page from disk
+  } // some browsers forbid it for a page from disk
   if (here) here = location.search;
   return link;
 }
 
-/** A run ended: the address leads to it, and Back to what was there before. @param {string} query */
+/** Add a finished run to the browser's history, so that Back returns to the previous address. @param {string} query */
 export function visit(query) {
   if (!here) {
     addEventListener('popstate', () => {
@@ -41,7 +41,7 @@ export function visit(query) {
   here = location.search;
 }
 
-/** @param {HTMLElement} button that was pressed @param {string} query what the link holds */
+/** @param {HTMLElement} button that was pressed @param {string} query of the link */
 export async function giveLink(button, query) {
   const link = address(query);
   try {
@@ -62,7 +62,7 @@ function show(link, open = true) {
     document.body.append(place);
   }
   const note = link.protocol === 'file:'
-    ? 'This page is a file: the link opens it on this computer. Behind the address of a copy elsewhere, what begins with “?” does the same.'
+    ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add the part from “?” on to its address.'
     : '';
   const select = (/** @type {any} */ { currentTarget }) => currentTarget.select();
   render(

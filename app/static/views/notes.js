@@ -1,9 +1,9 @@
-// What a job says beside its results: a card about what went wrong, and a line about what the server is doing.
+// Messages of a job: a card for errors, and a status line for the server's progress.
 // @ts-check
 
 import { html, render } from './ui.js';
 
-/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: the control that it is about */
+/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: the control it refers to */
 
 export class CardView {
   /** @param {string} prefix with which the ids of the job's own controls begin */
@@ -34,7 +34,7 @@ export class CardView {
     this.mark('');
   }
 
-  /** Outline the control that the card is about. @param {string} field */
+  /** Outline the control that the card refers to. @param {string} field */
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((one) => one.classList.remove('sd-invalid'));
     const id = `${this.prefix}-${field}`;
@@ -46,7 +46,7 @@ export class CardView {
   }
 }
 
-/** Its mark turns with each message and never by itself: an endless animation would take a core from the decode. */
+/** The status line. Its mark turns with each message only: an endless animation would take a core from the decoder. */
 export class StatusView {
   constructor() {
     this.count = 0;

@@ -1,4 +1,4 @@
-// What stands where in a player, and the figures below the window.
+// The layout of a player, and the figures below the window.
 // @ts-check
 
 import { Bar } from './bar.js';
@@ -36,7 +36,7 @@ export class Player extends Component {
   /** @override */
   componentDidUpdate() {
     const { scene } = this.props;
-    if (scene.running) this.charts?.blank('Its figures follow when all lanes are measured.');
+    if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
     else this.charts?.offer(scene);
   }
 

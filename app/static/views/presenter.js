@@ -1,6 +1,6 @@
-// The lessons before a room: one slide at a time in large type, a slim bar below, and the keyboard for everything. What
-// is explained and which answer is right stay hidden until they are revealed. The link for the room opens the same
-// lesson, at the same step, without the bar.
+// Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for everything.
+// Explanations and right answers are hidden until they are revealed. The link for the room opens the same lesson at the
+// same step, without the bar.
 // @ts-check
 
 import { Dialog, html, render } from './ui.js';
@@ -14,16 +14,16 @@ import { isOpen, page } from '../page.js';
 /** @typedef {{name: string, title: string}} Lesson */
 /**
  * @template {Lesson} L
- * @typedef {object} Walk what the Learn tab knows of its lessons
+ * @typedef {object} Walk functions of the Learn tab for its lessons
  * @property {(lesson: L) => Step[]} steps
- * @property {(lesson: L, at: number) => URLSearchParams} query what a link to a step holds
+ * @property {(lesson: L, at: number) => URLSearchParams} query of a link to a step
  * @property {(lesson: L) => void} left
  */
 
-const AGAIN = 2000; // milliseconds until the room is counted again
+const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @type {[string, string][]} what the keys do; each is also a button of the bar, but for the two that step a recording */
+/** @type {[string, string][]} the keys; each is also a button of the bar, except those that step a recording */
 const KEYS = [
   ['→ or Page Down', 'next step'],
   ['← or Page Up', 'previous step'],
@@ -36,20 +36,20 @@ const KEYS = [
   ['Esc', 'leave'],
 ];
 
-/** What to say of a link that a room is to open. @param {URL} link @param {boolean} coded whether its QR code arrived */
+/** A hint on the link for a room. @param {URL} link @param {boolean} coded whether its QR code arrived */
 function hint(link, coded) {
   if (link.protocol === 'file:') {
-    return 'This page is a file on this computer: give the file itself to the room.';
+    return 'This page is a file on this computer: share the file itself with the room.';
   }
   if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
     if (coded) {
-      return 'The code leads to this computer’s address in its network: phones in the same network can open it.';
+      return 'The code holds this computer’s address in its network, so phones in the same network can open it.';
     }
     return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by this computer’s name.';
   }
   return link.href.length > LONGEST
     ? 'The link is too long for a QR code. Use a shorter prompt.'
-    : 'It opens this step on recorded runs, and offers nobody to run anything.';
+    : 'It opens this step with recorded runs; nobody can start a run there.';
 }
 
 /** @template {Lesson} L */
@@ -59,12 +59,12 @@ export class Presenter {
     this.guide = guide;
     this.lessons = lessons;
     this.walk = walk;
-    this.number = -1; // of the lesson; −1: nothing is presented
+    this.number = -1; // of the lesson; −1: no presentation
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
     this.coded = false; // whether the QR code of the link arrived
     this.room = code();
-    this.shared = false; // whether the room has its link, so that it may answer
+    this.shared = false; // whether the room has the link and may answer
     this.timer = 0;
     this.bar = document.createElement('div');
     Object.assign(this.bar, {
@@ -74,7 +74,7 @@ export class Presenter {
       hidden: true,
     });
     document.body.append(this.bar);
-    document.addEventListener('keydown', (event) => this.keys(event), true); // before the player, whose keys these would be
+    document.addEventListener('keydown', (event) => this.keys(event), true); // capture: the player uses some of the same keys
   }
 
   get lesson() {
@@ -95,7 +95,7 @@ export class Presenter {
     await this.follow(this.guide.start(this.lesson.title, this.walk.steps(this.lesson), at));
   }
 
-  /** Show where the lesson is: now, and when what it points at is there. @param {Promise<void>} moved */
+  /** Update the bar now, and again when the step's element is open. @param {Promise<void>} moved */
   async follow(moved) {
     this.update();
     await moved;
@@ -103,7 +103,7 @@ export class Presenter {
     await this.count();
   }
 
-  /** Ask again and again what the room chose, of the step that is shown. */
+  /** Poll the room's votes on the current step. */
   async count() {
     clearTimeout(this.timer);
     const { guide, lesson } = this;
@@ -194,7 +194,7 @@ export class Presenter {
     here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=${this.room}`;
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
-    const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // a host without /qr
+    const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // hides it if the host has no /qr
     const coded = () => {
       this.coded = true;
       this.update();

@@ -1,5 +1,5 @@
-// What a room guesses: phones send what they chose, and the projector asks how many chose each answer. Without names: a
-// page is a random number, so that whoever changes their mind counts once.
+// Votes of a room: phones send their choice, and the projector fetches the counts. There are no names: each page has a
+// random number, so that a changed vote counts once.
 // @ts-check
 
 /** A random code: of a room, or of a page. */
@@ -11,7 +11,7 @@ const OWN = code();
 const place = (/** @type {string} */ room, /** @type {string} */ question) =>
   new URL(`rooms/${encodeURIComponent(room)}/${question}`, document.baseURI);
 
-/** @type {Promise<unknown>} what was sent before: the last choice is to arrive last */
+/** @type {Promise<unknown>} the previous request: choices must arrive in order */
 let sent = Promise.resolve();
 
 /** @param {string} room @param {string} question @param {number} option */
@@ -22,7 +22,7 @@ export function send(room, question, option) {
     .catch((error) => console.info('not counted:', error));
 }
 
-/** How many chose each option; null where no server counts. @param {string} room @param {string} question @returns {Promise<number[] | null>} */
+/** Votes for each option; null if no server counts them. @param {string} room @param {string} question @returns {Promise<number[] | null>} */
 export async function counts(room, question) {
   try {
     const answer = await fetch(place(room, question));

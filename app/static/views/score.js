@@ -1,4 +1,4 @@
-// Speed-up and the numbers behind it, each with symbol and unit. Measured unless it says predicted.
+// The speed-up and its numbers, each with symbol and unit. Measured, unless labelled as predicted.
 // @ts-check
 
 import { glossed, html, Link } from './ui.js';
@@ -9,7 +9,7 @@ import { typicalWords } from '../state/predicted.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} the glossary says what a symbol means */
+/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} the glossary explains the symbols */
 const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round'],
   ['alpha', 'α', 'acceptance rate', ''],
@@ -17,10 +17,11 @@ const NUMBERS = [
   ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
 const PREDICTED =
-  'v and c are means of this race. What else a round costs is left out, so it is usually more than was measured.';
+  'v and c are means of this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
 const BUSY =
   'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more: beside one busy program the speed-up can be several times off.';
-const ALONE = 'One thread waits for no other: its clock can be trusted beside other programs';
+const ALONE =
+  'A single thread never waits for other threads, so its clock can be trusted beside other programs';
 
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, baseline, named, running }) {
@@ -39,7 +40,7 @@ export function Hero({ app, scene }) {
   const { own, states, clocks, race } = known(app, scene);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const [speed, words, slower] = scene.running
-    ? ['–', 'speed-up, when all lanes are measured']
+    ? ['–', 'the speed-up appears when all lanes are measured']
     : outcome(own, clocks, race, baseline);
   const far = speedUp(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));

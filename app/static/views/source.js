@@ -1,4 +1,4 @@
-// What the race on the stage is: the sentence with its result, where it comes from, how it was measured.
+// Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 // @ts-check
 
 import { Component, Dialog, html, Link } from './ui.js';
@@ -22,7 +22,7 @@ const KINDS = {
   failed: '! Run that failed',
 };
 const TITLED = ['recording', 'measured', 'file'];
-const LINKED = 'A link that opens this very run, paused at this step.';
+const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 const WAIT = {
   before:
@@ -30,7 +30,7 @@ const WAIT = {
   after: '',
 };
 
-/** The first sentence; its result keeps its place until the replay has reached it. @param {{app: App, scene: Scene}} props */
+/** The first sentence. Its result takes up space but is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
   const { stage, options } = app;
   const { first, names, lanes, baseline, named } = stage;
@@ -98,7 +98,7 @@ export class Source extends Component {
     const titled = options.kind === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
     const words = scene.running
-      ? 'your run, on this clock; the numbers follow when all lanes are done'
+      ? 'your run, timed here; the numbers appear when all lanes are done'
       : header
       ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}`
       : note;

@@ -1,4 +1,4 @@
-// The text of one lane: prompt, tokens, and what the drafter still guesses.
+// The text of one lane: prompt, tokens, and the drafter's current guesses.
 // @ts-check
 
 import { Component, html, walk } from './ui.js';
@@ -20,7 +20,7 @@ const PROMPT_SHOWN = 280;
 const looksLikeCode = (/** @type {string} */ prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** Of a draft under way, what stands at each position; of a tree, its first branch. @param {Lane} lane @param {Window | null} round */
+/** The current tokens of a draft under way; for a tree, its first branch. @param {Lane} lane @param {Window | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;
@@ -50,7 +50,7 @@ export class Text extends Component {
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';
-    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : ''; // only the end has words
+    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : ''; // only the last event has text
     const clickable = lane && !lane.wordless && !isServed(lane);
     const kind = `${looksLikeCode(prompt) ? ' sd-code' : ''}${isMessage(lane) ? ' sd-chat' : ''}${
       clickable ? ' sd-clickable' : ''

@@ -1,4 +1,4 @@
-// A tour of the Live tab: six steps that point at the real thing, on the recording that is on the stage. Offered once.
+// A tour of the Live tab: six steps that point at its elements, with the recording on the stage. Offered once.
 // @ts-check
 
 import { Component, html, Link } from './ui.js';
@@ -7,7 +7,7 @@ import { Guide } from './guide.js';
 
 const KEPT = 'specdiff-tour';
 
-/** @type {[string, string, string, string][]} what it points at, where the playhead stands, title, words */
+/** @type {[string, string, string, string][]} selector to point at, event to move the playhead to, title, words */
 const STEPS = [
   [
     '.sd-window .sd-gridwrap',
@@ -19,7 +19,7 @@ const STEPS = [
     '.sd-window .sd-phases',
     'TargetScored',
     'Score',
-    'The large model, the target, reads all guesses in one pass. Reading eight tokens takes it hardly longer than reading one: that is the whole trick.',
+    'The large model, the target, reads all guesses in one pass. Reading eight tokens hardly takes longer than reading one. That’s the whole trick.',
   ],
   [
     '.sd-window .sd-gridwrap',
@@ -37,7 +37,7 @@ const STEPS = [
     '.sd-lane-list .sd-lane',
     'Committed',
     'Clock',
-    'Both lanes were measured one after the other on the same engine, and are replayed side by side. The clock stands still while this page draws.',
+    'Both lanes were measured one after the other on the same engine, and are replayed side by side. The clock is stopped while this page draws.',
   ],
   [
     '[data-area=hero]',
@@ -47,7 +47,7 @@ const STEPS = [
   ],
 ];
 
-/** What to do next: an export has nothing to press. */
+/** What to do next; an export has no Run button. */
 const farewell =
   () => (document.getElementById('live-run')
     ? 'Now press Run.'
@@ -63,7 +63,7 @@ export class TourOffer extends Component {
     try {
       this.state.seen = localStorage.getItem(KEPT) !== null;
     } catch (error) {
-      this.state.seen = true; // a browser that keeps nothing: it would be offered every time
+      this.state.seen = true; // without storage it would be offered every time
       console.info('the tour is not offered:', error);
     }
   }

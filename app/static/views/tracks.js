@@ -1,4 +1,4 @@
-// Two runs along one text; a rejection can be looked at, and sent another way.
+// Two runs along one text; a rejection can be inspected and continued with another token.
 // @ts-check
 
 import { aligned, trackOf, uniform } from '../state/exploration.js';
@@ -15,8 +15,8 @@ import { fetchTrace } from '../state/trace.js';
 /** @import { Lane, Window as Round } from '../state/lane.js' */
 /** @import { Verified } from '../state/events.d.ts' */
 
-/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools where a race of the answer is, the player, a live measurement: whether it began; and what it needs to know of an opened run */
-/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: what the server needs of an opened run */
+/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace; `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an opened run for the server */
+/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the server */
 
 /** @type {Record<string, string>} */
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
@@ -24,13 +24,13 @@ const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 const MARKS = {
   ...LEGEND,
   target: { glyph: '↻', words: SOURCES.target.words },
-  forced: { glyph: '⇒', words: 'put there by you' },
+  forced: { glyph: '⇒', words: 'chosen by you' },
 };
 const MOST_CANDIDATES = 8;
 const NOTE =
-  'The engine then decodes on from there. A token that you put there was not drawn, so the result is no longer a sample of the target’s distribution, and none of its times counts.';
+  'The engine then continues from there. A token that you choose isn’t drawn, so the result is no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run; of a branch also the token that was put there. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
+/** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
   const placed = (/** @type {string} */ name, /** @type {Cell[]} */ cells) =>
     columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
@@ -99,7 +99,7 @@ const Tracks = kept(
       <p
         class="sd-sub sd-tracks-legend">${names.map((name) =>
           html`<span><b>${SIGNS[name]}</b> ${
-            facts.labels[name] ?? 'what if: a branch, no measurement'
+            facts.labels[name] ?? 'what if: a branch, not a measurement'
           }</span>`
         )}${kinds.map((kind) =>
           html`<span><b class="sd-track-token sd-track-${kind}">${MARKS[kind]?.glyph ?? ''}</b> ${
@@ -127,7 +127,7 @@ export class SideBySide {
     this.tools = tools;
     /** @type {Answer | null} */
     this.answer = null;
-    /** @type {Answer | null} whose runs are drawn */
+    /** @type {Answer | null} the answer whose runs are drawn */
     this.drawnOf = null;
     this.waits = false; // for the runs of an answer that is being measured
     /** @type {Record<string, Lane>} */
@@ -135,11 +135,11 @@ export class SideBySide {
     /** @type {Looked | null} */
     this.looked = null;
     this.seed = 0;
-    this.drawn = ''; // what another u gave
-    /** @type {number | null} the token that came of it */
+    this.drawn = ''; // the result of another u, in words
+    /** @type {number | null} the token drawn with it */
     this.came = null;
-    this.going = ''; // what is said of a token that was taken
-    this.asked = false; // whether one was
+    this.going = ''; // the status of a branch
+    this.asked = false; // whether a branch was requested
   }
 
   /** @param {Answer} answer */
@@ -155,7 +155,7 @@ export class SideBySide {
         Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
       );
       sharePieces(Object.values(this.lanes));
-      const key = this.drawnOf === answer ? this.looked?.key : null; // it is back after another that failed
+      const key = this.drawnOf === answer ? this.looked?.key : null; // the answer is shown again after a failed measurement
       this.drawnOf = answer;
       this.looked = null;
       if (key) this.pick(key, false);
@@ -164,7 +164,7 @@ export class SideBySide {
     this.changed();
   }
 
-  /** Look at the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] whether to bring it on the screen */
+  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] whether to scroll to it */
   pick(key, scrolls = true) {
     const at = key.lastIndexOf('/');
     const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
@@ -193,16 +193,16 @@ export class SideBySide {
     this.changed();
   }
 
-  /** What was asked for has ended, or failed. */
+  /** Reset after the requested measurement has ended or failed. */
   over() {
     Object.assign(this, { going: '', asked: false });
   }
 
-  /** Send the run another way. @param {Looked} looked @param {Record<string, any>} values */
+  /** Request a branch of the run. @param {Looked} looked @param {Record<string, any>} values */
   go({ name, round, own }, values) {
     this.asked = this.tools.ask({ branch: name, round: round + 1, ...own, ...values });
     this.going = !this.asked
-      ? 'Something is measured already: wait until it is over.'
+      ? 'A measurement is already running. Wait until it is done.'
       : this.answer?.facts.opened
       ? 'The engine decodes the branch…'
       : 'The engine decodes both runs again, and then the branch…';
@@ -226,13 +226,13 @@ export class SideBySide {
       }.`
       : `Simulated, not decoded: u = ${ratio(u)}, ${
         accepted
-          ? `below ${ratio(threshold)}: the draft ${word(what.drafted)} stays`
-          : `not below ${ratio(threshold)}: rejected, and ${word(this.came)} comes instead`
+          ? `below ${ratio(threshold)}: the draft ${word(what.drafted)} is accepted`
+          : `not below ${ratio(threshold)}: rejected, and replaced by ${word(this.came)}`
       }.`;
     this.changed();
   }
 
-  /** What can be put in place of the token that the target wrote: candidates of both models. @param {Looked} looked */
+  /** Buttons to replace the token that the target wrote, with candidates of both models. @param {Looked} looked */
   another(looked) {
     const { name, lane, verified, what, own, greedy } = looked;
     const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((
@@ -245,7 +245,7 @@ export class SideBySide {
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');
     const why = own.why ??
-      (chosen.length ? '' : 'The trace holds no other token that could be put here.');
+      (chosen.length ? '' : 'The trace holds no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
     return html`
       <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
@@ -253,7 +253,7 @@ export class SideBySide {
           <${Link} act=${() => this.roll(looked)}>${glossed('Draw u again', null)}<//>
               <span class="sd-sub" aria-live="polite">${this.drawn}</span></div>
             <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${!own
-              .why && html`<b>Take this one and let it run on:</b>${
+              .why && html`<b>Choose another token and continue:</b>${
               chosen.map((id) =>
                 html`
                   <button type="button" class="sd-take ${id === this.came
@@ -268,12 +268,12 @@ export class SideBySide {
             }${
               !greedy && html`
                 <button type="button" class="sd-take" disabled=${this.asked}
-                  title="Nothing is put there: all is drawn again, with another seed"
+                  title="No token is chosen; everything from here is drawn again, with another seed"
                   onclick=${() =>
                     this.go(looked, {
                       take: -1,
                       branch_seed: seed,
-                    })}>draw all anew from here</button>
+                    })}>redraw everything from here</button>
               `
             }`}</div>
             <p class="sd-sub" aria-live="polite">${this.going || why}</p>
@@ -287,10 +287,10 @@ export class SideBySide {
       <section class="sd-panel sd-exp-widget" aria-label="The text, token by token">
         <header>
           <h2>The text, token by token</h2>
-          <span class="sd-sub">one column for each token; click a rejection ✕ to look at it</span>
+          <span class="sd-sub">one column for each token; click a rejection ✕ to inspect it</span>
           <${Link} class="sd-link sd-exp-saves" act=${() =>
             this.tools.open('runs')}>Open both in the player<//></header>
-            ${this.waits && html`<p class="sd-sub">The text is drawn when all runs are over.</p>`}
+            ${this.waits && html`<p class="sd-sub">The text appears when all runs are done.</p>`}
             ${drawnOf && !this.waits &&
               html`<${Tracks} of=${this} answer=${drawnOf} pinned=${looked?.key ?? ''} />`}
             ${looked && !this.waits && html`

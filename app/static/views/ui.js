@@ -1,4 +1,4 @@
-// What the views share: the view library, and a few ways to use it. Text always becomes a text node.
+// Shared by the views: the view library and common components. Text always becomes a text node.
 // @ts-check
 
 // @ts-types="../vendor/preact.d.ts"
@@ -9,7 +9,7 @@ export { Component, html, render, useState } from '../vendor/preact.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /**
- * A component that is drawn again only when its key changes.
+ * A component that is redrawn only when its key changes.
  * @template {object} P @param {(props: P) => Child} draw @param {(props: P) => unknown[]} key
  */
 export const kept = (draw, key) =>
@@ -27,7 +27,7 @@ export const kept = (draw, key) =>
     }
   };
 
-/** An element that something else fills: a card of a job, a figure of Plotly. */
+/** Holds an element that other code fills, such as a job's card. */
 export class Held extends Component {
   /** @override */
   shouldComponentUpdate() {
@@ -45,7 +45,7 @@ export class Held extends Component {
   }
 }
 
-/** Words whose symbols say what they mean. The Tab key stops at those that it has no stop for yet (`stops`); null: at none. @param {string} words @param {Set<string> | null} [stops] */
+/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {string} words @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) =>
   parts(words).map((one, i) => {
     if (i % 2 === 0) return one;
@@ -58,11 +58,11 @@ export const glossed = (words, stops = new Set()) =>
 
 /**
  * @typedef {object} Button
- * @property {string} label what it does, for assistive technology and on hover
+ * @property {string} label its action, for assistive technology and on hover
  * @property {() => void} act @property {Child} children @property {string} [name] class
  */
 
-/** A button of a bar. A mouse leaves it, so that the space bar plays again; a key stays. @param {Button} props */
+/** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not after a key. @param {Button} props */
 export const Button = ({ label, act, name = '', children }) => {
   const press = (/** @type {MouseEvent} */ event) => {
     act();
@@ -80,7 +80,7 @@ export const Link = ({ act, children, ...more }) =>
   html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
 
 /**
- * A dialog; `open` shows it, and it says when it was closed.
+ * A dialog; `open` shows it, and `closed` is called when it is closed.
  * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
  */
 export class Dialog extends Component {
@@ -111,7 +111,7 @@ export class Dialog extends Component {
   }
 }
 
-/** Move the focus among elements that share one stop of the Tab key. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves key -> by how many @returns {number} which has it now, or −1 */
+/** Move the focus among elements that share one stop of the Tab key. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
 export function walk(event, all, moves) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
@@ -121,7 +121,7 @@ export function walk(event, all, moves) {
   return to;
 }
 
-let arrows = false; // whether the keys are heard: each once
+let arrows = false; // whether the listener is installed
 
 /** Let the arrow keys open the tabs of the page. */
 export function arrowTabs() {

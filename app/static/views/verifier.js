@@ -1,4 +1,4 @@
-// The visitor as the verifier: one drafted token after the other, judged before the target's numbers are shown.
+// The visitor as the verifier: judges one drafted token after the other, before the target's numbers are shown.
 // @ts-check
 
 import { Bars, wordsOf } from './inspector.js';
@@ -8,7 +8,7 @@ import { piece } from '../state/detokenize.js';
 /** @import { App } from '../app.js' */
 /** @import { Verifier } from '../state/verifier.js' */
 
-/** @type {Record<string, string>} keys whose names are long */
+/** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
 /** @extends {Component<{app: App, game: Verifier}>} */
@@ -23,7 +23,7 @@ export class Judge extends Component {
     if (this.seen !== this.props.game.asked) this.hold();
   }
 
-  /** Keep text and buttons in view, and the focus here though the button that had it is gone. */
+  /** Keep the text and the buttons in view, and the focus here when the pressed button is removed. */
   hold() {
     this.seen = this.props.game.asked;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });

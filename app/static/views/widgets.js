@@ -1,4 +1,4 @@
-// What a visitor drags on the Explore tab: the sandbox of a round's cost, and a test of three tokens.
+// Interactive panels of the Explore tab: the sandbox of a round's cost, and a test with three tokens.
 // @ts-check
 
 import { glossed, html } from './ui.js';
@@ -17,7 +17,7 @@ import { ratio, times } from '../state/format.js';
 /** @import { Answer, Sandbox as Box } from '../state/exploration.js' */
 
 /**
- * A labelled slider that says its value.
+ * A labelled slider that shows its value.
  * @param {{label: string, title: string, min: number, max: number, step: number, value: number, act: (value: number) => void, hidden?: boolean}} props
  */
 const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
@@ -60,17 +60,17 @@ const SHAPES = [
 const QUESTIONS = [
   'Drag α down until it no longer pays. How far did you get?',
   'Set α to 0.9. Which γ is best now, and why not 32?',
-  'Make the drafter free. How much does that bring at α 0.5?',
+  'Make the drafter free. What speed-up does that give at α 0.5?',
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
   'Give each position its own α. Which one counts most: the first, or the last?',
 ];
-const UNREAD = 'Two pairs at least, as 1 4.8, 17 7.0; the last curve that could be read is used.';
-const OWN = 'own'; // no method's name
+const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
+const OWN = 'own'; // must not be a method's name
 /** @param {number} number */
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
 
-/** The sandbox: a drafter that does not exist, on this machine's curve or another's. */
+/** The sandbox: a hypothetical drafter, with this machine's cost curve or another's. */
 export class Sandbox {
   /** @param {() => void} changed draws the page again */
   constructor(changed) {
@@ -86,7 +86,7 @@ export class Sandbox {
       count: 4,
     };
     this.words = ''; // the typed curve
-    /** @type {[number, number][] | null} what could be read of it */
+    /** @type {[number, number][] | null} the curve parsed from it */
     this.typed = null;
     this.positions = ''; // '': one α for all, OWN, or a method
     this.drafter = '';
@@ -104,12 +104,12 @@ export class Sandbox {
     return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
   }
 
-  /** Where the sandbox stands. @param {Partial<Box>} [change] */
+  /** The sandbox's result. @param {Partial<Box>} [change] */
   at(change = {}) {
     return sandbox({ ...this.box, ...change }, this.used);
   }
 
-  /** What it adds to a figure, and the axes that have to hold it. @param {string} key @returns {{data: object[], reach?: {x: number, y: number}}} */
+  /** Data to add to a figure, and the axis ranges it needs. @param {string} key @returns {{data: object[], reach?: {x: number, y: number}}} */
   adds(key) {
     const { cost, tau, speedup } = this.at();
     if (key === 'passes' && this.typed) {
@@ -141,14 +141,14 @@ export class Sandbox {
     };
   }
 
-  /** The measured methods that test one window, whose α_j are those of its positions. @returns {Record<string, any>[]} */
+  /** The measured methods that test a single window, so that their α_j belong to its positions. @returns {Record<string, any>[]} */
   get windows() {
     return (this.answer?.rows ?? []).filter((row) =>
       row.alpha_at?.length && !row.nodes && row.drafts === 1
     );
   }
 
-  /** One α for all positions, each its own from what it is, or those of a method with its γ. @param {string} positions */
+  /** Use one α for all positions, a separate one for each, or those of a method with its γ. @param {string} positions */
   spread(positions) {
     this.positions = positions;
     const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map(
@@ -164,7 +164,7 @@ export class Sandbox {
     this.changed();
   }
 
-  /** The measured cost of a drafter's pass. @param {string} drafter */
+  /** Use the measured cost of a drafter's pass. @param {string} drafter */
   take(drafter) {
     this.drafter = drafter;
     const known = this.answer?.facts.drafts[drafter];
@@ -186,7 +186,7 @@ export class Sandbox {
     const [gamma, best] = bestGamma(box, used);
     const speed = (/** @type {Partial<Box>} */ change) => `${ratio(this.at(change).speedup)}×`;
     const more = (/** @type {number} */ place) =>
-      // where one position is accepted a little more often
+      // if one position is accepted a little more often
       ratio(
         this.at({
           alphas: alphasOf(box).map((one, j) => (j === place ? Math.min(1, one + 0.05) : one)),
@@ -195,7 +195,7 @@ export class Sandbox {
     return [
       even === null
         ? 'It never pays at these costs.'
-        : `It pays from ${box.alphas ? 'one α for all of' : 'α ='} ${ratio(even)} on.`,
+        : `It pays from ${box.alphas ? 'a common α of' : 'α ='} ${ratio(even)} on.`,
       `The best γ is ${gamma}: ${ratio(best)}×.`,
       `With a free drafter: ${speed({ draft: 0 })}.`,
       `At ${box.alphas ? 'these α' : `α ${ratio(box.alpha)}`}, a window of 16: ${
@@ -233,7 +233,7 @@ export class Sandbox {
                 ]} act=${(/** @type {string} */ name) => this.take(name)} />
                 <${Select} label="α of the positions" value=${this.positions} options=${[
                   ['', 'α: one for all'],
-                  [OWN, 'α: each its own'],
+                  [OWN, 'α: one for each position'],
                   ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
                 ]} act=${(/** @type {string} */ positions) => this.spread(positions)} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
@@ -257,7 +257,7 @@ export class Sandbox {
                 `
               )}
               <label class="sd-exp-curve">
-                <span class="sd-sub">Passes of the target: rows and milliseconds. Type another machine’s.</span>
+                <span class="sd-sub">Target passes: rows and milliseconds. You can type another machine’s.</span>
                 <textarea rows="2" aria-label="Cost of the target’s pass, rows and milliseconds" spellcheck="false"
                   value=${this.words || measured} oninput=${(
                     /** @type {any} */ { currentTarget },
@@ -288,7 +288,7 @@ const TOKENS = ['cat', 'dog', 'owl'];
 const DRAWS = 5000;
 const MANY = DRAWS.toLocaleString('en');
 
-/** Three tokens: drag p and q, see what is accepted and what is left, and let draws land. */
+/** Three tokens: drag p and q, see the accepted part and the residual, and draw tokens. */
 export class Playground {
   static TOKENS = TOKENS;
 
@@ -302,7 +302,7 @@ export class Playground {
     this.seed = 0;
   }
 
-  /** What of p is accepted, min(p, q), and what a rejection adds: together p. */
+  /** The accepted part of p, min(p, q), and the part added after rejections: together p. */
   get parts() {
     const { kept } = acceptance(this.p, this.q);
     return { kept, added: this.p.map((p, i) => p - kept[i]) };
@@ -363,7 +363,7 @@ export class Playground {
     const seen = this.drawn
       ? ` Of ${MANY} drafts ${
         this.drawn.accepted.toLocaleString('en')
-      } were accepted; what came out follows p: ${
+      } were accepted; the resulting shares are close to p: ${
         shares(this.drawn.counts.map((count) => count / DRAWS))
       }.`
       : '';
@@ -389,7 +389,7 @@ export class Playground {
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Three tokens">
         <header><h2>Three tokens</h2><span class="sd-sub">${glossed(
-          'accept with probability min(1, p/q), else draw from the residual; a simulation in this browser',
+          'accept with probability min(1, p/q), otherwise draw from the residual; a simulation in this browser',
         )}</span></header>
         <div class="sd-exp-sides">
           <div>${sliders('p', 'target')}${sliders('q', 'drafter')}</div>

@@ -48,21 +48,21 @@ const PHASES = [
   [
     'commit',
     'Commit',
-    'Accepted tokens and the target’s own join the text; what came after the first rejection is discarded.',
+    'Accepted tokens and the target’s own join the text; everything after the first rejection is discarded.',
   ],
 ];
 const ACCEPT =
-  'One test per drafted token: bar, the probability to accept it; line, the draw u. Below the bar it passes.';
+  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. A line inside the bar accepts the token.';
 const AGREE =
-  'One test per drafted token. At temperature 0 the target has one token at each position: the draft is accepted while it is the same.';
+  'One test per drafted token. At temperature 0 the target has one token at each position: a drafted token is accepted if it is the same.';
 const FOLDED =
-  'Shown are the first branch, those on which the target walked, the draft that it chose, and the longest.';
+  'Shows the first branch, the branches on the target’s path, the draft that it chose, and the longest branches.';
 const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
   'sd-mask',
   'mask or cut',
 ]];
 
-/** @param {{round: Round | null, phase: string}} props `round` null: no times are known */
+/** @param {{round: Round | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
   const ended = {
     draft: round?.draft,
@@ -125,7 +125,7 @@ class Grid extends Component {
     this.reveal();
   }
 
-  /** Where there is no room for all positions, scroll to the one at which something happens. */
+  /** If there is no room for all positions, scroll to the one where something happens. */
   reveal() {
     const { base, props: { round } } = this;
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
@@ -139,11 +139,11 @@ class Grid extends Component {
       ? Math.min(...revealed)
       : 0;
     const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-v'));
-    const target = tests[Math.max(0, Math.min(position, tests.length - 2))]; // the last is always in view
+    const target = tests[Math.max(0, Math.min(position, tests.length - 2))]; // the last one is always in view
     base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
   }
 
-  /** What the arrows walk over: the nodes of a tree as they are drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
+  /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
       /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((
@@ -202,7 +202,7 @@ class Grid extends Component {
       tabindex: name === own ? 0 : -1,
     });
     const mark = (/** @type {string} */ name) => (name === pinned ? ' sd-pinned' : '');
-    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1'; // each node is pressed for itself
+    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1'; // each node can be pressed
     const tall = String(Boolean(round.tree && rows.length > MOST_ROWS));
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
     return html`
@@ -285,7 +285,7 @@ export class DraftWindow extends Component {
       : `n${own.node}`;
     const unit = drawn ? unitOf(drawn) : '';
     const title = unit === 'steps' ? 'Each row shows what all of its steps revealed.' : FOLDED;
-    const looks = { // no class: a guide marks what it points at by one
+    const looks = { // no class: the guide adds one to the element that it points at
       'data-folds': String(Boolean(lane && mostRows(lane) > MOST_ROWS)),
       'data-noted': String(Boolean(lane && isNoted(lane))),
       'data-older': String(Boolean(older)),
