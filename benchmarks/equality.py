@@ -34,9 +34,10 @@ from specdiff_core.schema.summary import final
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-TIE = 1e-3
-"""Two best tokens less than this apart, in log p plus noise, may change places by the rounding of differently shaped
-passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; bf16 by far more."""
+TIES = {"fp32": 1e-3, "bf16": 0.25, "fp16": 1 / 32}
+"""By precision: two best tokens at most this far apart, in log p plus noise, may change places by the rounding of
+differently shaped passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; for bf16 and
+fp16 it is two roundings of a logit between 16 and 32."""
 GENERATE = "generate"
 """Stands for transformers where others name a setting."""
 
@@ -116,7 +117,7 @@ def difference(
     place = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
     best, margin = top_two(engine, [*engine.encode(prompt, config), *theirs[:place]], config)
     there = [list(ids[place : place + 1]) for ids in (ours, theirs)]
-    tie = margin < TIE and sorted(there[0] + there[1]) == sorted(best)
+    tie = margin <= TIES[engine.pair.placement.dtype_name] and sorted(there[0] + there[1]) == sorted(best)
     return {"token": place, "ours": there[0], "theirs": there[1], "margin": margin, "tie": tie}
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from benchmarks.equality import TIE, changed, difference, generate
+from benchmarks.equality import TIES, changed, difference, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
@@ -322,7 +322,6 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
         **{name: sum(entry[name] for entry in others) for name in ("compared", "equal", "ties")},
         "turns": len(counted),
         "prompts": len(prompts),
-        "tie_below": TIE,
         "lanes": entries,
         "differences": differences,
     }
@@ -364,7 +363,7 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             "small drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, "
             "and with all of its defaults; `dflash` is transformers' loop with our block drafter. Same text as our "
             f"vanilla lane (ours, theirs): **{numbers['equal']} of {numbers['compared']}, {numbers['ties']} differ at "
-            f"a tie** (two best tokens less than {numbers['tie_below']:g} apart in log p)."
+            f"a tie** (two best tokens at most {TIES[self.dtype]:g} apart in log p)."
             + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
