@@ -1135,7 +1135,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", told="404") as page:
-        page.wait_for_selector("#live-player .sd-card:has-text('kept')")
+        page.wait_for_selector("#live-player .sd-card:visible")
         value_of(page, "#live-prompt textarea", "A run to keep")
         value_of(page, "#live-gamma input[type=number]", "5")
 

@@ -70,7 +70,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert "runs=400" in page.evaluate("location.search")
         assert "prompt=" not in page.evaluate("location.search")
         page.evaluate(f"{EXPLORE}.openRace('of a server that broke off')")
-        assert "gone" in page.inner_text(".sd-exp .sd-status")
+        assert "race" in page.inner_text(".sd-exp .sd-status")
 
 
 def test_a_reload_finds_what_runs_and_stop_keeps_it(browser: Any, address: str) -> None:

@@ -82,10 +82,15 @@ def choose(page: Any, pair: str) -> None:
 
 def says(page: Any, selector: str, pattern: str) -> None:
     """Wait until an element's text matches."""
-    page.wait_for_function(
-        "([selector, pattern]) => new RegExp(pattern).test(document.querySelector(selector)?.textContent ?? '')",
-        arg=[selector, pattern],
-    )
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.wait_for_function(
+            "([selector, pattern]) => new RegExp(pattern).test(document.querySelector(selector)?.textContent ?? '')",
+            arg=[selector, pattern],
+        )
+    except TimeoutError as error:
+        raise AssertionError(f"{selector} says {page.text_content(selector)!r}") from error
 
 
 def prompted(page: Any, prompt: str) -> None:
@@ -139,7 +144,7 @@ def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any
         page.wait_for_selector(get, state="hidden")
         visited.index.released.set()
         page.wait_for_selector(stop, state="hidden")
-        page.wait_for_function("() => !document.querySelector('#live-fetching').textContent.trim()", timeout=180_000)
+        says(page, "#live-fetching", r"^\s*$")
         assert page.locator(get).is_hidden() and (visited.cache / "tiny.gguf").exists() and not part.exists()
         run(page, "live", "What now?")
         assert page.evaluate(f"Object.values({LIVE}.lanes)[0].header.config.pair") == "smollm2"
