@@ -32,10 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files in the order in which processes should take them: those with a browser, which wait most, and then the ones
-    with most tests."""
+    """Put files in the order in which processes should take them: those with a browser, which wait most, and then the
+    ones with most tests."""
     tests = collections.Counter(item.path for item in items)
     items.sort(key=lambda item: (item.get_closest_marker("browser") is None, -tests[item.path], item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, and all browser tests in one: every further Chromium slows the others."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "browser" if Path(file).name.startswith("test_browser") else file
+
+    return Files(config, log)
 
 
 @pytest.fixture(scope="module")
