@@ -321,7 +321,8 @@ def show_file(path: str | None) -> list[Any]:
 
 def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[Any]:
     """Updates from a link's query: the controls of its tab, Live's preset, an error card, and the
-    tab to open. An invalid link only sets the prompt and shows a card."""
+    tab to open. A link to Live that sets nothing but the pair gets that pair's first preset. An invalid link
+    only sets the prompt and shows a card."""
     filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
@@ -329,6 +330,8 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else tab
     if "explore" in query:  # JavaScript reads the rest
         return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=opened)]
+    if tab == live.TAB and SETTINGS.keys() & query.keys() == {"pair"} and query["pair"] in PAIRS:
+        query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:
         if (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found

@@ -1,7 +1,7 @@
 """How soon the page is usable, and how much a watching browser slows a decode.
 
-A real server, a real browser (Playwright's Python package and a Chromium on the PATH), the embedded
-pair. Decodes with no page open alternate with the second run of a freshly opened page, so that drift
+A real server, a real browser (Playwright's Python package and a Chromium on the PATH), and the race that
+the page opens with. Decodes with no page open alternate with the second run of a freshly opened page, so that drift
 of the machine affects both. Every start has a new server and a new process for the decodes without a
 page, created as the server creates its own: two processes with the same weights differ by some percent.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import psutil
 
 from app.run.process import Remote
 from app.run.race import warm_up_of
@@ -123,6 +125,7 @@ class Alone:
 
     Attributes:
         load_seconds: to start the process, import and load everything.
+        memory: resident memory of that process after its first race, in MiB.
         header: of its first run.
     """
 
@@ -138,6 +141,8 @@ class Alone:
         self.close = remote.close
         self.header = next(e for e in list(self.engine.decode(self.prompt, self.config)) if isinstance(e, RunStarted))
         self.decode()
+        (process,) = (one for one in multiprocessing.active_children() if one.name == "decode" and one.pid)
+        self.memory = psutil.Process(process.pid).memory_info().rss / 2**20
 
     def decode(self) -> dict[str, Any]:
         """Both lanes without details, each after the same warm-up as on the page."""
@@ -176,6 +181,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
     usable: list[float] = []  # seconds until the page plays
     first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
     loads: list[float] = []
+    memory: list[float] = []
     later: list[float] = []
     runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page() as page:
@@ -186,6 +192,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                 first.append(run_on_page(page)[0])
                 alone = Alone(page)
                 loads.append(alone.load_seconds)
+                memory.append(alone.memory)
                 for turn in range(repeats):
                     for side in sorted(runs, reverse=turn % 2 == 0):  # neither is always first
                         if side == "alone":
@@ -207,7 +214,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
             costs[lane].append(attached[lane]["seconds"] / alone_run[lane]["seconds"])
     return {
         "kind": "page",
-        "schema": 4,
+        "schema": 5,
         "provenance": provenance(argv, module="benchmarks"),
         "device": alone.header.device,
         "dtype": alone.header.dtype,
@@ -216,7 +223,8 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         "settings": alone.config.to_dict(),
         "starts": starts,
         "usable_seconds": spread(usable),
-        "load_seconds": median(loads),
+        "load_seconds": spread(loads),
+        "memory_mib": spread(memory),
         "first_event_seconds": {"first": spread(first), "later": spread(later)},
         "attached": {
             lane: {**spread(values), "interval": median_interval(np.reshape(values, (starts, repeats)))}

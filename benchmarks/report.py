@@ -32,10 +32,12 @@ MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "version
 class Page(Tabled, kw_only=True, tag="page"):
     """How soon the page is usable and how much it slows a decode; ``python -m benchmarks page`` writes it."""
 
-    schema: Literal[4]  # type: ignore[assignment]  # its form has a number of its own
+    schema: Literal[5]  # type: ignore[assignment]  # its form has a number of its own
     starts: int
     turns: int
     usable_seconds: dict[str, float]  # median, low, high
+    load_seconds: dict[str, float]
+    memory_mib: dict[str, float]
     first_event_seconds: dict[str, dict[str, float]]  # first and later
     attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
     waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
@@ -48,8 +50,10 @@ class Page(Tabled, kw_only=True, tag="page"):
                 ("from the command to a page that plays its recording", self.starts, self.usable_seconds),
                 ("from Run to the first event on the page, pressed at once", self.starts, first["first"]),
                 ("the same, models loaded", self.turns, first["later"]),
+                ("to start the decoding process and load the models", self.starts, self.load_seconds),
             )
         ]
+        held = self.memory_mib
         costs = []
         for lane, value in self.attached.items():
             low, high = value["interval"]
@@ -60,6 +64,8 @@ class Page(Tabled, kw_only=True, tag="page"):
             "### The page",
             "A real server and a real browser on the same machine, which had read the files before.",
             table(["wait", "times", "median", "lowest–highest"], waits),
+            f"The decoding process holds {held['median']:.0f} MiB after a race "
+            f"({bounds(held['low'], held['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the undisturbed clock of "
             "the same decode with no page open (the interval is a bootstrap over starts and their turns), and how many "
             f"threads had to wait for a processor (medians); for each of the {self.turns} turns of both it is a "

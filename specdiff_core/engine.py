@@ -46,7 +46,7 @@ logger = logging.getLogger("specdiff.engine")
 
 PROBES = 4
 """How often each number of threads is tried before a run."""
-PROBE_SECONDS = 1.0
+PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
 WARM_UP = 8
 """Tokens of a warm-up: enough for every kind of pass."""
@@ -260,7 +260,7 @@ class Engine:
 
     def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
-        one row and of 17. A pass ends with its last thread, so beside another program fewer can be
+        one row and of nine. A pass ends with its last thread, so beside another program fewer can be
         much faster. The results don't depend on it."""
         most = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
@@ -271,10 +271,10 @@ class Engine:
             for count in spent:
                 with cpu_threads(count):
                     clock.start()
-                    for rows in (1, min(17, run.room)):
+                    for rows in (1, min(9, run.room)) if turn else (1,):  # the first turn warms up
                         run.score([0] * rows)
                         run.rollback(rows, ())
-                    spent[count] += clock.finish() if turn else 0.0  # the first turn warms up
+                    spent[count] += clock.finish() if turn else 0.0
         return min(spent, key=spent.__getitem__)
 
     def _exactness(self, config: DecodeConfig) -> str:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.content import alignment, evidence, method_cards, palette, scenes, teaching, workshop
+from app.content.examples import PRESETS
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.predictions import typical
@@ -22,6 +23,7 @@ from app.page import STATIC
 from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, symbols
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
@@ -373,8 +375,9 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     """The opening preset has a range over prompts, the comparison one at each of its temperatures, and every end of a
     range of the comparison is a row of it; without results there is none."""
     known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
-    opening = [one for one in known if one["pair"] == "smollm2" and "block/tree" in one["cells"]]
-    assert [cell[:4] for one in opening for cell in one["cells"]["block/tree"]] == [[8, 1, 8, 1]]
+    opening = BenchSetting.of_config(PRESETS[0].config)
+    ranges = [one["cells"] for one in known if one["pair"] == PRESETS[0].pair and opening.group in one["cells"]]
+    assert [opening.gamma, 1, 1, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
     rows = json.loads((ASSETS / "compare" / "compare.json").read_text(encoding="utf-8"))["rows"]
     compared = [one for one in known if "kinds of text" in one["over"]]
     assert {one["temperature"] for one in compared} == {row["temperature"] for row in rows}

@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 from app import controls, launch, page, scripts
 from app.content import lessons, method_cards
 from app.content.error_cards import card
-from app.content.examples import EXAMPLES, PRESETS
+from app.content.examples import EXAMPLES, PRESETS, presets_of
 from app.endpoints import endpoints
 from app.run import race as running
 from app.run import rooms
@@ -298,6 +298,9 @@ def test_a_link_fills_the_controls_of_its_tab_and_names_the_preset(cards_of: dic
     assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
     found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
     assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
+    first = PRESETS[presets_of("smollm2")[0]]
+    found = opened(cards_of, {"pair": "smollm2"})
+    assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
     for number, preset in enumerate(PRESETS):
         query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
         found = opened(cards_of, query)["preset"]

@@ -162,8 +162,9 @@ def test_a_workload_becomes_a_prompt_file(hub: list[tuple[Any, ...]], tmp_path: 
 SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
 
 PAGE: dict[str, Any] = {
-    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
-    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
+    "kind": "page", "schema": 5, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": SPREAD,
+    "memory_mib": SPREAD,
     "first_event_seconds": {"first": SPREAD, "later": SPREAD},
     "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
     "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
@@ -175,7 +176,7 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
     path.write_text(json.dumps(PAGE))
     rows = cells(section(read_result(path, *KINDS)))
-    assert [row[1:] for row in rows[2:5]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30")]
+    assert [row[1:] for row in rows[2:6]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30", "5")]
     assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
 
 
@@ -183,7 +184,7 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     "text",
     [
         '{"kind": "poem", "schema": 1}',
-        json.dumps({**PAGE, "schema": 3}),
+        json.dumps({**PAGE, "schema": 4}),
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": 3}),
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"cells": [{}]}}),
     ],

@@ -383,17 +383,6 @@ def test_provenance_names_no_folder(tmp_path: Path) -> None:
     assert command_text(["x y"]) == "python -m specdiff_core 'x y'"
 
 
-SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
-PAGE: dict[str, Any] = {
-    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
-    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
-    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
-    "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
-    "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
-    "provenance": {**ORIGIN, "command": "python -m benchmarks page"},
-}  # fmt: skip
-
-
 def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
     """What a sweep writes is what any reader of results gets; other files are named."""
     result = sweep_result(measured(prompts=PROMPTS[:2], repeats=1), ORIGIN)
