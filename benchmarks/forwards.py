@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import msgspec
 
 from benchmarks.tables import Tabled, finish
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings_of
+from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
 from specdiff_core.measure.passes import pass_costs
@@ -22,12 +25,15 @@ from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, table
+from specdiff_core.models.kernels import Product
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from specdiff_core.engine import Engine
 
 REPEATS = 40
@@ -40,6 +46,7 @@ class Passes(BenchSetting, frozen=True, kw_only=True):
 
     context: int
     target_one: float
+    products: float  # of target_one, in matrix products
     target_verify: float
     draft: float  # all passes of a draft, with the tokens that they reveal
     efficiency: dict[str, float] | None = None
@@ -56,15 +63,16 @@ class Forwards(Tabled, kw_only=True, tag="forwards"):
             shares, limit = ["–"] * 3, entry.efficiency
             if limit:
                 shares = [f"{limit['limit_speedup']:.2f}×", percent(limit["of_speedup"]), percent(limit["of_tokens"])]
-            times = (entry.target_one, entry.target_verify, entry.draft)
+            times = (entry.products, entry.target_one, entry.target_verify, entry.draft)
             rows.append([entry.name, *(f"{1000 * seconds:.2f}" for seconds in times), *shares])
         return [
             "### How close the loop is to its own limit",
             f"Medians behind a context of {self.entries[0].context} tokens, in milliseconds: one target pass of width "
-            "1 (t₁) and of width γ+1 (t_verify), and a draft with the reveal of its tokens (t_draft). The limit is "
-            "τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured tokens/s of rounds "
-            "over τ/(t_draft + t_verify). More than 100 %: the machine was slower while bare passes were timed.",
-            table(["setting", "t₁", "t_verify", "t_draft", "limit", "of speed-up", "of tokens/s"], rows),
+            "1 (t₁), its matrix products alone, a pass of width γ+1 (t_verify), and a draft with the reveal of its "
+            "tokens (t_draft). The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and "
+            "measured tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while "
+            "bare passes were timed.",
+            table(["setting", "products", "t₁", "t_verify", "t_draft", "limit", "of speed-up", "of tokens/s"], rows),
         ]
 
 
@@ -80,6 +88,27 @@ def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) ->
     of_tokens = entry.new_tokens / (entry.seconds - entry.seconds_by["prefill"]) / limit_tokens
     of_speedup = entry.tokens_per_second / baseline.tokens_per_second / limit_speedup
     return {"limit_speedup": limit_speedup, "of_speedup": of_speedup, "of_tokens": of_tokens}
+
+
+def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
+    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products."""
+    target, clock, spent = engine.target.start(), DeviceClock(engine.pair.placement.device), [0.0]
+    plain = Product.__call__
+
+    def timed(product: Product, rows: Tensor, residual: Tensor | None = None) -> Tensor:
+        clock.start()
+        found = plain(product, rows, residual)
+        spent[-1] += clock.finish()
+        return found
+
+    ids = engine.encode(prompt, base)
+    target.read(ids[:-1])
+    with patch.object(Product, "__call__", timed):
+        for _ in range(REPEATS):
+            spent.append(0.0)
+            target.score([ids[-1]])
+            target.rollback(1, ())
+    return median(spent[2:])  # the first warms up
 
 
 def forwards(
@@ -117,6 +146,7 @@ def forwards(
         drafter: pass_costs(engine, prompts[0].prompt, drafter, sorted({*gammas}), tokens=half, repeats=REPEATS)
         for drafter, gammas in windows.items()
     }
+    products = product_seconds(engine, prompts[0].prompt, base)
     swept, entries = {entry.key: entry for entry in sweep.entries} if sweep else {}, []
     for setting in settings:
         cost = costs[setting.drafter]
@@ -124,6 +154,7 @@ def forwards(
             **msgspec.structs.asdict(setting),
             context=cost.context,
             target_one=cost.target[1],
+            products=products,
             target_verify=cost.target[setting.gamma + 1],
             draft=cost.drafting(setting.gamma, setting.steps),
         )

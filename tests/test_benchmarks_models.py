@@ -411,7 +411,8 @@ def test_every_measurement_from_the_command_line(
     ]  # fmt: skip
     assert stored["prompts"] == {"math": 1, "code": 1}
     passes = json.loads((tmp_path / "forwards.json").read_text())["cells"]
-    assert all(min(one["target_one"], one["target_verify"], one["draft"]) > 0 for one in passes)
+    assert all(min(one["products"], one["target_verify"], one["draft"]) > 0 for one in passes)
+    assert all(one["products"] < one["target_one"] for one in passes)
     assert all(one["efficiency"]["limit_speedup"] > 0 for one in passes) and len(passes) == 3
     (tmp_path / "other.json").write_text(json.dumps({**stored, "threads": 77}))
     words = ["forwards", *common, *grid, "--sweep"]
