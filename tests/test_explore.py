@@ -41,13 +41,12 @@ from specdiff_core.explorations import (
     round_cost,
     window_map,
 )
-from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import read_problem
 from specdiff_core.explorations.compare import conclusion
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
+from specdiff_core.explorations.side_by_side import BRANCH, Given, before_round, pieces_of, rounds_of
 from specdiff_core.explorations.temperature import reliability
 from specdiff_core.explorations.text import kind_of
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
@@ -55,9 +54,10 @@ from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
 from specdiff_core.measure.prompts import OWN_PROBLEMS
+from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, curves, rotated, singles, votes
 from specdiff_core.schema import events
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError, TraceError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
@@ -173,7 +173,6 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
         assert row["seconds_per_round"] == pytest.approx(drafted.seconds / drafted.rounds, rel=1e-6)
         assert 0.2 < row["speedup"] / (speed_up(vanilla, drafted) or 0) < 5  # vanilla ran twice; one is in the race
     facts = final.explored.facts
-    assert facts["agree"] == agreement(rows)
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
     assert final.explored.machine["threads"] == facts["threads"]
     assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
@@ -389,32 +388,14 @@ def test_reliability_is_counted_by_confidence() -> None:
     assert found["ece"] == pytest.approx(3 * abs((0.95 + 0.95 + 1.0) / 3 - (0.5 + 0.7 + 1.0) / 3) / 4)
 
 
-def test_regret_is_against_the_best_fixed_setting_of_each_kind_of_text(engine: Engine) -> None:
-    what = parse(WindowMap, {"drafter": "mdlm", "gammas": "1,3", "steps": "1", **SMALL})
-    final = Exploring(what, engine).advance().explored
-    fixed = {row["gamma"]: row["speedup"] for row in final.rows if not row["auto"]}
-    (auto,) = (row for row in final.rows if row["auto"])
-    regrets = {one["flavour"]: one for one in final.facts["regrets"]}
-    assert set(regrets) == {"all", "stories", "code"}
-    assert regrets["all"]["best"] == pytest.approx(max(fixed.values()))
-    assert fixed[regrets["all"]["gamma"]] == pytest.approx(max(fixed.values()))
-    for one in regrets.values():
-        assert one["regret"] == pytest.approx(1 - one["auto"] / one["best"])
-    chosen = final.facts["chosen"]
-    assert all(size <= 3 for counts in chosen.values() for size, _ in counts)
-    count = {flavour: sum(number for _, number in counts) for flavour, counts in chosen.items()}
-    assert count["all"] == count["stories"] + count["code"]
-    drawn = {figure.key: figure for figure in final.report.figures}
-    (line,) = (trace for trace in drawn["slices"].data if trace["name"] == "controller")
-    assert set(line["y"]) == {auto["speedup"]}
-    assert drawn["hindsight"].data[1]["y"] == [one["auto"] for one in final.facts["regrets"]]
-
-
-def test_a_kind_of_text_may_be_called_all(engine: Engine) -> None:
-    texts = "\n".join(f'{{"id": "{name}", "flavour": "{name}", "prompt": "Once upon"}}' for name in ("all", "b"))
-    final = explore(WindowMap, engine, drafter="mdlm", gammas="2", steps="1", tokens=8, texts=texts).explored
-    of_all, of_b = ([count for _, count in final.facts["chosen"][name]] for name in ("all", "b"))
-    assert sum(of_all) == 2 * sum(of_b)  # the same prompt twice, not three times
+def test_the_controller_is_a_line_on_the_slices_with_its_regret(engine: Engine) -> None:
+    final = explore(WindowMap, engine, drafter="mdlm", gammas="1,3", steps="1", **SMALL).explored
+    best = max(row["speedup"] for row in final.rows if not row["auto"])
+    (auto,) = (row["speedup"] for row in final.rows if row["auto"])
+    (slices,) = (figure for figure in final.report.figures if figure.key == "slices")
+    (line,) = (trace for trace in slices.data if trace["name"] == "controller")
+    assert set(line["y"]) == {auto}
+    assert f"a regret of {100 * (1 - auto / best):.1f} %" in " ".join(final.report.notes)
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
@@ -891,54 +872,22 @@ def test_what_two_runs_cannot_be_asked(pair_engine: Engine, values: dict[str, An
     assert caught.value.hint
 
 
-@pytest.fixture(scope="module")
-def two_traces(pair_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A window and a tree after one prompt, each with vanilla beside it."""
-    folder = tmp_path_factory.mktemp("traces")
-    base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True}
-    vanilla = list(lab.decode("Once upon a time", engine=pair_engine, **{**base, "drafter": "none"}))
-    for name, own in (("one", {"gamma": 6}), ("two", {"gamma": 6, "tree_nodes": 8})):
-        run = list(lab.decode("Once upon a time", engine=pair_engine, **base, **own))
-        lab.write_trace(folder / f"{name}.jsonl.gz", {"vanilla": vanilla, "drafted": run})
-    return folder / "one.jsonl.gz", folder / "two.jsonl.gz"
-
-
-def test_two_traces_are_compared_without_a_model(two_traces: tuple[Path, Path], tmp_path: Path) -> None:
-    final = lab.compare_traces(*two_traces)
-    assert final.facts["labels"] == {"a": "drafted of one.jsonl.gz", "b": "drafted of two.jsonl.gz"}
-    assert (final.facts["common"]["by"], final.facts["common"]["agree"]) == ("tokens", 24)
-    texts = {name: "".join(row["text"] for row in final.rows if row["run"] == name) for name in ("a", "b")}
-    assert texts["a"] == texts["b"]
-    for row in final.rows:  # rounds that stand at the same words have the same number
-        assert texts["a"][row["character"] :].startswith(row["text"])
-    alone = lab.compare_traces(two_traces[0], two_traces[0], lanes=("vanilla", "drafted"))
-    assert sum(row["run"] == "a" for row in alone.rows) == 24
-    trace = read_trace(two_traces[0])
-    renamed = [
-        msgspec.structs.replace(one, prompt="Once") if isinstance(one, events.RunStarted) else one
-        for one in trace.lanes["drafted"]
-    ]
-    lab.write_trace(tmp_path / "other.jsonl", {"drafted": renamed})
-    other = lab.compare_traces(two_traces[0], tmp_path / "other.jsonl").facts
-    assert (other["common"]["by"], other["common"]["prompt"]) == ("beginnings", 5)
-    assert any("prompts differ from character 5" in words for words in other["words"])
-    for lanes, word in (((None, "eagle"), "no lane 'eagle'"),):
-        with pytest.raises(TraceError, match=word) as caught:
-            lab.compare_traces(*two_traces, lanes=lanes)
-        assert "vanilla, drafted" in caught.value.hint
-
-
-@pytest.mark.parametrize("place", [0, 1], ids=["window", "tree"])
-def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(
-    pair_engine: Engine, two_traces: tuple[Path, Path], place: int
-) -> None:
-    run = read_run(two_traces[place])
-    rows = [row for row in lab.compare_traces(*two_traces).rows if row["run"] == "ab"[place]]
-    row = next(row for row in rows if row["round"] > 1 and row["refused"] is not None)
-    given = given_of(run, row["round"])
-    assert list(given.after) == run.ids[: row["position"] - 1 + row["accepted"]]
-    take = next(i for i, words in pieces_of(run.events).items() if words == row["refused"])
-    asked = {"given": msgspec.json.encode(given).decode(), "branch": "ab"[place], "round": row["round"], "take": take}
+@pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])
+def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, nodes: int) -> None:
+    base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True, "gamma": 6, "tree_nodes": nodes}
+    run = list(lab.decode("Once upon a time", engine=pair_engine, **base))
+    row = next(row for row in rounds_of("a", run, 1, pieces_of(run)) if row["round"] > 1 and row["refused"] is not None)
+    header = next(event for event in run if isinstance(event, events.RunStarted))
+    given = Given(
+        config=dict(header.config),
+        prompt=header.prompt,
+        prompt_ids=header.prompt_ids,
+        target=header.models["target"],
+        after=tuple(before_round(run, row["round"])),
+    )
+    assert list(given.after) == list(run[-1].ids[: row["position"] - 1 + row["accepted"]])
+    take = next(i for i, words in pieces_of(run).items() if words == row["refused"])
+    asked = {"given": msgspec.json.encode(given).decode(), "branch": "a", "round": row["round"], "take": take}
     final = explore(SideBySide, pair_engine, **asked)
     assert (final.done, final.total) == (1, 1)
     lane = lanes_of(final)[BRANCH]
@@ -956,23 +905,6 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(
         changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
         with pytest.raises(ConfigError, match=word):
             explore(SideBySide, pair_engine, **{**asked, "given": changed})
-    with pytest.raises(ConfigError, match="no round 99"):
-        given_of(run, 99)
-
-
-def test_the_command_line_compares_traces(
-    two_traces: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths, out = list(map(str, two_traces)), tmp_path / "both.json"
-    assert main(["explore", "side-by-side", "--traces", *paths, "--json", str(out)]) == 0
-    final = capsys.readouterr()
-    rows = list(csv.DictReader(io.StringIO(final.out)))
-    assert {row["run"] for row in rows} == {"a", "b"} and len(rows) == len(json.loads(out.read_text())["rows"])
-    assert "They agree to the end" in final.err
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("{}")
-    assert main(["explore", "side-by-side", "--traces", paths[0], str(broken)]) == 2
-    assert "no trace header" in capsys.readouterr().err
 
 
 def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:

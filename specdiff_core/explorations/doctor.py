@@ -22,12 +22,10 @@ from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from specdiff_core.drafters.variants import Variant
     from specdiff_core.engine import Engine
-    from specdiff_core.loading import LoadedPair
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
 PROBE = "Hello"
@@ -72,7 +70,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.fit(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
-        done, total = 0, len(prompts) * (2 * len(ways) + len(changes) + 1)
+        done, total = 0, len(prompts) * (2 * len(ways) + len(changes))
 
         def written(way: str) -> Iterator[Step]:
             nonlocal done
@@ -97,8 +95,6 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         yield from tried(declared)
         for change in changes:
             yield from tried(change)
-        if not stopped() and (recast := _recast(engine, self.drafter, known)) is not None:
-            yield from tried(recast)
         for way in list(ways)[1:]:
             yield from written(way)
             yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
@@ -301,48 +297,3 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
         pairs = zip(drafted, text.ids[place : place + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
         yield len(drafted) if wrong is None else wrong
-
-
-def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
-    """The drafter in the other of fp32 and bf16; None, with the reason in ``known``, if it is not available."""
-    import torch
-
-    from specdiff_core.drafters.variants import DTYPE, Variant, with_weights
-
-    was = engine.pair.placement.dtype
-    other = torch.float32 if was == torch.bfloat16 else torch.bfloat16
-    pair, reason = _in_dtype(engine, other, name)
-    drafter = None if pair is None else with_weights(engine.drafter(name), pair.drafters[name])
-    if drafter is None:
-        known.why[DTYPE] = reason or "it has no weights"
-        return None
-    words = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-    return Variant(DTYPE, words.get(was, str(was)), words[other], drafter)
-
-
-def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedPair | None, str]:
-    """A second copy of the pair in another dtype, with one drafter; or why there is none."""
-    from specdiff_core.loading import load_pair
-
-    if why := no_room(engine, dtype):
-        return None, why
-    placement = dataclasses.replace(engine.pair.placement, dtype=dtype, graphs=None)
-    try:
-        pair = load_pair(engine.pair.spec, placement, drafters=[drafter])
-    except SpecDiffError as error:
-        return None, f"a second copy of the pair cannot be loaded: {error.message}"
-    return (pair, "") if drafter in pair.drafters else (None, pair.missing[drafter])
-
-
-def no_room(engine: Engine, dtype: torch.dtype) -> str:
-    """Why a second copy of the target cannot be loaded in ``dtype``; empty if it can. It needs
-    twice its weights, because products may pack their own copies and drafters are loaded too."""
-    import psutil  # comes with accelerate
-    import torch
-
-    device = engine.pair.placement.device
-    numbers = sum(part.numel() for part in engine.target.model.parameters())
-    need = 2 * numbers * dtype.itemsize
-    cuda = device.type == "cuda"
-    free = torch.cuda.mem_get_info(device)[0] if cuda else psutil.virtual_memory().available
-    return "" if need <= free else f"a second copy takes about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
