@@ -372,25 +372,3 @@ section p{{margin:0}}</style>
 document.querySelectorAll('section > div').forEach((place, i) =>
 Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
 """
-
-
-def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
-    """Each figure as ``KEY.png``.
-
-    Raises:
-        ConfigError: plotly or kaleido is not installed, or kaleido finds no browser.
-    """
-    plotly_script()
-    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
-
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for number, figure in enumerate(one for one in figures if one.data):
-        path = folder / f"{number + 1}-{figure.key}.png"
-        try:
-            graphs.Figure(themed(figure), skip_invalid=True).write_image(path, width=1200, height=700, scale=2)
-        except (ValueError, ImportError, RuntimeError) as error:
-            hint = "pip install kaleido; it needs Chrome or Chromium."
-            raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
-        written.append(path)
-    return written
