@@ -218,15 +218,12 @@ def test_a_report_replaces_only_its_own_machine() -> None:
     assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
 
 
-@pytest.mark.parametrize("base", [{}, {"draft_temperature": 1.0}, {"temperature": 1.0}])
-def test_a_section_shows_every_setting_and_how_they_compare(base: dict[str, Any]) -> None:
-    result = result_of(**base)
+def test_a_section_shows_every_setting() -> None:
+    result = result_of()
     text = section(result)
     rows = cells(text)
     for name in (entry.name for entry in result.entries):
         assert sum(row[0] == name for row in rows) == 2, "its speeds, and its details"
-    assert ["2 drafts over one", "block γ 4, K 2 self", "block γ 4, T 1"] in [row[:3] for row in rows]
-    assert "luckiest. " in text, "and why one draft and several differ in more than K"
     assert ORIGIN["command"] in text
 
 

@@ -12,7 +12,7 @@ import msgspec
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.wording import denoises, settings_words
+from specdiff_core.schema.wording import settings_words
 
 
 class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "num_drafts": "drafts"}):
@@ -93,11 +93,6 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         """The drafter and how it is used: equal for settings that differ only in numbers."""
         selection = f"/{self.selection}" if self.num_drafts > 1 else ""
         return f"{self.drafter}/{self.shape}{selection}{'/auto' if self.auto else ''}"
-
-    @property
-    def family(self) -> str:
-        """``diffusion`` for drafters that denoise, otherwise the drafter's name."""
-        return "diffusion" if denoises(self.drafter) else self.drafter
 
 
 SWEPT = BenchSetting.__struct_fields__
