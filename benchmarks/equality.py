@@ -199,7 +199,7 @@ class Equality(Tabled, kw_only=True, tag="equality"):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``benchmarks equality``."""
-    add_measuring(parser, grid=True)
+    add_measuring(parser)
     parser.add_argument("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
     about = "prompts that are compared with generate() too [default 100]"
     parser.add_argument("--generate-prompts", type=int, default=100, metavar="N", help=about)

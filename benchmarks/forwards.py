@@ -135,7 +135,7 @@ def forwards(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``benchmarks forwards``."""
-    add_measuring(parser, grid=True)
+    add_measuring(parser)
     about = "a sweep whose speed-ups are compared with the limit"
     parser.add_argument("--sweep", type=Path, metavar="FILE", help=about)
 

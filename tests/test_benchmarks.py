@@ -299,7 +299,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),
         ("peers --settings nobody/4/1", "no drafter called"),
-        ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
+        ("forwards --settings mdlm/4/1/0/2/self", "of a fixed size that a denoiser fills"),
         ("forwards --sweep nothing.json", "nothing.json is not a result"),
         ("report nothing.json", "nothing.json is not a result"),
         ("prompts --corpus nothing --out p.jsonl", "No training text"),

@@ -391,7 +391,7 @@ def test_every_measurement_from_the_command_line(
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
-    grid = ["--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
+    grid = ["--settings", "block/2/1,block/4/1,block/4/4"]
     own = {
         "sweep": [*grid, "--repeats", "1"],
         "peers": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],

@@ -27,6 +27,8 @@ import numpy as np
 import pytest
 import target as target_recipe
 import torch
+from mdlm import SLOTS, DraftTask, draw_windows
+from objectives import probs_without
 from text import Documents, Text, Written, load_tokenizer, windows
 from torch import Tensor
 from train_fakes import END, MASK, greedy_context, write_corpus
@@ -43,12 +45,10 @@ from specdiff_core.schema.events import Finished
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, NONE
 from specdiff_core.schema.settings import DecodeConfig, Sampling
-from specdiff_core.train import losses
 from specdiff_core.train.answers import Answers
 from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.learners import PASSES, block_hidden, draw_blocks, eagle_readings, new_eagle
-from specdiff_core.train.mdlm import SLOTS, DraftTask, draw_windows
 from specdiff_core.train.options import add_options
 
 NAMES = ("tokenizer", "target", "mdlm", "mdlm_streak", "block", "block_markov", "autoregressive", "eagle")
@@ -509,9 +509,7 @@ def test_a_markov_head_learns_what_follows_what(llama: Any, monkeypatch: pytest.
 
 def draft_task(llama: Any, model: Any, **options: Any) -> tuple[DraftTask, np.ndarray]:
     rows = counting(8, 96)[0].numpy()
-    return DraftTask(
-        model, llama, lambda: (rows, 4, np.random.default_rng(0)), mask_id=MASK, tokens=512, **options
-    ), rows
+    return DraftTask(model, llama, mask_id=MASK, tokens=512, **options), rows
 
 
 def test_labels_are_the_targets_distribution_of_each_slot(llama: Any) -> None:
@@ -551,7 +549,7 @@ def test_streaks_are_counted_on_whole_windows_of_target_written_text_only(llama:
             before *= math.exp(one)
     found = float((task.objective(*inputs) - plain.objective(*inputs)).detach())
     assert found == pytest.approx(2.0 * total / chains.sum(), rel=1e-3)
-    assert math.isfinite(float(task.loss().detach()))
+    assert math.isfinite(float(task.loss(rows, 4, np.random.default_rng(0)).detach()))
 
 
 def test_a_denoiser_learns_and_its_modulation_through_biases_only(llama: Any) -> None:
@@ -606,7 +604,7 @@ def test_a_copy_of_the_target_pays_its_entropy_only(llama: Any) -> None:
     ids = counting()[0]
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = llama(input_ids=ids).logits.float()
-        labels = losses.probs_without(logits, MASK)
+        labels = probs_without(logits, MASK)
         entropy = -(labels * logits.log_softmax(-1)).sum(-1).mean()
         assert float(autoregressive.soft_ce(llama, llama, ids, MASK)) == pytest.approx(float(entropy), rel=5e-3)
     small = autoregressive.new_drafter(llama, layers=1)

@@ -20,7 +20,8 @@ from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step,
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import Figure, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
-from specdiff_core.measure.grid import BenchSetting, grid
+from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
 
@@ -86,7 +87,11 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
             cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
         else:
-            _, *cells = grid(self.base, [self.drafter], gammas, steps)
+            all_cells = [BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if gamma >= T]
+            cells = [cell for cell in all_cells if cell.followed(self.base)[1]]
+        if not cells:
+            words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
+            raise ConfigError(words, field="steps", hint="Choose T at most γ, and γ at most the drafter's window.")
         rank = {
             (gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
             for i, gamma in enumerate(gammas)

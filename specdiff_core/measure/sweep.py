@@ -37,9 +37,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
     same_text_as_vanilla: int  # prompts
-    looping: int = 0  # prompts on which vanilla's text ends in repetition; the next two leave them out
-    speedup_varied: Interval | None = None
-    tau_varied: float | None = None
+    looping: int = 0  # prompts on which its text ends in repetition, which is easy to draft
 
 
 class Sweep(Result, kw_only=True, tag="sweep"):
@@ -99,30 +97,16 @@ def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
     if not by_setting[BASELINE.key]:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
-    looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
-    varied = {
-        flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
-    }
 
-    def over_vanilla(setting: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
+    def over_vanilla(setting: str) -> dict[str, Interval]:
         slow, fast = (
             costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in by_setting[key])
             for key in (BASELINE.key, setting)
         )
         return interval(slow, fast, groups)
 
-    vanilla, entries = _texts(by_setting[BASELINE.key]), []
-    for key, own in by_setting.items():
-        entry = _result(BenchSetting.parse(key), own, over_vanilla(key, groups), vanilla)
-        if looping:
-            entry = msgspec.structs.replace(
-                entry,
-                looping=len(looping),
-                speedup_varied=over_vanilla(key, varied)["mean"] if varied else None,
-                tau_varied=sum((row.metrics for row in own if row.prompt not in looping), Metrics()).tau,
-            )
-        entries.append(entry)
-    return entries
+    vanilla = _texts(by_setting[BASELINE.key])
+    return [_result(BenchSetting.parse(key), own, over_vanilla(key), vanilla) for key, own in by_setting.items()]
 
 
 def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -157,6 +141,7 @@ def _result(
         new_tokens=total.committed,
         waiting=total.waiting,
         prompts=len(texts),
+        looping=len({row.prompt for row in rows if row.loops}),
         same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
     )
 
@@ -187,13 +172,9 @@ def speeds(result: Sweep) -> str:
         row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else bounds]
         row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
         row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
-        if entry.looping:
-            varied = entry.speedup_varied
-            row += ["–" if varied is None else f"{varied.value:.2f}×", number(entry.tau_varied)]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
-    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
-    head += ["without loops", "τ without"] if entries[0].looping else []
-    return table([*head, "vanilla's text"], rows)
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "vanilla's text"]
+    return table(head, rows)
 
 
 def waiting(waits: Sequence[float]) -> str:
