@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -19,8 +19,8 @@ from torch import Tensor
 from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of, values_of
+from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import BASELINE, BenchSetting
-from specdiff_core.measure.logits import RecordingEngine
 from specdiff_core.measure.prompts import Prompt, ranks
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import Measured, RowLog
@@ -31,10 +31,53 @@ from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
+    from specdiff_core.models.target import Scores, Target
 
 GENERATE = "generate"
 """Stands for transformers where others name a setting."""
+
+
+class RecordingEngine(Engine):
+    """An engine on the weights of another one, with a target that records.
+
+    Attributes:
+        logits: of the last run, ``[V]`` for each committed token, on the CPU.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.pair)
+        self.logits: list[Tensor] = []
+        self.target = cast("Target", _Target(engine.target, self))
+
+
+class _Target:
+    def __init__(self, target: Target, engine: RecordingEngine) -> None:
+        self._target, self._engine = target, engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def start(self, layers: Sequence[int] = ()) -> _Run:
+        self._engine.logits = []
+        return _Run(self._target.start(layers), self._engine.logits)
+
+
+class _Run:
+    def __init__(self, run: Any, logits: list[Tensor]) -> None:
+        self._run, self._logits = run, logits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def score(self, *args: Any, **options: Any) -> Scores:
+        scores: Scores = self._run.score(*args, **options)
+        self._scores = scores
+        return scores
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        """Each kept row produced the next token."""
+        self._logits.extend(self._scores.logits[list(rows)].cpu())
+        self._run.rollback(scored, rows)
 
 
 class EqualityRow(Measured, kw_only=True):

@@ -17,7 +17,7 @@ from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings_of
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
-from specdiff_core.measure.passes import pass_costs
+from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import read_result
@@ -80,6 +80,16 @@ def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) ->
     of_tokens = entry.new_tokens / (entry.seconds - entry.seconds_by["prefill"]) / limit_tokens
     of_speedup = entry.tokens_per_second / baseline.tokens_per_second / limit_speedup
     return {"limit_speedup": limit_speedup, "of_speedup": of_speedup, "of_tokens": of_tokens}
+
+
+def pass_costs(
+    engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
+) -> PassCosts:
+    """The costs of an uninterrupted :class:`PassTimes`."""
+    times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
+    for _ in times.rounds(prompt, repeats):
+        pass
+    return times.costs
 
 
 def forwards(

@@ -20,7 +20,7 @@ from benchmarks import equality
 from benchmarks import forwards as forwards_module
 from benchmarks import peers as hf
 from benchmarks.__main__ import main
-from benchmarks.equality import check_equality, generate
+from benchmarks.equality import RecordingEngine, check_equality, generate
 from benchmarks.forwards import efficiency
 from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, one_turn, prepared
 from benchmarks.prompts import write_prompts
@@ -35,7 +35,6 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.measure import runner
 from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
-from specdiff_core.measure.logits import RecordingEngine
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.store import RowLog
 from specdiff_core.measure.ties import difference, ranking

@@ -52,7 +52,7 @@ from specdiff_core.explorations.text import kind_of
 from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
+from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import OWN_PROBLEMS
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, curves, rotated, singles, votes
@@ -334,7 +334,9 @@ def test_expected_tokens() -> None:
 
 
 def test_bare_passes_of_every_size(engine: Engine) -> None:
-    curve = pass_costs(engine, "Once upon a time", "mdlm", [1, 8], tokens=8, repeats=3)
+    times = PassTimes(engine, "mdlm", [1, 8], tokens=8)
+    list(times.rounds("Once upon a time", repeats=3))
+    curve = times.costs
     assert set(curve.target) == {1, 2, 9}
     assert set(curve.draft) == {1, 8}
     assert all(0 < seconds < 5 for seconds in [*curve.target.values(), *curve.draft.values()])
