@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the lab beside t
 
 import numpy as np
 import torch
+from corpus import Corpus
 from text import Text, Written, fingerprint, load_tokenizer, windows, write_text
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -36,7 +37,6 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError, WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train.cards import OTHER_CREDITS, Card, training_of, write_card
-from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import METRICS, last_scores
 from specdiff_core.train.drafter import SCORE, decode_greedily, tau_by_flavour
 from specdiff_core.train.options import add_options, read_options

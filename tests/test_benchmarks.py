@@ -28,7 +28,6 @@ from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.measure.sweep import Sweep, sweep_result
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder
 from tests.fakes import ORIGIN
 
@@ -134,10 +133,9 @@ def test_spec_bench_is_a_file(tmp_path: Path) -> None:
 def test_prompts_come_from_validation_documents(tmp_path: Path) -> None:
     words = " ".join(f"word{i}" for i in range(200))
     for name, count in (("code", 7), ("math", 3)):
-        (tmp_path / f"{name}.train.txt").write_text("never seen")
         documents = [f"{name} {i} {words}" for i in range(count)] + ["short"] * 5
         (tmp_path / f"{name}.valid.txt").write_text("\n\n<|endoftext|>\n\n".join(documents))
-    found = make_prompts(Corpus.open(tmp_path), per_flavour=3, characters=50)
+    found = make_prompts(tmp_path, per_flavour=3, characters=50)
     assert [p.id for p in found] == ["code-001", "code-002", "code-003", "math-001", "math-002", "math-003"]
     assert [p.prompt.split()[1] for p in found[:3]] == ["0", "2", "4"]  # evenly spaced
     for prompt in found:
@@ -302,7 +300,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("forwards --settings mdlm/4/1/0/2/self", "of a fixed size that a denoiser fills"),
         ("forwards --sweep nothing.json", "nothing.json is not a result"),
         ("report nothing.json", "nothing.json is not a result"),
-        ("prompts --corpus nothing --out p.jsonl", "No training text"),
+        ("prompts --corpus nothing --out p.jsonl", "No validation text"),
         ("prompts --workload gsm9k --out p.jsonl", "no workload"),
         ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),
     ],

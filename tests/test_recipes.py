@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 import target as target_recipe
 import torch
+from corpus import Corpus
 from mdlm import SLOTS, DraftTask, draw_windows
 from objectives import probs_without
 from text import Documents, Text, Written, load_tokenizer, windows
@@ -46,7 +47,6 @@ from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, NONE
 from specdiff_core.schema.settings import DecodeConfig, Sampling
 from specdiff_core.train.answers import Answers
-from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.learners import PASSES, block_hidden, draw_blocks, eagle_readings, new_eagle
 from specdiff_core.train.options import add_options
