@@ -236,30 +236,15 @@ def test_documents_are_read_plain_and_compressed(tmp_path: Path) -> None:
     assert corpus.fingerprint() != before
 
 
-def broken(folder: Path, kind: str) -> str:
-    """Spoil a good folder; returns what the error must name."""
-    path = folder / "tales.train.txt"
-    if kind == "folder":
-        path.unlink()
-        path.mkdir()
-    elif kind == "half an archive":
-        path.rename(folder / "plain")
-        path = folder / "tales.train.txt.xz"
-        path.write_bytes(lzma.compress((folder / "plain").read_bytes())[:-40])
-    elif kind == "no validation text":
-        (folder / "tales.valid.txt").unlink()
-        return "tales.valid.txt is missing"
+@pytest.mark.parametrize("spoilt", ["no validation text", "separators"])
+def test_a_folder_without_text_is_named(tmp_path: Path, spoilt: str) -> None:
+    folder = write_corpus(tmp_path)
+    if spoilt == "separators":
+        (folder / "tales.train.txt").write_bytes(b" \n<|endoftext|>\n\n")
     else:
-        path.write_bytes({"binary": b"\x89PNG\xff\x00", "empty": b"", "separators": b" \n<|endoftext|>\n\n"}[kind])
-    return path.name
-
-
-@pytest.mark.parametrize("kind", ["folder", "half an archive", "no validation text", "binary", "empty", "separators"])
-def test_a_file_that_is_no_text_is_named(tmp_path: Path, kind: str) -> None:
-    named = broken(write_corpus(tmp_path), kind)
-    with pytest.raises(CorpusError, match=named.replace(".", r"\.")) as caught:
+        (folder / "tales.valid.txt").unlink()
+    with pytest.raises(CorpusError, match=r"tales\.(train|valid)\.txt (is missing|holds no document)"):
         list(Corpus.open(tmp_path).documents("tales", "train"))
-    assert caught.value.hint and "\n" not in str(caught.value)
 
 
 def text_at(home: Path) -> Text:
