@@ -179,16 +179,6 @@ def test_texts_that_loop_are_counted() -> None:
     assert [entry.looping for entry in aggregate(rows)] == [1, 1]
 
 
-def test_a_ratio_resamples_prompts() -> None:
-    """Twice as fast on one prompt, as fast on the other: between 1 and 2 pooled."""
-    rows = [
-        row("math-0", "none/1/1", 4.0), row("math-0", "block/4/1", 2.0),
-        row("math-1", "none/1/1", 4.0), row("math-1", "block/4/1", 4.0),
-    ]  # fmt: skip
-    speed = aggregate(rows)[1].speedup
-    assert (speed.value, speed.low, speed.high) == pytest.approx((8 / 6, 1.0, 2.0))
-
-
 # A sweep.
 
 
@@ -317,17 +307,6 @@ def test_provenance_names_no_folder(tmp_path: Path) -> None:
     assert git_state(tmp_path) == {"commit": "", "dirty": False}
     assert command_text([f"--prompts={tmp_path}/p.jsonl"]).endswith("--prompts=p.jsonl")
     assert command_text(["x y"]) == "python -m specdiff_core 'x y'"
-
-
-SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
-PAGE: dict[str, Any] = {
-    "kind": "page", "schema": 4, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
-    "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": 1.0,
-    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
-    "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
-    "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
-    "provenance": {**ORIGIN, "command": "python -m benchmarks page"},
-}  # fmt: skip
 
 
 def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:

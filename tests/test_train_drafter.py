@@ -497,11 +497,19 @@ def test_a_full_disk_is_one_sentence(
     assert train(home, tmp_path, *words, "--resume") == 0 and list(tmp_path.glob("*.safetensors"))
 
 
+def no_number(*_: Any, **__: Any) -> Tensor:
+    return torch.tensor(float("nan"), requires_grad=True)
+
+
+def no_memory(*_: Any, **__: Any) -> Tensor:
+    raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: not enough memory")
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (lambda: torch.tensor(float("nan"), requires_grad=True), "The loss became NaN at step 0."),
-        (lambda: exec("raise RuntimeError('DefaultCPUAllocator: not enough memory')"), "hint: Lower --slots or --rows"),
+        (no_number, "The loss became NaN at step 0."),
+        (no_memory, "hint: Lower --slots or --rows"),
     ],
 )
 def test_a_step_that_fails_is_one_sentence(
@@ -510,10 +518,10 @@ def test_a_step_that_fails_is_one_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    fault: Callable[[], Tensor],
+    fault: Callable[..., Tensor],
     said: str,
 ) -> None:
-    monkeypatch.setattr(BlockLearner, "loss", lambda *_, **__: fault())
+    monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
     assert said in capsys.readouterr().err
 
