@@ -29,11 +29,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``pairs``: print the registry and what is available here.
-
-    Raises:
-        SpecDiffError: there is no such pair, or a download failed; the message says why.
-    """
+    """``pairs``: print the registry and what is available here."""
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
         return
@@ -100,11 +96,7 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
-    """Download target and drafters of ``pair``, and print their sizes.
-
-    Raises:
-        SpecDiffError: there is no such drafter, or a download failed.
-    """
+    """Download target and drafters of ``pair``, and print their sizes."""
     from specdiff_core.models.folders import is_local, resolve, weight_files
 
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)

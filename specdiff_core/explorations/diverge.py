@@ -130,11 +130,7 @@ def _lane(path: str, name: str) -> tuple[Event, ...]:
 
 
 def _compared(engine: Engine, a: Run, b: Run) -> Answer:
-    """The two tokens at the first difference, and the verdict.
-
-    Raises:
-        ConfigError: the runs can't be compared with each other, or with the loaded pair.
-    """
+    """The two tokens at the first difference, and the verdict."""
     _check(engine, a, b)
     size = min(len(a.ids), len(b.ids))
     found = difference(engine, a.header.prompt_ids, a.ids[:size], b.ids[:size], a.config)

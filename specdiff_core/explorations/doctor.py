@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import ask, enum
-from specdiff_core.measure.statistics import BOUNDS, LEVEL, resamples
+from specdiff_core.measure.statistics import LEVEL, resamples
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
@@ -172,21 +173,16 @@ class _Known:
             )
             drawn = resamples(len(both))
             reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
-            with np.errstate(invalid="ignore"):
-                alphas = reached[:, 1:] / reached[:, :-1]  # NaN if no draft got that far
             tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
-            many = len(both) >= FEWEST
-            low, high = np.nanpercentile(alphas[:, reached[0, :-1] > 0], BOUNDS, axis=0) if many else ([], [])
+            counts = reached[0].tolist()
             row |= {
-                "drafts": int(reached[0, 0]),
+                "drafts": int(counts[0]),
                 "tau": float(tau[0]),
-                "alpha_at": [None if share != share else float(share) for share in alphas[0]],
-                "alpha_low": [float(share) for share in low],
-                "alpha_high": [float(share) for share in high],
+                "alpha_at": [after / count if count else None for count, after in itertools.pairwise(counts)],
             }
             if number:
                 row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
-                if many:
+                if len(both) >= FEWEST:
                     row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
         return rows
 

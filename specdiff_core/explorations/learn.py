@@ -349,11 +349,7 @@ class _Twin:
         return self._trainer.seconds
 
     def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
-        """Train one step, on blocks chosen by ``seed``.
-
-        Raises:
-            SpecDiffError: the loss became NaN.
-        """
+        """Train one step, on blocks chosen by ``seed``."""
         import torch
 
         from specdiff_core.models.device import cpu_threads

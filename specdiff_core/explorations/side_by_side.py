@@ -177,11 +177,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             yield Step(total, total, "the branch", answer)
 
     def _checked(self, engine: Engine) -> Given:
-        """The given run, if ``engine`` can continue it.
-
-        Raises:
-            ConfigError: it used other models, or its prompt has other tokens here.
-        """
+        """The given run, if ``engine`` can continue it."""
         given = self.run_given
         theirs, ours = given.config.get("pair"), engine.pair.spec.name
         if (theirs, given.target) != (ours, engine.pair.name_of("target")):
