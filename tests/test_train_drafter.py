@@ -444,6 +444,7 @@ def test_prompts_are_spread_over_flavours() -> None:
         (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
         (["--answering", "0"], "There are no answers in"),
         (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
+        (["--valid", "none.txt"], "none.txt can't be read"),
         (["--target", "./nowhere"], "nowhere does not exist"),
         (["--device", "tpu"], "Unknown device 'tpu'"),
     ],

@@ -39,6 +39,8 @@ def add_drafter(parts: Any) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")
     parser.add_argument("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
+    valid = "prompts on which τ is measured [default: some of --prompts, which are then not trained on]"
+    parser.add_argument("--valid", type=Path, metavar="FILE", help=valid)
     add_options(parser.add_argument_group("settings"), DrafterSettings())
     add_placement(parser)
 
@@ -48,7 +50,7 @@ def run_drafter(args: argparse.Namespace) -> None:
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     from specdiff_core.train.answers import read_prompts
 
-    prompts = read_prompts(args.prompts)
+    prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
     settings = open_run(args.out, given, resume=args.resume)
     say("loading …")
     from specdiff_core.engine import Engine
@@ -62,7 +64,7 @@ def run_drafter(args: argparse.Namespace) -> None:
     placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype, "record": False}
     engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
     with stopping() as stopped:
-        folders: dict[str, Any] = {"answers": args.answers, "stopped": stopped, "argv": args.argv}
+        folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stopped, "argv": args.argv}
         training = DrafterTraining(engine, prompts, args.out, settings, **folders)
         try:
             report(training)

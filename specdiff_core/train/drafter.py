@@ -78,6 +78,7 @@ class DrafterTraining:
         prompts: what the target answers.
         out: the drafter's folder; ``out/run`` holds the run.
         answers: folder of the target's answers; by default in ``out/run``. Others may add to it while this trains.
+        valid: prompts on which τ is measured; by default some of ``prompts``, which are then not learnt from.
         stopped: called before each pass and each step; once it returns True, the events end soon.
         argv: the words of the command, for the card.
 
@@ -94,6 +95,7 @@ class DrafterTraining:
         settings: DrafterSettings,
         *,
         answers: Path | None = None,
+        valid: Sequence[PromptLine] = (),
         stopped: Callable[[], bool] = lambda: False,
         argv: Sequence[str] = (),
     ) -> None:
@@ -107,7 +109,7 @@ class DrafterTraining:
         self._check(depth)
         self.layers = tuple(sorted({*self.taps, depth - 1}))  # stored: for both kinds
         self.read = self.taps if settings.kind == "block" else (depth - 1,)
-        self._choose_prompts(prompts)
+        self._choose_prompts(prompts, valid)
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
         self.learner: Learner | None = None
@@ -124,12 +126,18 @@ class DrafterTraining:
             what = f"--taps {' '.join(map(str, self.taps))} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
-    def _choose_prompts(self, prompts: Sequence[PromptLine]) -> None:
+    def _choose_prompts(self, prompts: Sequence[PromptLine], valid: Sequence[PromptLine]) -> None:
         """Those to learn from, in random order, and those on which τ is measured: what a run has learnt from is never
         measured on."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
-        every = encode_prompts(prompts, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
-        if held.exists():
+
+        def read(lines: Sequence[PromptLine]) -> list[Prompt]:
+            return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
+
+        every = read(prompts)
+        if valid:
+            chosen = spread(read(valid), HELD_OUT)
+        elif held.exists():
             chosen = msgspec.json.decode(held.read_bytes(), type=list[Prompt])
         else:
             chosen = spread(every, min(HELD_OUT, len(every) // 8))
