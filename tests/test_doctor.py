@@ -247,11 +247,7 @@ def test_a_template_that_the_drafter_was_not_trained_with_is_named(
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
     other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
     final = examined(other, "mdlm", tokens=16)
-    assert (final.facts["verdict"], final.facts["suspect"], final.facts["change"]) == (
-        "wrong",
-        "template",
-        change,
-    )
+    assert (final.facts["verdict"], final.facts["suspect"], final.facts["change"]) == ("wrong", "template", change)
 
 
 def test_a_prompt_without_room_for_a_longer_template_is_left_out_there(engine: Engine) -> None:
@@ -441,14 +437,7 @@ def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
 
     final = answer("window-map", "--gammas", "2,4,32", "--steps", "1,2", "--tokens", "12", "--texts", f"@{prompts}")
     windows = [row for row in final["rows"] if not row["auto"]]
-    assert [(row["gamma"], row["steps"]) for row in windows] == [
-        (2, 1),
-        (4, 1),
-        (32, 1),
-        (2, 2),
-        (4, 2),
-        (32, 2),
-    ]
+    assert [(row["gamma"], row["steps"]) for row in windows] == [(2, 1), (4, 1), (32, 1), (2, 2), (4, 2), (32, 2)]
     assert all(row["prompts"] == 2 and row["tau"] > 1.5 for row in final["rows"]), "what it says is known beforehand"
     assert all(row["predicted"] > 0 for row in windows)
     assert "line 3: The prompt has" in "".join(final["facts"]["skipped"])

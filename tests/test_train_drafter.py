@@ -507,11 +507,7 @@ def no_memory(*_: Any, **__: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (no_number, "The loss became NaN at step 0."),
-        (no_memory, "hint: Lower --slots or --rows"),
-    ],
+    ("fault", "said"), [(no_number, "The loss became NaN at step 0."), (no_memory, "hint: Lower --slots or --rows")]
 )
 def test_a_step_that_fails_is_one_sentence(
     home: Path,

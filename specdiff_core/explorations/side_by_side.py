@@ -114,12 +114,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     ] = 1
     given: Annotated[
         str,
-        ask(
-            "A run of a trace",
-            "The page sets it: only a branch of this run is decoded.",
-            most=100_000,
-            hidden=True,
-        ),
+        ask("A run of a trace", "The page sets it: only a branch of this run is decoded.", most=100_000, hidden=True),
     ] = ""
 
     @property
