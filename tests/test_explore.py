@@ -104,6 +104,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (WindowMap, {**MAP, "temperature": 0.7, "texts": "One line\nAnother, with a comma", "seed": 5}),
         (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
         (RoundCost, {}),
+        (EXPLORATIONS["diverge"], {"b": "dflash", "tokens": 20}),
         (SideBySide, {"a": "eagle2", "rule": "match", "branch": "b", "round": 3, "take": 7, "branch_seed": 9}),
         (SideBySide, {"branch": "a", "take": -1, "given": '{"config": {}}'}),
     ],

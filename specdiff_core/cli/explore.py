@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,27 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` with a subcommand for each exploration; some are also commands of their own."""
+    """Add ``explore`` with a subcommand for each exploration of the page; the others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
-        _add(kinds, name, kind)
-        if kind in COMMANDS:
-            _add(commands, name, kind, kind.files)
+        _add(commands if kind in COMMANDS else kinds, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
     show = options.add_parser(kinds, "show", run_show, about)
     show.add_argument("answer", type=Path, metavar="FILE", help="an answer")
     _add_outputs(show)
 
 
-def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
-    """Add one exploration. ``words``: its positional fields."""
+def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
+    """Add one exploration; fields that may name a file are positional."""
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
     fields = kind.form()
     for field in fields:
         flags: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
-        if field["name"] in words:
+        if field["name"] in kind.files:
             parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **flags)
         else:
             flags["help"] = argparse.SUPPRESS if field["hidden"] else flags["help"]
