@@ -139,7 +139,7 @@ def _compared(engine: Engine, a: Run, b: Run) -> Answer:
         findings = [f"Both runs have the same {size} tokens."]
         return Answer(rows=[], facts={"labels": labels, "verdict": "same", "findings": findings})
     ranked = ranking(engine, [*a.header.prompt_ids, *a.ids[: found.token]], a.config)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "run": name,
             "token": token,

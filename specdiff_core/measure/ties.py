@@ -66,6 +66,6 @@ def difference(
     before = engine.encode(prompt, config) if isinstance(prompt, str) else prompt
     best = ranking(engine, [*before, *theirs[:place]], config).topk(2)
     margin = float(best.values[0] - best.values[1])
-    there = [list(ids[place : place + 1]) for ids in (ours, theirs)]
-    same = sorted(there[0] + there[1]) == sorted(best.indices.tolist())
-    return Difference(place, *there, margin, same and margin <= TIES[engine.pair.placement.dtype_name])
+    one, other = (list(ids[place : place + 1]) for ids in (ours, theirs))
+    same = sorted(one + other) == sorted(best.indices.tolist())
+    return Difference(place, one, other, margin, same and margin <= TIES[engine.pair.placement.dtype_name])
