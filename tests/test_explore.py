@@ -1027,7 +1027,8 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Once upon a time\n", encoding="utf-8")
     words = ["--texts", f"@{prompts}", "--tokens", "8", "--gammas", "2", "--steps", "1", "--controller", "false"]
-    outputs = ["--json", str(out), "--csv", str(table)]
+    page = tmp_path / "map.html"
+    outputs = ["--json", str(out), "--csv", str(table), "--html", str(page)]
     assert main(["explore", "window-map", *words, *outputs]) == 0
     final = json.loads(out.read_text(encoding="utf-8"))
     steps = window_map.REPEATS + 1
@@ -1037,6 +1038,8 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
     assert set(read_trace(out.parent / final["files"]["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
     printed = capsys.readouterr().out
     assert table.read_text(encoding="utf-8") in printed and final["report"]["answer"] in printed
+    drawn = page.read_text(encoding="utf-8")
+    assert final["report"]["answer"] in drawn and '"heatmap"' in drawn and '"@draft"' not in drawn
     again = tmp_path / "again.json"
     assert main(["explore", "show", str(out), "--json", str(again)]) == 0
     redrawn = json.loads(again.read_text(encoding="utf-8"))

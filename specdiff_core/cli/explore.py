@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from specdiff_core.cli import options
 from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
@@ -54,6 +56,8 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the answer and its figures as one page")
+    parser.add_argument("--png", type=Path, metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -115,8 +119,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Raise a ConfigError before the work if an output cannot be written."""
-    for name in ("json", "csv"):
+    for name in ("json", "csv", "html"):
         options.check_target(getattr(args, name), name)
+    if args.html is not None:
+        plotly_script()
+    if args.png is not None and importlib.util.find_spec("kaleido") is None:
+        raise ConfigError("Pictures need the package kaleido.", field="png", hint="pip install kaleido")
 
 
 def run_show(args: argparse.Namespace) -> None:
@@ -145,6 +153,11 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
         write(args.json, found, races)
     if args.csv is not None:
         args.csv.write_text(table, encoding="utf-8")
+    if args.html is not None:
+        title = find_exploration(found.name).title
+        args.html.write_text(html_page(title, report.answer, report.notes, report.figures), encoding="utf-8")
+    if args.png is not None:
+        write_pictures(args.png, report.figures)
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:

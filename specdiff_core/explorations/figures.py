@@ -1,16 +1,21 @@
 """Figures as Plotly JSON with roles for colours: ``"@draft"`` is blue on a light page, light blue on a dark one.
 
-An exploration describes data, axes and labels; the page (``app/static/views/figure.js``) adds a theme.
+An exploration describes data, axes and labels; the page (``app/static/views/figure.js``) and
+:func:`html_page` add a theme.
 """
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.palette import ROLES
 
@@ -302,3 +307,79 @@ FROM_ZERO = {"rangemode": "tozero"}
 def speeds(x: str = "", **more: Any) -> dict[str, Any]:
     """The layout of a figure of speed-ups, with vanilla's line."""
     return axes(x, "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=[ONE], **more)
+
+
+# A theme for figures without a page.
+
+
+def painted(value: Any, dark: bool = False) -> Any:
+    """Plotly JSON with colours in place of roles."""
+    if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
+        return ROLES[value[1:]][dark]
+    if isinstance(value, Mapping):
+        return {name: painted(one, dark) for name, one in value.items()}
+    return [painted(one, dark) for one in value] if isinstance(value, list | tuple) else value
+
+
+def themed(figure: Figure) -> dict[str, Any]:
+    """A figure as Plotly draws it alone, on white."""
+    layout = painted(figure.layout)
+    grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
+    for name in [name for name in layout if name.startswith(("xaxis", "yaxis"))]:
+        layout[name] = grid | layout[name] | {"title": {"text": layout[name].get("title", "")}}
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    look = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "legend": legend, "margin": {"t": 60}}
+    return {"data": painted(figure.data), "layout": {"title": {"text": figure.title}} | look | layout}
+
+
+def plotly_script() -> Path:
+    """The JavaScript library inside the Python package plotly.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    try:
+        return Path(str(resources.files("plotly"))) / "package_data" / "plotly.min.js"
+    except ModuleNotFoundError as error:
+        hint = "pip install plotly"
+        raise ConfigError("Figures need the package plotly.", field="html", hint=hint) from error
+
+
+def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[Figure]) -> str:
+    """An answer as one HTML file that opens from disk."""
+    library = plotly_script().read_text(encoding="utf-8")
+    drawn = [one for one in figures if one.data]
+    plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
+    words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
+    places = "".join(f"<section><p>{escaped(one.hint)}</p><div></div></section>" for one in drawn)
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
+section p{{margin:0}}</style>
+<h1>{escaped(title)}</h1><p><strong>{escaped(answer)}</strong></p>{words}{places}
+<script>{library}</script>
+<script>const figures = {plain};
+document.querySelectorAll('section > div').forEach((place, i) =>
+Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
+"""
+
+
+def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
+    """Each figure as ``KEY.png``.
+
+    Raises:
+        ConfigError: plotly or kaleido is not installed, or kaleido finds no browser.
+    """
+    plotly_script()
+    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, figure in enumerate(one for one in figures if one.data):
+        path = folder / f"{number + 1}-{figure.key}.png"
+        try:
+            graphs.Figure(themed(figure), skip_invalid=True).write_image(path, width=1200, height=700, scale=2)
+        except (ValueError, ImportError, RuntimeError) as error:
+            hint = "pip install kaleido; it needs Chrome or Chromium."
+            raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
+        written.append(path)
+    return written
