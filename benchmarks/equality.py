@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -19,27 +19,65 @@ from torch import Tensor
 from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of, values_of
-from specdiff_core.maths.distributions import to_probs
-from specdiff_core.maths.randomness import SharedGumbel
+from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import BASELINE, BenchSetting
-from specdiff_core.measure.logits import RecordingEngine
 from specdiff_core.measure.prompts import Prompt, ranks
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
+from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
+    from specdiff_core.models.target import Scores, Target
 
-TIES = {"fp32": 1e-3, "bf16": 0.25, "fp16": 1 / 32}
-"""By precision: two best tokens at most this far apart, in log p plus noise, may change places by the rounding of
-differently shaped passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; for bf16 and
-fp16 it is two roundings of a logit between 16 and 32."""
 GENERATE = "generate"
 """Stands for transformers where others name a setting."""
+
+
+class RecordingEngine(Engine):
+    """An engine on the weights of another one, with a target that records.
+
+    Attributes:
+        logits: of the last run, ``[V]`` for each committed token, on the CPU.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.pair)
+        self.logits: list[Tensor] = []
+        self.target = cast("Target", _Target(engine.target, self))
+
+
+class _Target:
+    def __init__(self, target: Target, engine: RecordingEngine) -> None:
+        self._target, self._engine = target, engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def start(self, layers: Sequence[int] = ()) -> _Run:
+        self._engine.logits = []
+        return _Run(self._target.start(layers), self._engine.logits)
+
+
+class _Run:
+    def __init__(self, run: Any, logits: list[Tensor]) -> None:
+        self._run, self._logits = run, logits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def score(self, *args: Any, **options: Any) -> Scores:
+        scores: Scores = self._run.score(*args, **options)
+        self._scores = scores
+        return scores
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        """Each kept row produced the next token."""
+        self._logits.extend(self._scores.logits[list(rows)].cpu())
+        self._run.rollback(scored, rows)
 
 
 class EqualityRow(Measured, kw_only=True):
@@ -84,50 +122,13 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
     return tuple(out[0, len(ids) :].tolist())
 
 
-@torch.inference_mode()
-def top_two(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> tuple[tuple[int, int], float]:
-    """The two best tokens after ``ids`` as vanilla ranks them (log p, plus the noise of that position), and how far
-    apart they are."""
-    run = engine.target.start()
-    run.read(ids[:-1])
-    logits = run.score(ids[-1:]).logits[0]
-    if config.temperature == 0:
-        ranked = logits.float().log_softmax(-1).clone()
-        ranked[list(engine.target.suppress)] = -torch.inf
-    else:
-        dist = to_probs(logits, config.sampling, engine.target.suppress).cpu()
-        ranked = dist.log() + SharedGumbel(config.seed).noise(len(ids), dist.numel())
-    best = ranked.topk(2)
-    first, second = best.indices.tolist()
-    return (first, second), float(best.values[0] - best.values[1])
-
-
-def difference(
-    engine: Engine, prompt: str, ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
-) -> dict[str, Any] | None:
-    """Where two texts differ first, and whether a tie explains it; None where they are equal.
-
-    Returns:
-        the number of the token; ``ours`` and ``theirs``: the token there in a list, which is empty where a text has
-        ended; the margin between the two best tokens; whether it is a tie.
-    """
-    if tuple(ours) == tuple(theirs):
-        return None
-    pairs = enumerate(zip(ours, theirs, strict=False))
-    place = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
-    best, margin = top_two(engine, [*engine.encode(prompt, config), *theirs[:place]], config)
-    there = [list(ids[place : place + 1]) for ids in (ours, theirs)]
-    tie = margin <= TIES[engine.pair.placement.dtype_name] and sorted(there[0] + there[1]) == sorted(best)
-    return {"token": place, "ours": there[0], "theirs": there[1], "margin": margin, "tie": tie}
-
-
 def different_bits(
     text: Sequence[int], logits: Sequence[Tensor], vanilla: Sequence[int], expected: Sequence[Tensor]
 ) -> tuple[int, int]:
     """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that differ in any bit, and
     how many there are."""
-    pairs = zip(text, vanilla, strict=False)
-    same = next((place + 1 for place, (a, b) in enumerate(pairs) if a != b), min(len(text), len(vanilla)))
+    length = min(len(text), len(vanilla))
+    same = first_difference(text[:length], vanilla[:length]) or length
     return sum(not torch.equal(a, b) for a, b in zip(logits[:same], expected[:same], strict=True)), same
 
 
@@ -167,7 +168,7 @@ def check_equality(
             suppress = list(engine.target.suppress) or None
             texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
         differences = [
-            {"cell": key, "prompt": prompt.id, "temperature": temperature, **found}
+            {"cell": key, "prompt": prompt.id, "temperature": temperature, **found._asdict()}
             for key, text in texts.items()
             if (found := difference(engine, prompt.prompt, text, vanilla, shared))
         ]
@@ -241,7 +242,7 @@ class Equality(Tabled, kw_only=True, tag="equality"):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``benchmarks equality``."""
-    add_measuring(parser, grid=True)
+    add_measuring(parser)
     parser.add_argument("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
     about = "prompts that are compared with generate() too [default 100]"
     parser.add_argument("--generate-prompts", type=int, default=100, metavar="N", help=about)

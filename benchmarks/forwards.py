@@ -20,7 +20,7 @@ from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
-from specdiff_core.measure.passes import pass_costs
+from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import read_result
@@ -111,6 +111,16 @@ def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
     return median(spent[2:])  # the first warms up
 
 
+def pass_costs(
+    engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
+) -> PassCosts:
+    """The costs of an uninterrupted :class:`PassTimes`."""
+    times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
+    for _ in times.rounds(prompt, repeats):
+        pass
+    return times.costs
+
+
 def forwards(
     engine: Engine,
     prompts: Sequence[Prompt],
@@ -166,7 +176,7 @@ def forwards(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``benchmarks forwards``."""
-    add_measuring(parser, grid=True)
+    add_measuring(parser)
     about = "a sweep whose speed-ups are compared with the limit"
     parser.add_argument("--sweep", type=Path, metavar="FILE", help=about)
 

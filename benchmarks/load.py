@@ -3,8 +3,7 @@
 Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
 reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
 memory (best with ``--visitors 4 --rounds 100``). ``--fuzz N`` adds malformed calls, which must not cause a traceback
-or stop the server. ``--faults`` closes a page during its run, kills the decoding process, and restarts the server;
-the next run must work each time. Any fault gives exit code 1.
+or stop the server. Any fault gives exit code 1.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import random
 import re
 import signal
@@ -23,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +33,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
 PATIENCE = 900.0
 """Seconds after which an answer counts as missing."""
-FREED = 3.0
-"""Most seconds from closing a page to the start of the next run, on a busy machine."""
 GROWTH = 1.15
 """Largest ratio of memory after all runs to memory after the first ones."""
 
@@ -51,7 +47,6 @@ class Met:
     mixed_up: list[str] = field(default_factory=list)  # answers to other requests
     texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for all visitors
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
-    faults: list[str] = field(default_factory=list)  # results of the injected faults
 
     def table(self) -> str:
         """The report, as lines."""
@@ -65,7 +60,7 @@ class Met:
             held = [f"{value / 2**20:.0f}" for value in self.memory]
             held = held if len(held) < 8 else [*held[:3], "…", *held[-3:]]
             lines.append(f"memory           {', '.join(held)} MiB after each round")
-        return "\n".join([*lines, *self.faults, *self.errors[:5], *self.mixed_up[:5]])
+        return "\n".join([*lines, *self.errors[:5], *self.mixed_up[:5]])
 
     @property
     def failed(self) -> bool:
@@ -74,12 +69,11 @@ class Met:
 
 
 @contextmanager
-def server(log: Path, port: int = 0) -> Iterator[tuple[str, psutil.Process]]:
-    """A server of this checkout, ready, with its process; on a free port where none is given."""
-    if not port:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+def server(log: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """A server of this checkout on a free port, ready, with its process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT
@@ -194,85 +188,6 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 met.errors.append("after all broken calls a plain run fails")
 
 
-async def follow(client: httpx.AsyncClient, session: str, tokens: int) -> AsyncGenerator[dict[str, Any]]:
-    """The messages of a race as a page asks for them: Gradio's own, by the page's session."""
-    known = (await client.get("/config")).json()["dependencies"]
-    race = next(one["id"] for one in known if one["api_name"] == "race")
-    body = {"data": ["Once upon", *settings(tokens)], "fn_index": race, "session_hash": session}
-    (await client.post("/gradio_api/queue/join", json=body, timeout=PATIENCE)).raise_for_status()
-    answer = client.stream("GET", "/gradio_api/queue/data", params={"session_hash": session}, timeout=PATIENCE)
-    async with answer as lines:
-        async for line in lines.aiter_lines():
-            if line.startswith("data:"):
-                yield json.loads(line[5:])
-
-
-LONG = 400
-"""Tokens of a run that does not come to its end."""
-
-
-async def works(client: httpx.AsyncClient, session: str, met: Met) -> float:
-    """Run a short race, which must succeed; seconds until it began."""
-    asked = time.monotonic()
-    began = math.inf
-    async for message in follow(client, session, 8):
-        if message["msg"] == "process_starts":
-            began = time.monotonic() - asked
-        elif message["msg"] == "process_completed" and not message["success"]:
-            met.errors.append(f"{session}: the next run fails: {message['output']!r:.200}")
-    return began
-
-
-async def break_off(client: httpx.AsyncClient, met: Met, process: psutil.Process) -> None:
-    """Close a page in the middle of its run, then kill the process that decodes in the middle of another."""
-    async with aclosing(follow(client, "closed", LONG)) as messages:
-        async for message in messages:
-            if message["msg"] == "process_generating":
-                break
-    freed = await works(client, "after-closed", met)
-    met.faults.append(f"page closed      the next run began after {freed:.1f} s")
-    if freed > FREED:
-        met.errors.append(f"a closed page held the model for {freed:.1f} s")
-
-    decoder, words = max(process.children(recursive=True), key=lambda one: one.memory_info().rss), ""
-    async for message in follow(client, "killed", LONG):
-        if message["msg"] == "process_generating" and decoder.is_running():
-            decoder.kill()
-        elif message["msg"] == "process_completed":
-            words = "" if message["success"] else str(message["output"].get("error"))
-    met.faults.append(f"decoder killed   its visitor reads: {words}")
-    if "ended without a word" not in words:
-        met.errors.append(f"the decoder was killed, and its visitor got {words!r}")
-    await works(client, "after-killed", met)
-
-
-async def faults(url: str, process: psutil.Process | None, met: Met) -> None:
-    """What breaks while somebody decodes; without a process, what works again after it."""
-    async with httpx.AsyncClient(base_url=url) as client:
-        if process is None:
-            await works(client, "after-restart", met)
-            met.faults.append("server back      a run works at once")
-        else:
-            await break_off(client, met, process)
-            await end_under(client, met, process)
-
-
-async def end_under(client: httpx.AsyncClient, met: Met, process: psutil.Process) -> None:
-    """End the server in the middle of a run; its visitor must get an error."""
-    began, last = math.inf, "the end of the stream"
-    try:
-        async for message in follow(client, "ended", LONG):
-            if message["msg"] == "process_generating" and began == math.inf:
-                began = time.monotonic()
-                process.terminate()
-            last = (message.get("output") or {}).get("error") or message.get("message") or last
-    except httpx.HTTPError as error:
-        last = type(error).__name__
-    met.faults.append(f"server ended     its visitor gets: {last}, after {time.monotonic() - began:.1f} s")
-    if time.monotonic() - began > 20:
-        met.errors.append("a server that ends keeps its visitors waiting")
-
-
 def say(words: str) -> None:
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
@@ -285,7 +200,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="times that all of them ask [default 3]")
     parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
-    parser.add_argument("--faults", action="store_true", help="then close a page, kill the decoder, end the server")
     parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
     log = Path(tempfile.gettempdir()) / "specdiff-load.log"
     parser.add_argument("--log", type=Path, default=log, help=f"where the server's log goes [default {log}]")
@@ -316,11 +230,6 @@ def main(argv: list[str] | None = None) -> int:
             measure(url, process)
             if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
                 met.errors.append(f"{traced} tracebacks in {args.log}")
-            if args.faults:
-                asyncio.run(faults(url, process, met))
-        if args.faults:
-            with server(args.log, int(url.rpartition(":")[2])) as (url, _):
-                asyncio.run(faults(url, None, met))
     say(met.table())
     return int(met.failed)
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from benchmarks.equality import TIES, changed, difference, generate
+from benchmarks.equality import changed, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
@@ -41,6 +41,7 @@ from specdiff_core.measure.runner import header, in_order
 from specdiff_core.measure.statistics import Costs, costs, interval
 from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
+from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
 from specdiff_core.models.folders import is_gguf
 from specdiff_core.schema.decoder import WARM_UP
@@ -245,7 +246,7 @@ def one_turn(
     runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in in_order(lanes, turn)}
     _, vanilla = runs[BASELINE.name]
     differences = [
-        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found}
+        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found._asdict()}
         for lane in lanes
         if not (lane.call and lane.call.kind == "llama.cpp")
         and (found := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))

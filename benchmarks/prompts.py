@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import lzma
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ import msgspec
 from benchmarks.workloads import WORKLOADS, load_workload
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.train.corpus import Corpus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     if args.workload:
         prompts = load_workload(args.workload, args.count)
     else:
-        prompts = make_prompts(Corpus.open(args.corpus), per_flavour=args.per_flavour)
+        prompts = make_prompts(args.corpus, per_flavour=args.per_flavour)
     write_prompts(args.out, prompts)
     print(f"{len(prompts)} prompts: {args.out}")
 
@@ -43,14 +43,20 @@ def write_prompts(path: Path, prompts: Sequence[Prompt]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(prompt) + b"\n" for prompt in prompts))
 
 
-def make_prompts(corpus: Corpus, *, per_flavour: int = 10, characters: int = 200) -> tuple[Prompt, ...]:
+def make_prompts(corpus: Path, *, per_flavour: int = 10, characters: int = 200) -> tuple[Prompt, ...]:
     """The beginnings of evenly spaced validation documents, cut after a word: the same for the same corpus.
 
     Where there are enough, only documents at least twice as long are taken, so that every prompt is a beginning.
     """
+    files = {path.name.partition(".valid.txt")[0]: path for path in sorted(corpus.glob("*.valid.txt*"), reverse=True)}
+    if not files:
+        hint = "Give --corpus a folder with NAME.valid.txt[.xz] for each flavour."
+        raise ConfigError(f"No validation text found in {corpus}.", field="corpus", hint=hint)
     prompts = []
-    for flavour in corpus.flavours:
-        documents = list(corpus.documents(flavour, "valid"))
+    for flavour, path in sorted(files.items()):
+        raw = path.read_bytes()
+        text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
+        documents = [document.strip() for document in text.split("<|endoftext|>") if document.strip()]
         long = [text for text in documents if len(text) >= 2 * characters]
         pool = long if len(long) >= per_flavour else documents
         count = min(per_flavour, len(pool))

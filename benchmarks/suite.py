@@ -16,6 +16,8 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import ASSETS
 
 SETTINGS = {
+    "grid": """mdlm/4/1 mdlm/8/1 mdlm/9/1 mdlm/16/1 mdlm/4/2 mdlm/8/2 mdlm/9/2 mdlm/16/2
+        block/4/1 block/8/1 block/9/1 block/16/1 block/4/2 block/8/2 block/9/2 block/16/2""",
     # Every method, each with a few sizes.
     "all": """block/4/1 block/9/1 block/16/1 block/16/1/auto block/9/1/9 block/9/1/16 block/16/1/24/auto
         block_markov/4/1 block_markov/9/1 block_markov/16/1 block_markov/16/1/auto block_markov/9/1/9
@@ -41,17 +43,16 @@ SETTINGS = {
 SWEEP = "specdiff_core bench sweep {machine} --max-new-tokens 96 --ignore-eos --json {file}"
 ON_FILE = "--prompts {out}/prompts.jsonl"
 ONCE = f"{SWEEP} {ON_FILE} --repeats 1"
-GRID = "--drafters none,mdlm,block --gamma 4,8,9,16 --steps 1,2"
 COMMANDS = {
     "prompts.jsonl": "benchmarks prompts --corpus {corpus} --per-flavour 10 --out {file}",
-    "greedy.json": f"{SWEEP} {ON_FILE} --repeats 2 {GRID}",
+    "greedy.json": f"{SWEEP} {ON_FILE} --repeats 2 --settings {{grid}}",
     "methods.json": f"{ONCE} --settings {{all}}",
     "temperature-0.7.json": f"{ONCE} --first 5 --temperature 0.7 --settings {{fewer}}",
     "temperature-1.json": f"{ONCE} --first 5 --temperature 1 --settings {{fewer}},{{more_drafts}}",
     "selection.json": f"{ONCE} --first 5 --draft-temperature 1 --settings {{selected}}",
     "peers.json": f"benchmarks peers {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} --repeats 1",
-    "forwards.json": f"benchmarks forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} {GRID} "
-    "--sweep {out}/greedy.json",
+    "forwards.json": f"benchmarks forwards {{machine}} --max-new-tokens 96 --json {{file}} {ON_FILE} "
+    "--settings {grid} --sweep {out}/greedy.json",
     "page.json": "benchmarks page --starts 8 --repeats 6 --json {file}",
     "prompts-200.jsonl": "benchmarks prompts --corpus {corpus} --per-flavour 50 --out {file}",
     "equality.json": "benchmarks equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "

@@ -43,7 +43,7 @@ def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def sweep_tables(result: Sweep) -> list[str]:
-    """A sweep: speeds, details by flavour and position, and settings compared with each other."""
+    """A sweep: speeds, and details by flavour and position."""
     entries, settings, flavours = result.entries, result.settings, list(result.prompts)
     detail = []
     for entry in entries:
@@ -56,38 +56,13 @@ def sweep_tables(result: Sweep) -> list[str]:
     ended = "ignored" if settings["ignore_eos"] else "ends a run"
     looping = entries[0].looping
     loops = f" {looping} of vanilla's {entries[0].prompts} texts end repeating a phrase." if looping else ""
-    parts = [
+    return [
         f"### Temperature {temperature}, rule {settings['rule']}, {settings['max_new_tokens']} tokens: {names}",
         f"Prompts: {flavours_of(result.prompts)}; {plural(result.repeats, 'repeat')} each, interleaved; reveal order "
         f"{settings['order']}; end of text {ended}.{loops}{waiting(result.waits)}",
         speeds(result),
         table(["setting", *(f"τ {name}" for name in flavours), "α by position", *PARTS], detail),
     ]
-    if result.ratios:
-        rows = []
-        for ratio in result.ratios:
-            row = [ratio.what, ratio.ours, ratio.theirs]
-            for one in (ratio.speed, ratio.tau):
-                row.append(f"{one.value:.2f}×" + (f" ({bounds(one.low, one.high)})" if result.has_intervals else ""))
-            rows.append(row)
-        parts += [
-            "Settings compared with each other: ratios of speed and of τ in this sweep, means of the flavours, with 95 "
-            f"% intervals over prompts. The best of many is also the luckiest.{_one_and_several(result)}",
-            table(["what", "setting", "over", "speed", "τ"], rows),
-        ]
-    return parts
-
-
-def _one_and_several(result: Sweep) -> str:
-    """How one draft and several differ, besides K."""
-    settings = result.settings
-    if all(entry.num_drafts == 1 for entry in result.entries):
-        return ""
-    if settings["temperature"] == 0 and settings.get("draft_temperature") is None:
-        return " One draft takes its most probable tokens, several are drawn."
-    if settings["temperature"] > 0 and settings["rule"] == "ratio":
-        return " One draft is tested with p/q, a selected one as a point mass, which accepts less."
-    return " One draft and several are drawn and tested alike."
 
 
 def section(result: Result) -> str:

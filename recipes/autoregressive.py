@@ -12,10 +12,10 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from common import DrafterSession, DrafterSettings, begin_llama, export_llama, generator, new_llama, run
+from objectives import probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from specdiff_core.train.losses import probs_without, soft_cross_entropy
 from specdiff_core.train.settings import field
 
 SUMMARY = (

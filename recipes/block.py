@@ -15,14 +15,15 @@ import torch
 import torch.nn.functional as F
 from common import DrafterSession, DrafterSettings, generator, run
 from msgspec import Meta
+from objectives import cross_entropy_streak, position_weights
 from text import Written
 from torch import Tensor
 from transformers import LlamaForCausalLM, PretrainedConfig
 
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.train import losses
 from specdiff_core.train.learners import block_hidden, draw_blocks, sizes_of
+from specdiff_core.train.losses import weighted_mean
 from specdiff_core.train.settings import field
 
 DECAY = 4.0
@@ -172,14 +173,14 @@ def block_loss(
     with torch.autocast(tokens.device.type, torch.bfloat16):
         log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(behind, head)
     nats = -(logits.float().softmax(-1) * log_q).sum(-1)
-    weights = losses.position_weights((masked.long().cumsum(-1) - 1)[where], DECAY)
-    loss = losses.weighted_mean(nats, weights)
+    weights = position_weights((masked.long().cumsum(-1) - 1)[where], DECAY)
+    loss = weighted_mean(nats, weights)
     full = masked.all(-1)
     if not settings.streak or not bool(full.any()):
         return loss
     of_text = log_q.gather(-1, text[..., 1:][where][:, None])[:, 0]
     by_slot = torch.zeros(counted.shape, device=loss.device).index_put(where, of_text)
-    return loss + settings.streak * losses.cross_entropy_streak(by_slot[full], counted[full])
+    return loss + settings.streak * cross_entropy_streak(by_slot[full], counted[full])
 
 
 def draw_texts(

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the lab beside t
 
 import numpy as np
 import torch
+from corpus import Corpus
 from text import Text, Written, fingerprint, load_tokenizer, windows, write_text
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -36,8 +37,7 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError, WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train.cards import OTHER_CREDITS, Card, training_of, write_card
-from specdiff_core.train.corpus import Corpus
-from specdiff_core.train.curve import METRICS, last_scores, redraw
+from specdiff_core.train.curve import METRICS, last_scores
 from specdiff_core.train.drafter import SCORE, decode_greedily, tau_by_flavour
 from specdiff_core.train.options import add_options, read_options
 from specdiff_core.train.settings import field
@@ -102,7 +102,7 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
         float, field("share of --start's weights in the result: often better (arXiv 2109.01903)", ge=0, le=1)
     ] = 0.0
     resume: Annotated[bool, field("continue from the checkpoint in --run")] = False
-    run: Annotated[Path | None, field("folder of checkpoint, metrics.jsonl, curve.svg [default: in runs/]")] = None
+    run: Annotated[Path | None, field("folder of checkpoint and metrics.jsonl [default: in runs/]")] = None
     compile: Annotated[bool, field("whether to use torch.compile")] = True
     eval_every: Annotated[int, field("steps between two measurements", ge=1)] = 200
 
@@ -195,7 +195,6 @@ class Session:
             with torch.no_grad():
                 scores = measure()
             trainer.log("measured", scores=scores)
-            redraw(self.run, self.kind)
             bar.write(f"step {trainer.step}: " + "  ".join(f"{name} {value:.3f}" for name, value in scores.items()))
 
         with tqdm(total=settings.steps, initial=trainer.step, unit="step", dynamic_ncols=True) as bar:

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from common import DrafterSession, DrafterSettings, generator, run
+from objectives import probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
 from specdiff_core.train.learners import FEATURE, OWN, PASSES, eagle_readings, new_eagle
-from specdiff_core.train.losses import probs_without, soft_cross_entropy
 
 SUMMARY = (
     "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder layer that continues "

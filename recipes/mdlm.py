@@ -7,24 +7,31 @@ prefix, with the target's own distributions as labels.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from common import DrafterSession, DrafterSettings, generator, heads_of, run
+from objectives import cross_entropy_streak, position_weights, probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
-from specdiff_core.train.losses import subs_loss
-from specdiff_core.train.mdlm import DraftTask, freeze_constants
+from specdiff_core.train.losses import weighted_mean
 from specdiff_core.train.settings import field
 
 EPSILON = 1e-3
 """Of the log-linear schedule, and the smallest t that is drawn."""
 DENOISING = 0.12
 """Fraction of the steps in which a new drafter learns to denoise text."""
+SLOTS = 16
+"""The largest window that is cut; smaller ones fill the last slots."""
+DECAY = 4.0
+"""Of the position weights, in positions."""
 ROWS = 8
 """Rows that the target reads per step; many windows are cut from each."""
 SUMMARY = (
@@ -75,6 +82,37 @@ def new_mdlm(
     return freeze_constants(model)
 
 
+def freeze_constants(model: Mdlm) -> Mdlm:
+    """Leave only the biases of the modulation trainable and ``sigma_map`` as initialised: decoding keeps σ = 0,
+    which makes the network's condition constant."""
+    model.requires_grad_(True)
+    model.backbone.sigma_map.requires_grad_(False)
+    layers = model.backbone
+    modulations = [*(block.adaLN_modulation for block in layers.blocks), layers.output_layer.adaLN_modulation]
+    for modulation in modulations:
+        modulation.weight.requires_grad_(False)
+    return model
+
+
+def subs_loss(logits: Tensor, ids: Tensor, masked: Tensor, t: Tensor, mask_id: int) -> Tensor:
+    """MDLM's continuous-time bound (arXiv 2406.07524): masked cross-entropy, weight 1/t for 1 − α_t ≈ t.
+
+    SUBS: the mask's logit is removed before normalising; unmasked positions are carried over and cost nothing.
+
+    Args:
+        logits: ``[B, L, V]`` raw.
+        ids: ``[B, L]`` the clean tokens.
+        masked: ``[B, L]`` bool, which of them the network did not see.
+        t: ``[B]`` diffusion time in (0, 1].
+
+    Returns:
+        nats per token, a scalar.
+    """
+    known = logits.float().index_fill(-1, torch.tensor([mask_id], device=logits.device), -1e6)
+    nats = F.cross_entropy(known.flatten(0, 1), ids.flatten(), reduction="none").view_as(ids)
+    return (nats * masked / t[:, None]).sum() / ids.numel()
+
+
 def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> Tensor:
     """MDLM's own objective, nats per token: t is spread evenly over the batch (antithetic sampling), and each token is
     masked with probability (1 − ε)t."""
@@ -84,6 +122,121 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
     with torch.autocast(ids.device.type, torch.bfloat16):
         logits = model(ids.masked_fill(masked, model.config.mask_id))
     return subs_loss(logits, ids, masked, times, model.config.mask_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
+
+    ids: np.ndarray  # [N, L] int64, the mask id where masked
+    padding: np.ndarray  # [N] int64, leading positions without meaning
+    masked: np.ndarray  # [N, SLOTS] bool, of the last SLOTS positions
+    rank: np.ndarray  # [N, SLOTS] int64, place in the window; negative before it
+    row: np.ndarray  # [N] int64, the row each problem was cut from
+    position: np.ndarray  # [N, SLOTS] int64, where in that row the last SLOTS positions lie (clipped at 0)
+
+
+def draw_windows(
+    rows: np.ndarray, rng: np.random.Generator, *, count: int, length: int, mask_id: int, whole: float = 0.5
+) -> Windows:
+    """Cut ``count`` windows out of ``rows [R, S]``.
+
+    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the others uniform; a
+    fraction ``whole`` of the windows is fully masked, the others at a uniform mask ratio (at least one mask).
+    """
+    size = rng.integers(4, SLOTS + 1, count)
+    row = np.arange(count) % len(rows)
+    end = rng.integers(size + 1, rows.shape[1] + 1)  # exclusive; at least one token of context
+    room = np.minimum(end, length) - size
+    context = np.where(rng.random(count) < 0.5, room, rng.integers(1, room + 1))
+    columns = end[:, None] - length + np.arange(length)
+    ids = rows[row[:, None], columns.clip(0)].astype(np.int64)
+    rank = np.arange(SLOTS) - (SLOTS - size[:, None])
+    ratio = np.where(rng.random(count) < whole, 1.0, rng.random(count))
+    masked = (rank >= 0) & (rng.random((count, SLOTS)) < ratio[:, None])
+    masked[~masked.any(-1), -1] = True
+    ids[:, -SLOTS:][masked] = mask_id
+    return Windows(ids, length - context - size, masked, rank, row, columns[:, -SLOTS:].clip(0))
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bf16 where the device computes it; elsewhere it would be slower than fp32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or computes_bf16())
+
+
+class DraftTask:
+    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The target reads each
+    row once; many windows are cut from it.
+
+    Args:
+        tokens: of the windows of a step.
+        whole: fraction of the windows that are fully masked, as with T = 1.
+        streak: weight of streak distillation, on whole windows of text that the target wrote.
+        compiled: whether to use torch.compile.
+    """
+
+    def __init__(
+        self,
+        model: Mdlm,
+        target: LlamaForCausalLM,
+        *,
+        mask_id: int,
+        tokens: int,
+        whole: float = 0.5,
+        streak: float = 0.0,
+        compiled: bool = False,
+    ) -> None:
+        self.model, self.mask_id, self.tokens = model, mask_id, tokens
+        self.target = target.train(False).requires_grad_(False)
+        self.whole, self.streak = whole, streak
+        self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
+
+    def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
+        """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
+        longest = self.model.config.model_length
+        length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
+        count = max(1, self.tokens // length)
+        windows = draw_windows(rows, rng, count=count, length=length, mask_id=self.mask_id, whole=self.whole)
+        return self._objective(*self.inputs(rows, windows, own))
+
+    def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
+        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows are chains: fully
+        masked, in one of the last ``own`` rows, which the target wrote."""
+        inside = windows.rank >= 0
+        parts = (
+            windows.ids,
+            windows.padding,
+            self.labels(rows, windows),
+            position_weights(torch.from_numpy(windows.rank), DECAY) * torch.from_numpy(windows.masked),
+            rows[windows.row[:, None], windows.position],
+            inside,
+            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - own),
+        )
+        return tuple(torch.as_tensor(part).to(self.model.device) for part in parts)
+
+    @torch.no_grad()
+    def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
+        """The target's distribution of the token at each of the last slots, ``[N, SLOTS, V]``: its logits at t − 1."""
+        ids = torch.as_tensor(rows).to(self.model.device)
+        with autocast(ids.device):
+            states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
+            behind = states[windows.row[:, None], (windows.position - 1).clip(0)]
+            return probs_without(self.target.lm_head(behind), self.mask_id)
+
+    def objective(self, *inputs: Tensor) -> Tensor:
+        """The loss of what :meth:`inputs` returned."""
+        ids, padding, labels, weights, truth, inside, chains = inputs
+        with autocast(ids.device):
+            logits: Tensor = self.model(ids, first=ids.shape[1] - SLOTS, padding=padding)
+        loss = weighted_mean(soft_cross_entropy(logits, labels), weights)
+        if not self.streak:
+            return loss
+        mask = torch.tensor([self.mask_id], device=ids.device)
+        log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
+        # Slots before a window are certain; windows that are no chain do not count.
+        known = chains[:, None].expand_as(inside)
+        streak = cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
+        return loss + self.streak * streak
 
 
 def main(settings: Settings, kind: str = "mdlm", summary: str = SUMMARY) -> Path:
@@ -99,21 +252,13 @@ def main(settings: Settings, kind: str = "mdlm", summary: str = SUMMARY) -> Path
     written = session.write_text().packed
     denoising = 0 if settings.start else round(settings.steps * DENOISING)
     length = model.config.model_length
-    now = 0
-
-    def draw() -> tuple[np.ndarray, int, np.random.Generator]:
-        rng = generator(settings, now)
-        return *session.draw_rows(written, rng, ROWS), rng
-
     weights: Any = {"whole": settings.whole, "streak": settings.streak, "compiled": settings.compile}
-    task = DraftTask(model, target, draw, mask_id=text.mask, tokens=settings.batch_tokens, **weights)
+    task = DraftTask(model, target, mask_id=text.mask, tokens=settings.batch_tokens, **weights)
 
     def loss(step: int) -> Tensor:
-        nonlocal now
-        now = step
-        if step >= denoising:
-            return task.loss()
         rng = generator(settings, step)
+        if step >= denoising:
+            return task.loss(*session.draw_rows(written, rng, ROWS), rng)
         return denoising_loss(model, text.draw_rows(rng, max(1, settings.batch_tokens // length), length), rng)
 
     return session.fit(model, loss, lambda folder: save_mdlm(model, folder), settings.batch_tokens, summary)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from corpus import Corpus
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
@@ -15,7 +16,6 @@ from specdiff_core.engine import Engine
 from specdiff_core.models.folders import AGAIN, shown
 from specdiff_core.schema.errors import CorpusError, WeightsError
 from specdiff_core.train.answers import Answers, Prompt, Writing, write_answers
-from specdiff_core.train.corpus import Corpus
 
 NEW_TOKENS = 160
 """Of each text that the target writes, at most."""

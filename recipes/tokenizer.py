@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from common import SHIPPED, CorpusSettings, run
+from corpus import Corpus
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.settings import field
 
 END_OF_TEXT, MASK = "<|endoftext|>", "<|mask|>"

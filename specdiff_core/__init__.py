@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "specdiff_core.engine": ("Engine",),
     "specdiff_core.explorations": ("EXPLORATIONS",),
-    "specdiff_core.explorations.alignment": ("compare_traces",),
     "specdiff_core.schema.settings": ("DecodeConfig", "SETTINGS"),
     "specdiff_core.schema.methods": ("METHODS", "Method"),
     "specdiff_core.schema.pairs": ("PAIRS", "DrafterSpec", "register_drafter"),

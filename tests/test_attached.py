@@ -24,7 +24,6 @@ import pytest
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.cli import options
-from specdiff_core.explorations.alignment import compare_traces
 from specdiff_core.schema.errors import ConfigError, ServerError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.metrics import fold
@@ -443,8 +442,7 @@ def test_a_race_with_a_server(
     assert row.split()[:3] == again.splitlines()[-1].split()[:3] and "  not checked" in again
 
 
-def test_two_runs_of_a_server_are_held_against_each_other_by_their_characters(tmp_path: Path) -> None:
-    """Where a stream is cut into pieces is chance, and what an id means is the same in every run."""
+def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: Path) -> None:
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     texts = iter(["cat.", "dog."])
     with StandIn("someone", lambda body: sse(*PLAIN[:2], choice(next(texts), finish_reason="stop"))) as server:
@@ -452,9 +450,7 @@ def test_two_runs_of_a_server_are_held_against_each_other_by_their_characters(tm
             write_trace(path, {"served": list(ask(server.url).decode("Once", CONFIG))})
     events = [event for path in paths for event in read_trace(path).lanes["served"]]
     met = [event.pieces for event in events if isinstance(event, PiecesSeen)]
-    assert len({token for pieces in met for token in pieces}) == 4, "two runs share an id where they share its piece"
-    common = compare_traces(*paths).facts["common"]
-    assert common["by"] == "texts" and common["agree"] == len(", a\u2028")
+    assert len({token for pieces in met for token in pieces}) == 4
 
 
 def test_a_race_goes_on_without_a_server_that_broke(

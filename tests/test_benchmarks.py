@@ -28,7 +28,6 @@ from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.measure.sweep import Sweep, sweep_result
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.train.corpus import Corpus
 from tests.app_fakes import FakeDecoder
 from tests.fakes import ORIGIN
 
@@ -134,10 +133,9 @@ def test_spec_bench_is_a_file(tmp_path: Path) -> None:
 def test_prompts_come_from_validation_documents(tmp_path: Path) -> None:
     words = " ".join(f"word{i}" for i in range(200))
     for name, count in (("code", 7), ("math", 3)):
-        (tmp_path / f"{name}.train.txt").write_text("never seen")
         documents = [f"{name} {i} {words}" for i in range(count)] + ["short"] * 5
         (tmp_path / f"{name}.valid.txt").write_text("\n\n<|endoftext|>\n\n".join(documents))
-    found = make_prompts(Corpus.open(tmp_path), per_flavour=3, characters=50)
+    found = make_prompts(tmp_path, per_flavour=3, characters=50)
     assert [p.id for p in found] == ["code-001", "code-002", "code-003", "math-001", "math-002", "math-003"]
     assert [p.prompt.split()[1] for p in found[:3]] == ["0", "2", "4"]  # evenly spaced
     for prompt in found:
@@ -219,15 +217,12 @@ def test_a_report_replaces_only_its_own_machine() -> None:
     assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
 
 
-@pytest.mark.parametrize("base", [{}, {"draft_temperature": 1.0}, {"temperature": 1.0}])
-def test_a_section_shows_every_setting_and_how_they_compare(base: dict[str, Any]) -> None:
-    result = result_of(**base)
+def test_a_section_shows_every_setting() -> None:
+    result = result_of()
     text = section(result)
     rows = cells(text)
     for name in (entry.name for entry in result.entries):
         assert sum(row[0] == name for row in rows) == 2, "its speeds, and its details"
-    assert ["2 drafts over one", "block γ 4, K 2 self", "block γ 4, T 1"] in [row[:3] for row in rows]
-    assert "luckiest. " in text, "and why one draft and several differ in more than K"
     assert ORIGIN["command"] in text
 
 
@@ -303,10 +298,10 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),
         ("peers --settings nobody/4/1", "no drafter called"),
-        ("forwards --num-drafts 2", "of a fixed size that a denoiser fills"),
+        ("forwards --settings mdlm/4/1/0/2/self", "of a fixed size that a denoiser fills"),
         ("forwards --sweep nothing.json", "nothing.json is not a result"),
         ("report nothing.json", "nothing.json is not a result"),
-        ("prompts --corpus nothing --out p.jsonl", "No training text"),
+        ("prompts --corpus nothing --out p.jsonl", "No validation text"),
         ("prompts --workload gsm9k --out p.jsonl", "no workload"),
         ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),
     ],

@@ -20,7 +20,7 @@ from benchmarks import equality
 from benchmarks import forwards as forwards_module
 from benchmarks import peers as hf
 from benchmarks.__main__ import main
-from benchmarks.equality import check_equality, difference, generate, top_two
+from benchmarks.equality import RecordingEngine, check_equality, generate
 from benchmarks.forwards import efficiency
 from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, one_turn, prepared
 from benchmarks.prompts import write_prompts
@@ -35,9 +35,9 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.measure import runner
 from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
-from specdiff_core.measure.logits import RecordingEngine
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.store import RowLog
+from specdiff_core.measure.ties import difference, ranking
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.target import Target
@@ -319,13 +319,12 @@ def test_a_real_difference_is_not_excused(engine: Engine) -> None:
     last = final(engine.decode("abc", config))
     assert last is not None
     wrong = list(last.ids)
-    best, margin = top_two(engine, [*engine.encode("abc"), *wrong[:3]], config)
+    best = ranking(engine, [*engine.encode("abc"), *wrong[:3]], config).topk(2).indices.tolist()
     assert best[0] == wrong[3]
-    assert margin > 0
     wrong[3] = next(token for token in range(2, 12) if token not in best)
     found = difference(engine, "abc", wrong, last.ids, config)
-    assert found is not None
-    assert (found["token"], found["tie"]) == (3, False)
+    assert found is not None and found.margin > 0
+    assert (found.token, found.tie) == (3, False)
     assert difference(engine, "abc", last.ids, last.ids, config) is None
 
 
@@ -391,7 +390,7 @@ def test_every_measurement_from_the_command_line(
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
-    grid = ["--drafters", "none,block", "--gamma", "2,4", "--steps", "1,4"]
+    grid = ["--settings", "block/2/1,block/4/1,block/4/4"]
     own = {
         "sweep": [*grid, "--repeats", "1"],
         "peers": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],

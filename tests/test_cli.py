@@ -18,7 +18,7 @@ from specdiff_core.cli.output import LEGEND, marked_text, plain, table
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Committed, Failed, Finished, PiecesSeen
-from specdiff_core.schema.pairs import PairSpec
+from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import read_trace, write_trace
@@ -129,13 +129,13 @@ def test_race_interleaves_and_tells_its_spread(
     assert status == 0
     order = [config.drafter for _, config in fake.calls]
     assert order == ["none", "block", *["none", "block"], *["block", "none"], *["none", "block"]]  # warm-up, then turns
-    found = json.loads(out.splitlines()[-1])
-    rates = [found[lane]["tokens_per_second"] for lane in ("drafted", "vanilla")]
-    assert found["speedup"] == pytest.approx(rates[0] / rates[1])  # the fake clock says the same in every repeat
-    assert found["repeats"] == len(found["speedups"]) == 3
+    race = json.loads(out.splitlines()[-1])
+    found = race["lanes"]["drafted"]
+    rate = race["lanes"]["vanilla"]["tokens_per_second"]
+    assert found["speedup"] == pytest.approx(found["tokens_per_second"] / rate)  # the fake clock is the same every time
+    assert race["repeats"] == len(found["speedups"]) == 3
     assert found["speedup_least"] <= found["speedup_median"] <= found["speedup_largest"]
-    assert found["same_text_as_vanilla"] is True
-    assert "3 repeats" in out and "(rule ratio)" in out
+    assert found["same_text_as_vanilla"] is True and "as vanilla" in out
     assert "race.jsonl.gz has repeat" in out
     lanes = read_trace(trace).lanes
     assert list(lanes) == ["vanilla", "drafted"]
@@ -145,14 +145,8 @@ def test_race_interleaves_and_tells_its_spread(
 def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Vanilla first, each method with its own settings, every repeat in the opposite order; a line for each."""
     trace = tmp_path / "race.jsonl.gz"
-    words = [
-        "race",
-        "--prompt",
-        "Once",
-        "--methods",
-        "markov_tree, specdiff",
-        *["--max-new-tokens", "30", "--repeats", "2"],
-    ]
+    words = ["race", "--prompt", "Once", "--methods", "markov_tree, specdiff", "--max-new-tokens", "30"]
+    words += ["--repeats", "2"]
     status, out, _ = run(capsys, *words, "--json", "--trace", str(trace))
     assert status == 0
     order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in fake.calls]
@@ -171,9 +165,8 @@ def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixt
     assert rows[2][1] == f"{lanes['specdiff']['speedup']:.2f}×" and "as vanilla" in out
     assert "race.jsonl.gz has repeat 1, the median of vanilla's times" in out
     again = run(capsys, "replay", str(trace))[1]
-    assert again.splitlines()[-4].split()[:2] == ["method", "speed-up"] and again.splitlines()[-2].startswith(
-        "specdiff"
-    )
+    head, _, specdiff, _ = again.splitlines()[-4:]
+    assert head.split()[:2] == ["method", "speed-up"] and specdiff.startswith("specdiff")
 
 
 def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -242,7 +235,7 @@ def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.C
         status, out, _ = run(capsys, "race", "--prompt", "Once", "--max-new-tokens", "20", "--json")
         found = json.loads(out.splitlines()[-1])
         assert (status, found["quiet"]) == (0, quiet)
-        assert found["vanilla"]["waiting"] == pytest.approx(waiting)
+        assert found["lanes"]["vanilla"]["waiting"] == pytest.approx(waiting)
         assert ("busy machine" in out) is not quiet
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
@@ -252,7 +245,7 @@ def test_naive_is_never_called_lossless(fake: FakeDecoder, capsys: pytest.Captur
     _, out, _ = run(capsys, *words)
     assert json.loads(out.splitlines()[-1])["lossless"] is False
     assert "NOT lossless" in out
-    assert "distribution NOT guaranteed" in out
+    assert "NOT guaranteed" in out
 
 
 def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -297,24 +290,18 @@ def test_pairs_are_listed_with_their_reasons(
     machine = Machine(device="cpu", dtype="fp32", free=9 * 10**9)
     monkeypatch.setattr(here, "find_machine", lambda: machine)
     monkeypatch.setattr(here, "availability", fake)
-    status, out, _ = run(capsys, "pairs", "--json")
+    status, out, _ = run(capsys, "pairs")
     assert status == 0
-    found = {pair["name"]: pair for pair in json.loads(out.splitlines()[-1])["pairs"]}
-    assert found["embedded"]["available"] is True
-    assert found["gpt2-mdlm"]["reason"] == "no network here"
-    assert out.count("not available: no network here") == 1 and out.count("no [1]") == len(found) - 1
-    assert not found["gpt2-mdlm:xl"]["memory"]["too_large"] and found["gpt2-mdlm:xl"]["family"] == "gpt2-mdlm"
-    wrong = found["gpt2-mdlm:neo-2.7b"]["memory"]["too_large"]
-    assert "12.3 GB of memory in fp32; 9.0 GB are free" in wrong and "In bf16 it fits" in wrong
-    assert "The size xl fits (--pair gpt2-mdlm:xl)" in wrong
-    llama = found["llama2-diffullama:7b"]
-    assert llama["target"]["gated"] and llama["target"]["to_fetch"] == 13_476_831_232
-    assert llama["models"]["diffullama"]["mask_id"] == 811 and not llama["models"]["diffullama"]["pinned"]
+    assert out.count("not available: no network here") == 1 and out.count("no [1]") == len(PAIRS) - 1
     lines = {line.split()[0]: line for line in out.splitlines() if line.startswith(("gpt2", "llama2"))}
     assert "6.2 GB" in lines["gpt2-mdlm:xl"] and "mit" in lines["gpt2-mdlm:xl"]
     assert "31.6 GB + 4.6, too large" in lines["llama2-diffullama:7b"] and "gated" in lines["llama2-diffullama:7b"]
+    assert "13.5 GB" in lines["llama2-diffullama:7b"]
     status, out, _ = run(capsys, "pairs", "gpt2-mdlm:medium")
     assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
+    wrong = run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
+    assert "12.3 GB of memory in fp32; 9.0 GB are free" in wrong and "In bf16 it fits" in wrong
+    assert "The size xl fits (--pair gpt2-mdlm:xl)" in wrong
     assert run(capsys, "pairs", "nothing")[0] == 2
 
 

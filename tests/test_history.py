@@ -1,17 +1,15 @@
-"""What is kept beside weights: histories with and without a curve, curves from logs, and their picture."""
+"""What is kept beside weights: histories with and without a curve, and curves from logs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from specdiff_core.schema.errors import WeightsError
-from specdiff_core.schema.history import HISTORY, Training, read_history, simulated_tau, write_history
+from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.train import curve
 
@@ -81,7 +79,7 @@ def test_a_file_with_more_in_it_is_read(tmp_path: Path) -> None:
 def test_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
     run = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
     found = curve.curve_of(run)
-    assert simulated_tau(found) == [(0, 1.0), (200, 2.125), (300, 2.5)]
+    assert [(step, scores["tokens_per_round/mean"]) for step, scores in found] == [(0, 1.0), (200, 2.125), (300, 2.5)]
     assert all(list(scores) == ["tokens_per_round/mean"] for _, scores in found), "means only: it ships"
     assert curve.curve_of(tmp_path / "missing") == ()
 
@@ -101,42 +99,3 @@ def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
 def test_a_long_curve_keeps_its_ends(tmp_path: Path) -> None:
     found = curve.curve_of(log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499))
     assert len(found) == curve.MOST and (found[0][0], found[-1][0]) == (0, 499)
-
-
-def test_the_curve_is_drawn_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert curve.redraw(tmp_path, "mdlm") is None
-    run = log(tmp_path / "run", [(200, 2.0)], steps=200)
-    path = curve.redraw(run, "mdlm")
-    assert path == run / "curve.svg" and ">2.00<" in path.read_text()
-    with (run / "metrics.jsonl").open("a") as file:
-        scores = {"tokens_per_round/mean": 2.75}
-        file.write(json.dumps({"kind": "measured", "step": 400, "scores": scores}) + "\n")
-    curve.redraw(run, "mdlm")
-    assert ">2.75<" in path.read_text()
-    assert [p.name for p in run.iterdir() if p.suffix == ".partial"] == []
-    for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert curve.redraw(run, "mdlm") is None, "training goes on without matplotlib"
-
-
-def points_of(svg: str) -> list[tuple[float, float]]:
-    """Where the curve's marks stand, in the picture's own units."""
-    marks = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}use")
-    places = [
-        (float(mark.get("x", 0)), float(mark.get("y", 0)))
-        for mark in marks
-        if "stroke: #1f77b4" in mark.get("style", "")
-    ]
-    return places
-
-
-def test_the_picture_is_the_same_for_the_same_curve_and_shows_its_points() -> None:
-    scores = [2.0, 3.0, 2.5]
-    drawn = tuple((200 * i, {"soft_ce/mean": 9.0, "tau8/mean": score}) for i, score in enumerate(scores))
-    svg = curve.draw_curve(drawn, "block <A & B>")
-    assert svg == curve.draw_curve(drawn, "block <A & B>")
-    (x0, y0), (x1, y1), (x2, y2) = points_of(svg)
-    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.01) and y0 - y1 == pytest.approx(2 * (y2 - y1), abs=0.01)
-    assert "block &lt;A &amp; B&gt;: τ, tokens per round" in svg and "optimiser steps" in svg
-    assert "soft_ce/mean" in curve.draw_curve(((0, {"soft_ce/mean": 9.0}),), "mdlm"), "where no τ was measured"

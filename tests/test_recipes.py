@@ -27,6 +27,9 @@ import numpy as np
 import pytest
 import target as target_recipe
 import torch
+from corpus import Corpus
+from mdlm import SLOTS, DraftTask, draw_windows
+from objectives import probs_without
 from text import Documents, Text, Written, load_tokenizer, windows
 from torch import Tensor
 from train_fakes import END, MASK, greedy_context, write_corpus
@@ -43,12 +46,9 @@ from specdiff_core.schema.events import Finished
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, NONE
 from specdiff_core.schema.settings import DecodeConfig, Sampling
-from specdiff_core.train import losses
 from specdiff_core.train.answers import Answers
-from specdiff_core.train.corpus import Corpus
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.learners import PASSES, block_hidden, draw_blocks, eagle_readings, new_eagle
-from specdiff_core.train.mdlm import SLOTS, DraftTask, draw_windows
 from specdiff_core.train.options import add_options
 
 NAMES = ("tokenizer", "target", "mdlm", "mdlm_streak", "block", "block_markov", "autoregressive", "eagle")
@@ -236,30 +236,15 @@ def test_documents_are_read_plain_and_compressed(tmp_path: Path) -> None:
     assert corpus.fingerprint() != before
 
 
-def broken(folder: Path, kind: str) -> str:
-    """Spoil a good folder; returns what the error must name."""
-    path = folder / "tales.train.txt"
-    if kind == "folder":
-        path.unlink()
-        path.mkdir()
-    elif kind == "half an archive":
-        path.rename(folder / "plain")
-        path = folder / "tales.train.txt.xz"
-        path.write_bytes(lzma.compress((folder / "plain").read_bytes())[:-40])
-    elif kind == "no validation text":
-        (folder / "tales.valid.txt").unlink()
-        return "tales.valid.txt is missing"
+@pytest.mark.parametrize("spoilt", ["no validation text", "separators"])
+def test_a_folder_without_text_is_named(tmp_path: Path, spoilt: str) -> None:
+    folder = write_corpus(tmp_path)
+    if spoilt == "separators":
+        (folder / "tales.train.txt").write_bytes(b" \n<|endoftext|>\n\n")
     else:
-        path.write_bytes({"binary": b"\x89PNG\xff\x00", "empty": b"", "separators": b" \n<|endoftext|>\n\n"}[kind])
-    return path.name
-
-
-@pytest.mark.parametrize("kind", ["folder", "half an archive", "no validation text", "binary", "empty", "separators"])
-def test_a_file_that_is_no_text_is_named(tmp_path: Path, kind: str) -> None:
-    named = broken(write_corpus(tmp_path), kind)
-    with pytest.raises(CorpusError, match=named.replace(".", r"\.")) as caught:
+        (folder / "tales.valid.txt").unlink()
+    with pytest.raises(CorpusError, match=r"tales\.(train|valid)\.txt (is missing|holds no document)"):
         list(Corpus.open(tmp_path).documents("tales", "train"))
-    assert caught.value.hint and "\n" not in str(caught.value)
 
 
 def text_at(home: Path) -> Text:
@@ -352,16 +337,6 @@ def test_blocks_end_where_the_text_ends() -> None:
     assert set(found.anchors[0].tolist()) == {1, 2, 3}
 
 
-@pytest.mark.parametrize(("whole", "low", "high"), [(1.0, 1.0, 1.0), (0.5, 0.45, 0.75), (0.0, 0.02, 0.35)])
-def test_whole_is_the_fraction_of_fully_masked_blocks(whole: float, low: float, high: float) -> None:
-    """With none by design a few are left by the sampler: a ratio near one, or a beginning of no token."""
-    tokens, two = torch.arange(2, 42).repeat(2, 1), torch.tensor([1, 1])
-    found = drawn(tokens, torch.full((2,), 31), two, 300, 8, whole)
-    assert low <= float(found.masked[..., 1:].all(-1).float().mean()) <= high
-    assert found.anchors.min() == 1 and found.anchors.max() == 29
-    assert torch.equal(found.text[found.known], (found.anchors[..., None] + torch.arange(9) + 2)[found.known])
-
-
 # Losses of the recipes.
 
 
@@ -450,19 +425,6 @@ def test_the_block_loss_by_hand(llama: Any) -> None:
     found = [float(block_loss(llama, model, 3, streak=s).detach()) for s in (0.0, 1.0)]
     assert found[0] == pytest.approx(total / weight, rel=0.02)
     assert found[1] - found[0] == pytest.approx(streak / whole, rel=0.03) and 0 < whole < 32
-
-
-def test_steps_teach_a_block_drafter(llama: Any) -> None:
-    model = drafter_for(llama)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    seen = []
-    for step in range(25):
-        optimizer.zero_grad()
-        loss = block_loss(llama, model, step)
-        loss.backward()
-        optimizer.step()
-        seen.append(float(loss.detach()))
-    assert np.mean(seen[-5:]) < 0.9 * np.mean(seen[:5])
     assert math.isfinite(float(block_loss(llama, model, whole=0.0, short=1.0, streak=1.0).detach()))
 
 
@@ -509,9 +471,7 @@ def test_a_markov_head_learns_what_follows_what(llama: Any, monkeypatch: pytest.
 
 def draft_task(llama: Any, model: Any, **options: Any) -> tuple[DraftTask, np.ndarray]:
     rows = counting(8, 96)[0].numpy()
-    return DraftTask(
-        model, llama, lambda: (rows, 4, np.random.default_rng(0)), mask_id=MASK, tokens=512, **options
-    ), rows
+    return DraftTask(model, llama, mask_id=MASK, tokens=512, **options), rows
 
 
 def test_labels_are_the_targets_distribution_of_each_slot(llama: Any) -> None:
@@ -551,7 +511,7 @@ def test_streaks_are_counted_on_whole_windows_of_target_written_text_only(llama:
             before *= math.exp(one)
     found = float((task.objective(*inputs) - plain.objective(*inputs)).detach())
     assert found == pytest.approx(2.0 * total / chains.sum(), rel=1e-3)
-    assert math.isfinite(float(task.loss().detach()))
+    assert math.isfinite(float(task.loss(rows, 4, np.random.default_rng(0)).detach()))
 
 
 def test_a_denoiser_learns_and_its_modulation_through_biases_only(llama: Any) -> None:
@@ -606,7 +566,7 @@ def test_a_copy_of_the_target_pays_its_entropy_only(llama: Any) -> None:
     ids = counting()[0]
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = llama(input_ids=ids).logits.float()
-        labels = losses.probs_without(logits, MASK)
+        labels = probs_without(logits, MASK)
         entropy = -(labels * logits.log_softmax(-1)).sum(-1).mean()
         assert float(autoregressive.soft_ce(llama, llama, ids, MASK)) == pytest.approx(float(entropy), rel=5e-3)
     small = autoregressive.new_drafter(llama, layers=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from specdiff_core.cli import options
 from specdiff_core.measure import store
-from specdiff_core.measure.grid import SWEPT, BenchSetting, grid, listed
+from specdiff_core.measure.grid import SWEPT, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, first_of_each, own_prompts, read_prompts
 from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting
@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 L = TypeVar("L", bound=store.RowLog[Any])
-GRID: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (  # flag, default, type, and description
-    ("drafters", "none,mdlm,block", str, "drafters"),
-    ("gamma", "4,8,16", int, "draft windows"),
-    ("steps", "1,2,4", int, "denoising steps; T larger than γ is left out"),
-    ("tree-nodes", "0", int, "nodes of draft trees; 0 is a window"),
-    ("num-drafts", "1", int, "K, drafts of a denoiser per round; 1 is one window"),
-    ("selection", "self", str, "how K > 1 drafts are used: self, trie, multi_round"),
-)
+SETTINGS = "mdlm/4/1,block/4/1,block/9/1"
+"""Measured beside vanilla if none are given."""
 
 
 def add_command(commands: Any) -> None:
@@ -39,17 +33,11 @@ def add_command(commands: Any) -> None:
         title="what to measure", required=True, metavar="WHAT"
     )
     parser = options.add_parser(kinds, "sweep", run_sweep, "Speed-up of settings over vanilla.")
-    add_measuring(parser, grid=True, repeats=True)
+    add_measuring(parser, repeats=True)
 
 
-def add_measuring(
-    parser: argparse.ArgumentParser,
-    *,
-    grid: bool = False,
-    repeats: bool = False,
-    settings: str = "",
-) -> None:
-    """Add the flags that measurements share; ``settings`` is the default if there is no grid."""
+def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = SETTINGS) -> None:
+    """Add the flags that measurements share; ``settings`` describes the default."""
     add = parser.add_argument
     line = 'JSON lines {"id", "flavour", "prompt"}'
     add(
@@ -62,11 +50,8 @@ def add_measuring(
     add("--json", type=Path, metavar="OUT", help="write the result, and its rows beside it (.rows.jsonl)")
     if repeats:
         add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
-    for name, default, _, about in GRID if grid else ():
-        add(f"--{name}", dest=f"each-{name}", default=default, metavar="LIST", help=f"{about} [default {default}]")
-    instead = "one by one instead of a grid" if grid else f"beside vanilla [default: {settings}]"
     form = "drafter/γ/T, with /nodes for a tree, /0/K/selection for K drafts, /auto at the end for adaptive lengths"
-    about = f"{instead}: {form}; as block/9/1,block/9/1/12,block/16/1/auto"
+    about = f"beside vanilla [default: {settings}]: {form}; as block/9/1,block/9/1/12,block/16/1/auto"
     add("--settings", default="", metavar="LIST", help=about)
     options.add_settings(parser, leave=SWEPT)
     options.add_placement(parser)
@@ -84,13 +69,10 @@ def values_of(text: str, kind: Callable[[str], T], name: str) -> list[T]:
 
 
 def settings_of(args: argparse.Namespace, base: DecodeConfig, default: Sequence[str] = ()) -> tuple[BenchSetting, ...]:
-    """The baseline and the settings of the flags: those that ``--settings`` lists, ``default``, or the grid."""
-    if args.settings or default:
-        return listed(values_of(args.settings, str, "settings") if args.settings else default, base)
-    lists = {name: values_of(vars(args)[f"each-{name}"], kind, name) for name, _, kind, _ in GRID}
-    for name in lists["selection"]:
-        BenchSetting("none", 1, 1, selection=name).config(base)  # rejects a misspelt one even if K is 1
-    return grid(base, *lists.values())
+    """The baseline and the settings that ``--settings`` lists, otherwise ``default`` or :data:`SETTINGS`."""
+    if default and not args.settings:
+        return listed(default, base)
+    return listed(values_of(args.settings or SETTINGS, str, "settings"), base)
 
 
 def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
@@ -102,11 +84,7 @@ def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
 def prepare(
     args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting], prompts: Sequence[Prompt]
 ) -> tuple[Engine, Provenance, Path | None]:
-    """The engine, the provenance and the file of the rows; errors appear before anything is measured.
-
-    Raises:
-        SpecDiffError: a flag or a prompt cannot be used.
-    """
+    """The engine, the provenance and the file of the rows; errors appear before anything is measured."""
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")

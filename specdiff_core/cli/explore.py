@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +12,38 @@ import msgspec
 
 from specdiff_core.cli import options
 from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
-from specdiff_core.explorations.alignment import compare_traces, given_of, read_run
-from specdiff_core.explorations.base import Answer, Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
 from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
-from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` with a subcommand for each exploration; some are also commands of their own."""
+    """Add ``explore`` with a subcommand for each exploration of the page; the others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
-        _add(kinds, name, kind)
-        if kind in COMMANDS:
-            _add(commands, name, kind, kind.files)
+        _add(commands if kind in COMMANDS else kinds, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
     show = options.add_parser(kinds, "show", run_show, about)
     show.add_argument("answer", type=Path, metavar="FILE", help="an answer")
     _add_outputs(show)
 
 
-def _add(commands: Any, name: str, kind: type[Exploration], words: Sequence[str] = ()) -> None:
-    """Add one exploration. ``words``: its positional fields."""
+def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
+    """Add one exploration; fields that may name a file are positional."""
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
     fields = kind.form()
     for field in fields:
         flags: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
-        if field["name"] in words:
+        if field["name"] in kind.files:
             parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **flags)
         else:
             flags["help"] = argparse.SUPPRESS if field["hidden"] else flags["help"]
             group.add_argument(options.flag(field["name"]), metavar="VALUE", **flags)
-    if kind is SideBySide:
-        _add_traces(parser)
     shown = [field["name"] for field in fields if not field["hidden"]]
     if "pair" in shown:
         options.add_own_pair(parser, drafter="drafter" not in shown)
@@ -65,14 +58,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the answer and its figures as one page")
     parser.add_argument("--png", type=Path, metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
-
-
-def _add_traces(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("traces")
-    about = "Compare runs of two recordings, also of different methods, prompts or machines, instead of decoding. With "
-    about += "--branch, --round and --take only that branch is decoded."
-    group.add_argument("--traces", nargs=2, type=Path, metavar=("A", "B"), help=about)
-    group.add_argument("--lanes", nargs=2, metavar=("A", "B"), help="a lane of each [default: the last]")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -110,9 +95,6 @@ def run(args: argparse.Namespace) -> None:
     what = parse(kind, kind.from_files(given))
     find(what.pair)  # registers a pair of your own
     _check_outputs(args)
-    if isinstance(what, SideBySide) and args.traces:
-        _of_traces(args, what)
-        return
     target: Path | None = getattr(args, "made", None)
     if target is not None and target.exists():
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Choose a new folder.")
@@ -176,28 +158,6 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
         args.html.write_text(html_page(title, report.answer, report.notes, report.figures), encoding="utf-8")
     if args.png is not None:
         write_pictures(args.png, report.figures)
-
-
-def _of_traces(args: argparse.Namespace, what: SideBySide) -> None:
-    """Print the rounds of two traces and how they are aligned; decode a branch if requested."""
-    lanes = args.lanes or (None, None)
-    found: Answer = compare_traces(*args.traces, lanes=lanes)
-    if what.branch != "none":
-        place = "ab".index(what.branch)
-        given = given_of(read_run(args.traces[place], lanes[place]), what.round)
-        asked = msgspec.structs.replace(what, given=msgspec.json.encode(given).decode())
-        engine = options.open_engine(args, str(given.config.get("pair")), asked.drafters)
-        branch, *_ = _follow(Exploring(asked, engine, argv=args.argv))
-        found.rows += branch.rows
-        found.facts["branch"] = branch.facts["branch"]
-    for line in found.facts["words"]:
-        options.say(line)
-    print(csv_of(found.rows), end="")
-    if args.csv is not None:
-        args.csv.write_text(csv_of(found.rows), encoding="utf-8")
-    if args.json is not None:
-        answer = {"rows": found.rows, "facts": found.facts}
-        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(answer), indent=1) + b"\n")
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:

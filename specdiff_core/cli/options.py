@@ -91,11 +91,7 @@ def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> N
 
 
 def own_pair(args: argparse.Namespace) -> dict[str, str]:
-    """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them.
-
-    Raises:
-        SpecDiffError: the flags are incomplete, or a model cannot be read.
-    """
+    """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them."""
     if getattr(args, "target", None) is None:
         return {}
     from specdiff_core.models.own_pairs import parse, register_pair
@@ -108,11 +104,7 @@ def own_pair(args: argparse.Namespace) -> dict[str, str]:
 
 
 def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
-    """The settings of the flags; ``others`` replace them.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """The settings of the flags; ``others`` replace them."""
     given = {**vars(args), **own_pair(args)}
     return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
 
@@ -130,11 +122,7 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
-    """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr.
-
-    Raises:
-        SpecDiffError: the pair, a drafter or the device is not available; the message says why.
-    """
+    """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr."""
     from specdiff_core.models.own_pairs import find
 
     spec = find(pair, args.context)
@@ -162,12 +150,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
 
 
 def check_target(path: Path | None, name: str) -> None:
-    """Create the folder of an output file, and fail early if it cannot be written.
-
-    Raises:
-        ConfigError: it is not a file name.
-        OSError: the system refuses to write there.
-    """
+    """Create the folder of an output file, and fail early if it cannot be written."""
     if path is None:
         return
     if not path.name or path.is_dir():

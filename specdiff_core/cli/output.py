@@ -120,21 +120,6 @@ def served(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def speed_line(summary: dict[str, Any]) -> str:
-    """The result of a race of two lanes in one sentence."""
-    if summary["speedup"] is None:
-        return "speed-up: not defined, a lane produced nothing"
-    spread = "one measurement; --repeats N shows its spread"
-    if summary["repeats"] > 1:
-        low, high = summary["speedup_least"], summary["speedup_largest"]
-        spread = f"{summary['repeats']} repeats: {low:.2f}× to {high:.2f}×, median {summary['speedup_median']:.2f}×"
-    same = "the same text" if summary["same_text_as_vanilla"] else "another text"
-    exact = "the same distribution" if summary["lossless"] else "distribution NOT guaranteed"
-    rule = (summary["drafted"] or summary["vanilla"])["rule"]
-    sentence = f"speed-up {summary['speedup']:.2f}× ({spread}); {same} as vanilla, {exact} (rule {rule})"
-    return sentence + (f"\n{BUSY}" if summary["quiet"] is False else "")
-
-
 def plain(text: str) -> str:
     """Escape control characters, so that text cannot control the terminal; keep line breaks and tabs."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

@@ -9,14 +9,14 @@ from statistics import median_low
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import describe, plain, served, speed_line, table
+from specdiff_core.cli.output import describe, plain, served, table
 from specdiff_core.measure.runner import race as race_of
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
-from specdiff_core.schema.summary import pair_summary, race_summary
+from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import write_trace
 
 
@@ -66,25 +66,21 @@ def run(args: argparse.Namespace) -> None:
     )
     race = race_summary(runs)
     if args.methods is None and not servers:
-        summary = pair_summary(race)
-        print(args.prompt + plain(summary["text"]))
+        print(args.prompt + plain(race["lanes"][DRAFTED]["text"]))
         for lane in lanes:
             print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
-        print("\n" + speed_line(summary))
-        order, what = summary["speedups"], "the speed-ups"
-    else:
-        summary = race
-        print("\n".join(table(race)))
-        for lane in servers:
-            print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
-        order, what = [fold(run).seconds for run in runs[BASELINE]], "vanilla's times"
+        print()
+    print("\n".join(table(race)))
+    for lane in servers:
+        print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
     if args.trace is not None:
-        kept = order.index(median_low(order)) if len(order) == args.repeats else -1
+        order = [fold(run).seconds for run in runs[BASELINE]]
+        kept = order.index(median_low(order))
         write_trace(args.trace, {lane: own[kept] for lane, own in runs.items()}, title=args.prompt[:80])
-        if kept >= 0 and args.repeats > 1:
-            print(f"{args.trace.name} has repeat {kept + 1}, the median of {what}")
+        if args.repeats > 1:
+            print(f"{args.trace.name} has repeat {kept + 1}, the median of vanilla's times")
     if args.json:
-        print(json.dumps(summary, ensure_ascii=False))
+        print(json.dumps(race, ensure_ascii=False))
 
 
 def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:

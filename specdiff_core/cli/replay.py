@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import LEGEND, describe, marked_text, plain, speed_line, table
+from specdiff_core.cli.output import LEGEND, describe, marked_text, plain, table
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS
-from specdiff_core.schema.summary import header_of, pair_summary, race_summary, run_summary
+from specdiff_core.schema.summary import header_of, race_summary, run_summary
 from specdiff_core.schema.trace import read_trace
 
 
@@ -42,10 +42,6 @@ def run(args: argparse.Namespace) -> None:
         if events and (lane in known or summaries[lane]["server"])
     }
     if BASELINE in lanes and len(lanes) > 1:
-        race = race_summary(lanes)
-        if set(lanes) == {BASELINE, DRAFTED}:
-            print(speed_line(pair_summary(race)))
-        else:
-            print("\n" + "\n".join(table(race)))
+        print("\n" + "\n".join(table(race_summary(lanes))))
     if args.json:
         print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))

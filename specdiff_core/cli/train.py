@@ -46,12 +46,7 @@ def add_drafter(parts: Any) -> None:
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    """Train a drafter and write it, also if the run is stopped.
-
-    Raises:
-        SpecDiffError: a setting, the prompts, the target or the answers can't be used, or a file can't be written.
-        KeyboardInterrupt: the run was stopped; its results are written.
-    """
+    """Train a drafter and write it, also if the run is stopped."""
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     from specdiff_core.train.answers import read_prompts
 
@@ -127,11 +122,7 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    """Quantise a folder's weights to int8.
-
-    Raises:
-        WeightsError: the folder holds no weights, or damaged ones.
-    """
+    """Quantise a folder's weights to int8."""
     from specdiff_core.models.files import shrink
 
     shrink(args.folder)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
@@ -22,8 +21,8 @@ from specdiff_core.models.cache import Pool
 from specdiff_core.models.network import Attend
 
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
-POSITIONS, MAP, DTYPE, TEMPLATE = "positions", "tokenizer map", "dtype", "template"
-DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, DTYPE, TEMPLATE)
+POSITIONS, MAP, TEMPLATE = "positions", "tokenizer map", "template"
+DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, TEMPLATE)
 MASKS = 8
 """Most ids to try in place of the mask id."""
 
@@ -49,7 +48,7 @@ class Words(NamedTuple):
 
 @singledispatch
 def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
-    """Every change of one declaration for a drafter of this kind, except dtype and template, and
+    """Every change of one declaration for a drafter of this kind, except the template, and
     for each other declaration why it has none. Kinds of drafters register their own
     (``@variants.register``, here or in their files).
 
@@ -77,21 +76,6 @@ def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Va
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     return [*_beside(drafter), *_layers(drafter, layers)], why
-
-
-WEIGHTS: dict[type, tuple[str, ...]] = {
-    MaskedDiffusionDrafter: ("model",),
-    BlockDrafter: ("network", "words", "head", "rope", "pool", "successors"),
-    EagleDrafter: ("reader",),
-    AutoregressiveDrafter: ("reader",),
-}
-"""The fields with weights of each kind of drafter."""
-
-
-def with_weights(drafter: Drafter, other: Drafter) -> Any:
-    """``drafter`` with the weights of ``other``, the same in another dtype; None for a kind not in :data:`WEIGHTS`."""
-    kind = next((kind for kind in WEIGHTS if isinstance(drafter, kind) and isinstance(other, kind)), None)
-    return None if kind is None else _with(drafter, **{name: getattr(other, name) for name in WEIGHTS[kind]})
 
 
 def _with(known: Any, **values: Any) -> Any:

@@ -326,10 +326,12 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def command_of(what: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
-    words = ["explore", what.name]
+    words = ["explore", what.name] if what.tab else [what.name]
     for field in msgspec.structs.fields(what):
         value = getattr(what, field.name)
-        if value != field.default:
+        if field.name in what.files:
+            words.append(value)
+        elif value != field.default:
             shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
             words += [f"--{field.name.replace('_', '-')}", shown]
     return words

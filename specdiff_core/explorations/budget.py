@@ -180,13 +180,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"An attempt takes {_lasting(vanilla['seconds'])} with vanilla and "
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
             )
-        compared = {name: one for name, one in others.items() if one["noise"] is not None}
-        apart = [label[name] for name, one in compared.items() if abs(one["difference"]) > one["noise"]]
-        within = [label[name] for name in compared if label[name] not in apart]
         single = [f"vanilla {percent(vanilla['accuracy'])} of {vanilla['attempts']}"]
-        for name, one in others.items():
-            noise = f" ({100 * one['difference']:+.1f} ± {100 * one['noise']:.1f} points)" if name in compared else ""
-            single.append(f"{label[name]} {percent(one['accuracy'])}{noise}")
+        single += [f"{label[name]} {percent(one['accuracy'])}" for name, one in others.items()]
         small = self.pair == "embedded"
         given = {
             "all": "The whole solution was given; the target only had to finish the text"
@@ -200,10 +195,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
             notes=[
                 "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only its time, "
                 "and so the number of attempts within a budget, should differ.",
-                f"Accuracy of one attempt: {'; '.join(single)}."
-                + (f" Outside the 99 % noise of vanilla: {draw.listed(apart)}." if apart else "")
-                + (f" Within the 99 % noise of vanilla: {draw.listed(within)}." if within else "")
-                + f" {percent(vanilla['no_answer'])} of vanilla’s attempts have no answer and no vote.",
+                f"Accuracy of one attempt: {'; '.join(single)}. {percent(vanilla['no_answer'])} of vanilla’s attempts "
+                "have no answer and no vote.",
                 given[facts.get("given", self.given)],
                 f"The bands are wide: {count} cannot distinguish accuracies that differ by a few points.",
             ],

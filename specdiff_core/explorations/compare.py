@@ -28,23 +28,11 @@ FIRST_SHOWN = 6
 """Methods shown at first; a click on a name in the legend shows the others."""
 FEW = 20
 """A position with fewer tests has a hollow mark."""
-GLYPHS = {
-    "line-ns": "┆",
-    "circle": "●",
-    "square": "■",
-    "triangle-up": "▲",
-    "diamond": "◆",
-    "triangle-down": "▼",
-    "star": "★",
-    "cross": "✚",
-    "hexagon2": "⬢",
-    "pentagon": "⬟",
-    "star-diamond": "✦",
-    "triangle-right": "▶",
-    "triangle-left": "◀",
-    "x": "✖",
-    "hexagram": "✶",
-}
+SYMBOLS = (
+    "line-ns circle square triangle-up diamond triangle-down star cross hexagon2 pentagon star-diamond triangle-right "
+    "triangle-left x hexagram"
+)
+GLYPHS = dict(zip(SYMBOLS.split(), "┆●■▲◆▼★✚⬢⬟✦▶◀✖✶", strict=True))
 """Plotly symbol -> the character that looks like it."""
 SHAPES = {"≤": ("dashdot", "-"), "K": ("dot", "."), "B": ("dash", "/"), "": ("solid", "")}
 """Sign in the settings' words (adaptive length, K drafts, tree, plain window) -> dash of a line, hatch of a bar."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,18 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import ask, enum
-from specdiff_core.measure.statistics import BOUNDS, LEVEL, resamples
+from specdiff_core.measure.statistics import LEVEL, resamples
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from specdiff_core.drafters.variants import Variant
     from specdiff_core.engine import Engine
-    from specdiff_core.loading import LoadedPair
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
 PROBE = "Hello"
@@ -72,7 +71,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.fit(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
-        done, total = 0, len(prompts) * (2 * len(ways) + len(changes) + 1)
+        done, total = 0, len(prompts) * (2 * len(ways) + len(changes))
 
         def written(way: str) -> Iterator[Step]:
             nonlocal done
@@ -97,8 +96,6 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         yield from tried(declared)
         for change in changes:
             yield from tried(change)
-        if not stopped() and (recast := _recast(engine, self.drafter, known)) is not None:
-            yield from tried(recast)
         for way in list(ways)[1:]:
             yield from written(way)
             yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
@@ -176,21 +173,16 @@ class _Known:
             )
             drawn = resamples(len(both))
             reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
-            with np.errstate(invalid="ignore"):
-                alphas = reached[:, 1:] / reached[:, :-1]  # NaN if no draft got that far
             tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
-            many = len(both) >= FEWEST
-            low, high = np.nanpercentile(alphas[:, reached[0, :-1] > 0], BOUNDS, axis=0) if many else ([], [])
+            counts = reached[0].tolist()
             row |= {
-                "drafts": int(reached[0, 0]),
+                "drafts": int(counts[0]),
                 "tau": float(tau[0]),
-                "alpha_at": [None if share != share else float(share) for share in alphas[0]],
-                "alpha_low": [float(share) for share in low],
-                "alpha_high": [float(share) for share in high],
+                "alpha_at": [after / count if count else None for count, after in itertools.pairwise(counts)],
             }
             if number:
                 row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
-                if many:
+                if len(both) >= FEWEST:
                     row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
         return rows
 
@@ -301,48 +293,3 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
         pairs = zip(drafted, text.ids[place : place + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
         yield len(drafted) if wrong is None else wrong
-
-
-def _recast(engine: Engine, name: str, known: _Known) -> Variant | None:
-    """The drafter in the other of fp32 and bf16; None, with the reason in ``known``, if it is not available."""
-    import torch
-
-    from specdiff_core.drafters.variants import DTYPE, Variant, with_weights
-
-    was = engine.pair.placement.dtype
-    other = torch.float32 if was == torch.bfloat16 else torch.bfloat16
-    pair, reason = _in_dtype(engine, other, name)
-    drafter = None if pair is None else with_weights(engine.drafter(name), pair.drafters[name])
-    if drafter is None:
-        known.why[DTYPE] = reason or "it has no weights"
-        return None
-    words = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-    return Variant(DTYPE, words.get(was, str(was)), words[other], drafter)
-
-
-def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedPair | None, str]:
-    """A second copy of the pair in another dtype, with one drafter; or why there is none."""
-    from specdiff_core.loading import load_pair
-
-    if why := no_room(engine, dtype):
-        return None, why
-    placement = dataclasses.replace(engine.pair.placement, dtype=dtype, graphs=None)
-    try:
-        pair = load_pair(engine.pair.spec, placement, drafters=[drafter])
-    except SpecDiffError as error:
-        return None, f"a second copy of the pair cannot be loaded: {error.message}"
-    return (pair, "") if drafter in pair.drafters else (None, pair.missing[drafter])
-
-
-def no_room(engine: Engine, dtype: torch.dtype) -> str:
-    """Why a second copy of the target cannot be loaded in ``dtype``; empty if it can. It needs
-    twice its weights, because products may pack their own copies and drafters are loaded too."""
-    import psutil  # comes with accelerate
-    import torch
-
-    device = engine.pair.placement.device
-    numbers = sum(part.numel() for part in engine.target.model.parameters())
-    need = 2 * numbers * dtype.itemsize
-    cuda = device.type == "cuda"
-    free = torch.cuda.mem_get_info(device)[0] if cuda else psutil.virtual_memory().available
-    return "" if need <= free else f"a second copy takes about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"

@@ -271,26 +271,15 @@ def heat(
         least, most = min(0.7, least), max(1.3, most)
         scale = [[0, "@residual"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@draft"]]
     z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
-    return [
-        {
-            "type": "heatmap",
-            "x": [f"{column:g}" for column in columns],
-            "y": [f"{level:g}" for level in levels],
-            "z": z,
-            "text": text,
-            "customdata": custom,
-            "texttemplate": "%{text}",
-            "textfont": {"size": 11.5},
-            "xgap": 2,
-            "ygap": 2,
-            "zmin": least,
-            "zmax": most,
-            "colorscale": scale,
-            "showscale": False,
-            "hoverongaps": False,
-            "hovertemplate": "%{customdata[1]}<extra></extra>",
-        }
-    ]
+    x, y = ([f"{value:g}" for value in side] for side in (columns, levels))
+    hover: dict[str, Any] = {"customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
+    return [heatmap(x, y, z, text, scale, textfont={"size": 11.5}, zmin=least, zmax=most, hoverongaps=False, **hover)]
+
+
+def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **more: Any) -> dict[str, Any]:
+    """Cells with a text; ``scale``: Plotly's colour scale of their numbers ``z``."""
+    look = {"texttemplate": "%{text}", "colorscale": scale, "showscale": False, "xgap": 2, "ygap": 2}
+    return {"type": "heatmap", "x": list(x), "y": list(y), "z": z, "text": text, **look, **more}
 
 
 ONE = {

@@ -221,21 +221,16 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
         [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
         for row in zip((row["guess"] for row in shown), same, strict=True)
     ]
-    heat = {
-        "type": "heatmap",
-        "x": list(range(1, len(right) + 1)),
-        "y": [f"{row['seconds']:.0f} s" for row in shown],
-        "z": same,
-        "text": words,
-        "texttemplate": "%{text}",
-        "showscale": False,
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": [[0, "@card"], [1, "@draft-tint"]],
-        "xgap": 2,
-        "ygap": 2,
-        "hovertemplate": "position %{x}, %{y}: %{text}<extra></extra>",
-    }
+    heat = draw.heatmap(
+        range(1, len(right) + 1),
+        [f"{row['seconds']:.0f} s" for row in shown],
+        same,
+        words,
+        [[0, "@card"], [1, "@draft-tint"]],
+        zmin=0,
+        zmax=1,
+        hovertemplate="position %{x}, %{y}: %{text}<extra></extra>",
+    )
     begun, ends = draw.escaped("".join(facts.get("sentence", []))), draw.escaped("".join(right))
     return Figure(
         key="guesses",
@@ -349,11 +344,7 @@ class _Twin:
         return self._trainer.seconds
 
     def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
-        """Train one step, on blocks chosen by ``seed``.
-
-        Raises:
-            SpecDiffError: the loss became NaN.
-        """
+        """Train one step, on blocks chosen by ``seed``."""
         import torch
 
         from specdiff_core.models.device import cpu_threads

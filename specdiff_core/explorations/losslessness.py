@@ -402,11 +402,7 @@ THREE = Figure(
 
 
 def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text]:
-    """The target, the drafter and the prompt of these settings.
-
-    Raises:
-        ConfigError: the prompt is too long.
-    """
+    """The target, the drafter and the prompt of these settings."""
     if not choice.embedded:
         coins = choice.models == "coins"
         table = _coin_target if coins else lambda text: _logs(_dirichlet(choice.seed, 1, *text))

@@ -46,11 +46,7 @@ TOGETHER = 6
 
 def bounds(speed: Interval, many: bool) -> dict[str, float | None]:
     """A speed-up as fields of a row; its interval if there are ``many`` prompts."""
-    return {
-        "speedup": speed.value,
-        "low": speed.low if many else None,
-        "high": speed.high if many else None,
-    }
+    return {"speedup": speed.value, "low": speed.low if many else None, "high": speed.high if many else None}
 
 
 class Runs:

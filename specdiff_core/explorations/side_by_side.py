@@ -18,6 +18,7 @@ from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
+from specdiff_core.measure.ties import first_difference
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, DraftReady, Event, PiecesSeen, RoundStarted, Test, Verified, spell
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -113,12 +114,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     ] = 1
     given: Annotated[
         str,
-        ask(
-            "A run of a trace",
-            "The page sets it: only a branch of this run is decoded.",
-            most=100_000,
-            hidden=True,
-        ),
+        ask("A run of a trace", "The page sets it: only a branch of this run is decoded.", most=100_000, hidden=True),
     ] = ""
 
     @property
@@ -176,11 +172,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             yield Step(total, total, "the branch", answer)
 
     def _checked(self, engine: Engine) -> Given:
-        """The given run, if ``engine`` can continue it.
-
-        Raises:
-            ConfigError: it used other models, or its prompt has other tokens here.
-        """
+        """The given run, if ``engine`` can continue it."""
         given = self.run_given
         theirs, ours = given.config.get("pair"), engine.pair.spec.name
         if (theirs, given.target) != (ours, engine.pair.name_of("target")):
@@ -372,13 +364,6 @@ def before_round(events: Sequence[Event], round: int) -> list[int]:
         before += event.ids
     hint = f"Choose one from 1 to {len(rounds)}."
     raise ConfigError(f"That run has no round {round}.", field="round", hint=hint)
-
-
-def first_difference(one: Sequence[object], other: Sequence[object]) -> int | None:
-    """The first position, from 1, at which two texts differ; None if they are equal."""
-    pairs = zip(one, other, strict=False)
-    differs = next((place for place, (left, right) in enumerate(pairs, start=1) if left != right), None)
-    return differs or (None if len(one) == len(other) else min(len(one), len(other)) + 1)
 
 
 def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:

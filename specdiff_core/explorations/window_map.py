@@ -7,7 +7,6 @@ both. Cells are measured coarse to fine, so the first few already show the shape
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
@@ -19,10 +18,10 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import Figure, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
-from specdiff_core.measure.grid import BenchSetting, grid
-from specdiff_core.schema.events import DraftReady
+from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 Side = Annotated[int, Meta(ge=1, le=32)]
 REPEATS = 4
 """Repeats of each bare pass before the runs of each prompt."""
-ALL = "all"
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -89,7 +87,11 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
             cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
         else:
-            _, *cells = grid(self.base, [self.drafter], gammas, steps)
+            all_cells = [BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if gamma >= T]
+            cells = [cell for cell in all_cells if cell.followed(self.base)[1]]
+        if not cells:
+            words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
+            raise ConfigError(words, field="steps", hint="Choose T at most γ, and γ at most the drafter's window.")
         rank = {
             (gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
             for i, gamma in enumerate(gammas)
@@ -107,17 +109,12 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         runs = Runs(engine, self.base, {key: cell.config(self.base) for key, cell in cells.items()}, prompts, stopped)
         times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
         ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
-        flavours = list(dict.fromkeys([ALL, *(prompt.flavour for prompt in prompts)]))
-        drafted: dict[str, Counter[int]] = {flavour: Counter() for flavour in flavours}
 
         def answer() -> Answer:
             curve = times.costs
-            rows = [_row(cell, runs, curve) for cell in ordered]
-            chosen = {flavour: sorted(counts.items()) for flavour, counts in drafted.items() if counts}
-            found = [regret(flavour, ordered, runs) for flavour in flavours] if chosen else []
-            known: dict[str, Any] = {"curve": curve.plain(), "agree": agreement(rows)} if curve.draft else {}
-            known |= {"chosen": chosen, "regrets": [one for one in found if one]}
-            return Answer(rows=rows, facts={"threads": runs.threads, "skipped": skipped, **known}, races=runs.races)
+            facts: dict[str, Any] = {"threads": runs.threads, "skipped": skipped}
+            facts |= {"curve": curve.plain()} if curve.draft else {}
+            return Answer(rows=[_row(cell, runs, curve) for cell in ordered], facts=facts, races=runs.races)
 
         total = (REPEATS + len(cells)) * len(prompts)
 
@@ -129,10 +126,6 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         yield from passes(0)
         for done, _, key in runs.fill():
             turn = (done - 1) // len(cells) + 1
-            if cells[key].auto and key not in runs.failed:
-                sizes = [len(event.ids) for event in runs.events if isinstance(event, DraftReady)]
-                for group in {prompts[turn - 1].flavour, ALL}:  # a visitor may call a kind of text "all"
-                    drafted[group].update(sizes)
             yield Step(turn * REPEATS + done, total, cells[key].name, answer)
             if done == turn * len(cells) and turn < len(prompts):
                 yield from passes(turn)
@@ -140,20 +133,19 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         cells = [row for row in rows if not row.get("auto")]
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
-        overall = next((one for one in facts.get("regrets", ()) if one["flavour"] == ALL), None)
-        notes = []
+        notes, agree = [], agreement(rows)
         if best and best["speedup"] < 1:
             notes.append("No window pays here: every cell is slower than vanilla.")
-        if overall:
+        if best and chosen:
+            regret = 1 - chosen["speedup"] / best["speedup"]
             notes.append(
-                f"The controller reaches {times(overall['auto'])} without knowing the best setting: a regret of "
-                f"{100 * overall['regret']:.1f} %."
-                + (" It even beats every fixed setting here." if overall["regret"] < 0 else "")
+                f"The controller reaches {times(chosen['speedup'])} without knowing the best setting: a regret of "
+                f"{100 * regret:.1f} %." + (" It even beats every fixed setting here." if regret < 0 else "")
             )
-        if facts.get("agree", {}).get("cells"):
+        if agree["cells"]:
             notes.append(
                 "The prediction is within 10 % of the measurement in "
-                f"{percent(facts['agree']['within_10_percent'])} of {facts['agree']['cells']} cells. It expects 1 + "
+                f"{percent(agree['within_10_percent'])} of {agree['cells']} cells. It expects 1 + "
                 "Σ Π α_j tokens per round, at the cost of T passes of the drafter and one of the target, both timed "
                 "bare; it ignores the work between passes."
             )
@@ -163,7 +155,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             else f"The best window is γ {best['gamma']} in T {best['steps']}: {times(best['speedup'])} over vanilla, "
             f"with τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
             notes=notes,
-            figures=[*_maps(cells, best, chosen), *_controller(facts)],
+            figures=[*_maps(cells, best, chosen)],
             titles={
                 row["race"]: f"{self.drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -238,56 +230,6 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
         empty="A line for each T, as soon as its cells are measured.",
     )
-
-
-def _controller(facts: Mapping[str, Any]) -> Iterator[Figure]:
-    """The controller against the best fixed setting, and the lengths that it drafted."""
-    regrets = facts.get("regrets", ())
-    if not regrets:
-        return
-    names = [draw.escaped(one["flavour"]) for one in regrets]
-    best = [[None, f"γ {one['gamma']}, T {one['steps']}: {times(one['best'])}"] for one in regrets]
-    own = [[None, f"{times(one['auto'])}, regret {100 * one['regret']:.1f} %"] for one in regrets]
-    yield Figure(
-        key="hindsight",
-        title="The controller and the best fixed setting",
-        hint="by kind of text; dotted: vanilla",
-        data=[
-            draw.bars(names, [one["best"] for one in regrets], "best fixed setting", "@target", customdata=best),
-            draw.bars(names, [one["auto"] for one in regrets], "controller", "@draft", "/", customdata=own),
-        ],
-        layout=draw.speeds(xaxis=draw.CATEGORY, barmode="group", showlegend=True),
-    )
-    sizes = [
-        {"flavour": flavour, "size": size, "share": count / sum(n for _, n in counts), "count": count}
-        for flavour, counts in facts["chosen"].items()
-        for size, count in counts
-    ]
-    yield Figure(
-        key="decided",
-        title="What the controller drafted",
-        hint="share of rounds by length",
-        data=draw.lines(
-            sizes,
-            "flavour",
-            "size",
-            "share",
-            lambda row: f"{draw.escaped(row['flavour'])}: {row['count']} rounds drafted {row['size']}",
-        ),
-        layout=axes("tokens drafted", "share of rounds", yaxis=FROM_ZERO, showlegend=True),
-    )
-
-
-def regret(flavour: str, cells: Sequence[BenchSetting], runs: Runs) -> dict[str, Any] | None:
-    """The best fixed setting for a kind of text, and the controller; None before both are measured."""
-    text = "" if flavour == ALL else flavour
-    speeds = {cell: speed for cell in cells if (speed := runs.speedup(cell.key, text)) is not None}
-    auto = next((speed for cell, speed in speeds.items() if cell.auto), None)
-    best = max((cell for cell in speeds if not cell.auto), key=lambda cell: speeds[cell], default=None)
-    if auto is None or best is None:
-        return None
-    named = {"flavour": flavour, "gamma": best.gamma, "steps": best.steps}
-    return named | {"best": speeds[best], "auto": auto, "regret": 1 - auto / speeds[best]}
 
 
 def _level(index: int, count: int) -> int:

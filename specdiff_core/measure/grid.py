@@ -1,9 +1,8 @@
-"""Settings to measure, one by one or as a grid."""
+"""Settings to measure."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.wording import denoises, settings_words
+from specdiff_core.schema.wording import settings_words
 
 
 class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "num_drafts": "drafts"}):
@@ -94,11 +93,6 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         selection = f"/{self.selection}" if self.num_drafts > 1 else ""
         return f"{self.drafter}/{self.shape}{selection}{'/auto' if self.auto else ''}"
 
-    @property
-    def family(self) -> str:
-        """``diffusion`` for drafters that denoise, otherwise the drafter's name."""
-        return "diffusion" if denoises(self.drafter) else self.drafter
-
 
 SWEPT = BenchSetting.__struct_fields__
 """The fields of ``DecodeConfig`` that a sweep varies."""
@@ -120,33 +114,3 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
             raise ConfigError(message, field="settings", hint=hint)
         found.append(real)
     return tuple(dict.fromkeys(found))
-
-
-def grid(
-    base: DecodeConfig,
-    drafters: Sequence[str],
-    gammas: Sequence[int],
-    steps: Sequence[int],
-    tree_nodes: Sequence[int] = (0,),
-    num_drafts: Sequence[int] = (1,),
-    selections: Sequence[str] = ("self",),
-) -> tuple[BenchSetting, ...]:
-    """The baseline, then every combination that its drafter supports, with T ≤ γ. Trees and K
-    drafts exclude each other and need one pass, so they have no T; only K drafts have a selection.
-
-    Raises:
-        ConfigError: nothing is left besides the baseline, or the pair has no such drafter.
-    """
-    found = {BASELINE: None}
-    for drafter, gamma, nodes, count, selection, passes in itertools.product(
-        drafters, gammas, tree_nodes, num_drafts, selections, steps
-    ):
-        if passes <= gamma and not (nodes and count > 1):
-            setting = BenchSetting(drafter, gamma, passes, nodes, count, selection if count > 1 else "self")
-            real, same = setting.followed(base)
-            found |= {real: None} if same else {}
-    if len(found) == 1 and set(drafters) != {BASELINE.drafter}:
-        message = "There is nothing to measure: no drafter supports any of these settings."
-        hint = "Choose T at most γ, γ at most 16 for block, and K or a tree, not both."
-        raise ConfigError(message, field="steps", hint=hint)
-    return tuple(found)

@@ -126,13 +126,3 @@ class PassTimes:
             again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
             context=self._context,
         )
-
-
-def pass_costs(
-    engine: Engine, prompt: str, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48, repeats: int = 9
-) -> PassCosts:
-    """The costs of an uninterrupted :class:`PassTimes`."""
-    times = PassTimes(engine, drafter_name, gammas, tokens=tokens)
-    for _ in times.rounds(prompt, repeats):
-        pass
-    return times.costs

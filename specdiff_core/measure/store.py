@@ -139,11 +139,6 @@ def rows_path(result: Path) -> Path:
     return result.with_suffix(".rows.jsonl")
 
 
-def read_rows(result: Path) -> list[Row]:
-    """The rows of a stored sweep; ConfigError if they are missing or damaged."""
-    return _read_log(rows_path(result), Row)[1]
-
-
 class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
     """The fields of every result; its tag ``kind`` names the benchmark."""
 

@@ -1,4 +1,4 @@
-"""Aggregates the rows of a sweep into speed-ups with intervals, compares settings, and formats the table.
+"""Aggregates the rows of a sweep into speed-ups with intervals, and formats the table.
 
 The speed-up of a setting is vanilla's seconds per token over its own, over all repeats of the same
 prompts in one sweep, on the decode clock, prefill included. At equal lengths that is the ratio of
@@ -7,9 +7,8 @@ total decode seconds.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,9 +19,6 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED, Metrics
 from specdiff_core.schema.settings import SETTINGS
-
-STREAK = ("mdlm", "mdlm_streak")
-"""One drafter before and after streak-distillation (SpecDiff-2, arXiv 2511.00606)."""
 
 
 class SettingResult(BenchSetting, frozen=True, kw_only=True):
@@ -41,19 +37,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
     same_text_as_vanilla: int  # prompts
-    looping: int = 0  # prompts on which vanilla's text ends in repetition; the next two leave them out
-    speedup_varied: Interval | None = None
-    tau_varied: float | None = None
-
-
-class Ratio(msgspec.Struct, frozen=True):
-    """Two settings of one sweep, compared."""
-
-    what: str
-    ours: str  # names of settings
-    theirs: str
-    speed: Interval
-    tau: Interval
+    looping: int = 0  # prompts on which its text ends in repetition, which is easy to draft
 
 
 class Sweep(Result, kw_only=True, tag="sweep"):
@@ -64,7 +48,6 @@ class Sweep(Result, kw_only=True, tag="sweep"):
     prompts: dict[str, int]  # flavour -> how many
     repeats: int
     entries: list[SettingResult] = msgspec.field(name="cells")  # the baseline first
-    ratios: list[Ratio]
     commit: str = ""
 
     @property
@@ -100,13 +83,12 @@ def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
         ConfigError: no prompt was measured with every setting.
     """
     rows = whole_turns(log.rows)
-    entries, ratios = aggregate(rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=entries, ratios=ratios)
+    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=aggregate(rows))
 
 
-def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
-    """One result for each setting, the baseline first, and settings compared with each other."""
+def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
+    """One result for each setting, the baseline first."""
     by_setting: dict[str, list[Row]] = {BASELINE.key: []}
     flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
     for row in rows:
@@ -115,36 +97,16 @@ def aggregate(rows: Sequence[Row]) -> tuple[list[SettingResult], list[Ratio]]:
     if not by_setting[BASELINE.key]:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
-    looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
-    varied = {
-        flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
-    }
 
-    def against(
-        baseline: str, other: str, cost: str = "seconds", groups: Mapping[str, Sequence[str]] = groups
-    ) -> dict[str, Interval]:
+    def over_vanilla(setting: str) -> dict[str, Interval]:
         slow, fast = (
-            costs((row.prompt, getattr(row.metrics, cost), row.metrics.committed) for row in by_setting[key])
-            for key in (baseline, other)
+            costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in by_setting[key])
+            for key in (BASELINE.key, setting)
         )
         return interval(slow, fast, groups)
 
-    vanilla, entries = _texts(by_setting[BASELINE.key]), []
-    for key, own in by_setting.items():
-        entry = _result(BenchSetting.parse(key), own, against(BASELINE.key, key), vanilla)
-        if looping:
-            entry = msgspec.structs.replace(
-                entry,
-                looping=len(looping),
-                speedup_varied=against(BASELINE.key, key, groups=varied)["mean"] if varied else None,
-                tau_varied=sum((row.metrics for row in own if row.prompt not in looping), Metrics()).tau,
-            )
-        entries.append(entry)
-    ratios = []
-    for what, ours, theirs in rivals(entries):
-        speed, tau = (against(theirs.key, ours.key, cost)["mean"] for cost in ("seconds", "rounds"))
-        ratios.append(Ratio(what, ours.name, theirs.name, speed, tau))
-    return entries, ratios
+    vanilla = _texts(by_setting[BASELINE.key])
+    return [_result(BenchSetting.parse(key), own, over_vanilla(key), vanilla) for key, own in by_setting.items()]
 
 
 def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -179,26 +141,9 @@ def _result(
         new_tokens=total.committed,
         waiting=total.waiting,
         prompts=len(texts),
+        looping=len({row.prompt for row in rows if row.loops}),
         same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
     )
-
-
-def rivals(entries: Sequence[SettingResult]) -> Iterator[tuple[str, SettingResult, SettingResult]]:
-    """(what, ours, theirs) of every comparison: the fastest setting of each family, faster over
-    slower; the longest common window after streak-distillation over before; K drafts over one."""
-    drafted = [entry for entry in entries if entry.drafter != BASELINE.drafter]
-    swept = {entry.key: entry for entry in entries}
-    families: dict[str, list[SettingResult]] = defaultdict(list)
-    for entry in sorted(drafted, key=lambda entry: -entry.speedup.value):
-        families[entry.family].append(entry)
-    for (one, ours), (other, theirs) in itertools.combinations(families.items(), 2):
-        yield f"{one} (best of {len(ours)}) over {other} (best of {len(theirs)})", ours[0], theirs[0]
-    before, after = ({e.gamma: e for e in entries if e.key == f"{name}/{e.gamma}/1"} for name in STREAK)
-    if common := before.keys() & after.keys():
-        yield "streak-distilled over not", after[max(common)], before[max(common)]
-    for entry in drafted:
-        if entry.num_drafts > 1 and (one_draft := swept.get(f"{entry.drafter}/{entry.gamma}/1")):
-            yield f"{entry.num_drafts} drafts over one", entry, one_draft
 
 
 # The terminal's table, which BENCHMARKS.md shows too.
@@ -227,13 +172,9 @@ def speeds(result: Sweep) -> str:
         row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else bounds]
         row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
         row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
-        if entry.looping:
-            varied = entry.speedup_varied
-            row += ["–" if varied is None else f"{varied.value:.2f}×", number(entry.tau_varied)]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
-    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
-    head += ["without loops", "τ without"] if entries[0].looping else []
-    return table([*head, "vanilla's text"], rows)
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "vanilla's text"]
+    return table(head, rows)
 
 
 def waiting(waits: Sequence[float]) -> str:

@@ -21,8 +21,6 @@ ATTEMPTS, TEMPERATURE = 8, 0.5
 """Defaults for each problem."""
 PER_DECADE = 8
 """Budgets per factor of ten."""
-Z99 = 2.576
-"""Half a 99 % interval, in standard deviations: several methods are compared with vanilla at once."""
 
 
 class Attempt(NamedTuple):
@@ -128,35 +126,17 @@ def votes(tried: Tried) -> list[dict[str, Any]]:
 
 
 def singles(tried: Tried) -> dict[str, dict[str, Any]]:
-    """By method: accuracy and mean seconds of one attempt, and the difference from vanilla's
-    accuracy with its 99 % noise (of the attempts only: the problems are the same). With one attempt
-    per problem the noise is unknown; with a few, shares are smoothed, because attempts that agree
-    by chance would show none."""
+    """By method: accuracy and mean seconds of one attempt, and the share of attempts without an answer."""
     found: dict[str, dict[str, Any]] = {}
-    spread: dict[str, tuple[float, float | None]] = {}  # accuracy, its variance
     for name, own in tried.items():
         attempts = [attempt for one in own for attempt in one.attempts]
-        accuracy = sum(one.voted(1) for one in own) / len(own)
-        spread[name] = (accuracy, _variance([(one.voted(1), one.count) for one in own]))
-        (base, before), (_, variance) = spread.get("vanilla", spread[name]), spread[name]
-        known = name != "vanilla" and variance is not None and before is not None
         found[name] = {
-            "accuracy": accuracy,
+            "accuracy": sum(one.voted(1) for one in own) / len(own),
             "attempts": len(attempts),
             "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
             "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
-            "difference": accuracy - base,
-            "noise": Z99 * math.sqrt((variance or 0) + (before or 0)) if known else None,
         }
     return found
-
-
-def _variance(shares: Sequence[tuple[float, int]]) -> float | None:
-    """Variance of the mean of shares, given as (share, attempts); None if one has a single attempt."""
-    if any(count < 2 for _, count in shares):
-        return None
-    smooth = [((share * count + 1) / (count + 2), count) for share, count in shares]
-    return sum(share * (1 - share) / (count - 1) for share, count in smooth) / len(shares) ** 2
 
 
 def shared(scores: Sequence[float]) -> dict[str, float]:

@@ -20,9 +20,6 @@ HISTORY = "training.json"
 Curve = tuple[tuple[int, dict[str, float]], ...]
 """Evaluations of a run, in order: (optimiser steps done, score by name)."""
 
-TAU_SCORES = ("tokens_per_round/mean", "tau8/mean")
-"""Names of τ in evaluations: greedy tokens per round on held-out prompts, mean over flavours."""
-
 NotNegative = msgspec.Meta(ge=0)
 
 
@@ -44,11 +41,6 @@ class Training:
 @dataclass(frozen=True, slots=True)
 class _File:
     runs: tuple[Training, ...]
-
-
-def simulated_tau(curve: Curve) -> list[tuple[int, float]]:
-    """(step, τ) of every evaluation that measured τ."""
-    return [(step, scores[name]) for step, scores in curve for name in TAU_SCORES if name in scores]
 
 
 def read_history(path: Path) -> tuple[Training, ...]:

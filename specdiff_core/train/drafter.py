@@ -45,7 +45,7 @@ from specdiff_core.train.answers import (
     write_answers,
 )
 from specdiff_core.train.cards import Card, training_of, write_card
-from specdiff_core.train.curve import last_scores, read_metrics, redraw
+from specdiff_core.train.curve import last_scores, read_metrics
 from specdiff_core.train.learners import (
     BlockLearner,
     EagleLearner,
@@ -261,10 +261,9 @@ class DrafterTraining:
         return not row.looped and row.end - row.first - row.prompt >= LEAST and row.prompt_id not in self._never
 
     def _measured(self, trainer: Trainer) -> Iterator[Event]:
-        """Measure τ, and draw the curve again; nothing where all answers loop or the run was stopped."""
+        """Measure τ; nothing where all answers loop or the run was stopped."""
         if scores := self._measure():
             yield trainer.log("measured", scores=scores)
-            redraw(self.run, self.settings.kind)
 
     def _measure(self) -> dict[str, float]:
         if self.stopped():

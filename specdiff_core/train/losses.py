@@ -1,21 +1,14 @@
-"""Every training objective, as a pure function of tensors."""
+"""The objectives of ``train drafter``, as pure functions of tensors."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     """Σ w·v / Σ w over all elements; 0 where all weights are 0."""
     return (values * weights).sum() / weights.sum().clamp_min(1e-9)
-
-
-def position_weights(rank: Tensor, decay: float) -> Tensor:
-    """exp(−rank/decay), ``rank`` unknown positions before this one: a late position counts only if all before it were
-    accepted (DFlash, arXiv 2602.06036)."""
-    return torch.exp(-rank.float() / decay)
 
 
 def dpace_weights(probs: Tensor, known: Tensor, alpha: float = 0.5) -> Tensor:
@@ -35,16 +28,6 @@ def streak_weights(probs: Tensor, known: Tensor) -> Tensor:
     arXiv 2511.00606). Arguments as of :func:`dpace_weights`; no gradient flows through the weights."""
     inside = probs.detach() * known
     return torch.cat([torch.ones_like(inside[..., :1]), inside.cumprod(-1)[..., :-1]], -1) * known
-
-
-def probs_without(logits: Tensor, banned: int) -> Tensor:
-    """Softmax of ``logits [..., V]`` in float32 over all ids but one: a target never says the mask."""
-    return logits.float().index_fill(-1, torch.tensor([banned], device=logits.device), -torch.inf).softmax(-1)
-
-
-def soft_cross_entropy(logits: Tensor, target_probs: Tensor) -> Tensor:
-    """−Σ_v p(v) log q(v) in nats: ``logits [..., V]``, ``target_probs [..., V]`` -> ``[...]``."""
-    return -(target_probs * F.log_softmax(logits.float(), dim=-1)).sum(-1)
 
 
 def top_loss(
@@ -93,38 +76,3 @@ def top_loss(
     values, slopes = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     # What is added is 0, and its gradient is the slope, so no [n, V] is kept for the way back.
     return values + ((hidden - hidden.detach()) * slopes).sum(-1), torch.cat(logs)
-
-
-def cross_entropy_streak(log_q: Tensor, known: Tensor) -> Tensor:
-    """SpecDiff-2's streak distillation (arXiv 2511.00606, docs/theory.md): −mean_blocks Σ_j sg(Π_{i<j} q_i)·log q_j.
-
-    Each slot's cross-entropy weighs as much as all tokens before it are likely to be accepted. The gradient stays large
-    where q is small; that of the expected accepted run Σ_m Π_{j≤m} q_j itself vanishes there.
-
-    Args:
-        log_q: ``[blocks, γ]`` log-probability of the target's own token at each slot.
-        known: ``[blocks, γ]`` bool, slots that lie inside the text; a run ends at the first one outside.
-    """
-    inside = known.long().cumprod(-1)
-    masked = log_q * inside
-    before = torch.exp(masked.cumsum(-1) - masked).detach()
-    return -(before * masked).sum(-1).mean()
-
-
-def subs_loss(logits: Tensor, ids: Tensor, masked: Tensor, t: Tensor, mask_id: int) -> Tensor:
-    """MDLM's continuous-time bound (arXiv 2406.07524): masked cross-entropy, weight 1/t for 1 − α_t ≈ t.
-
-    SUBS: the mask's logit is removed before normalising; unmasked positions are carried over and cost nothing.
-
-    Args:
-        logits: ``[B, L, V]`` raw.
-        ids: ``[B, L]`` the clean tokens.
-        masked: ``[B, L]`` bool, which of them the network did not see.
-        t: ``[B]`` diffusion time in (0, 1].
-
-    Returns:
-        nats per token, a scalar.
-    """
-    known = logits.float().index_fill(-1, torch.tensor([mask_id], device=logits.device), -1e6)
-    nats = F.cross_entropy(known.flatten(0, 1), ids.flatten(), reduction="none").view_as(ids)
-    return (nats * masked / t[:, None]).sum() / ids.numel()

@@ -58,20 +58,14 @@ class Corpus:
         """Yield the documents of one flavour, without surrounding space; empty ones are left out.
 
         Raises:
-            CorpusError: the file cannot be read, is not UTF-8 text, or holds no document.
+            CorpusError: the file holds no document.
         """
         path = self.files[flavour, split]
-        hint = "Mend the file, or take its flavour out of the folder."
-        try:
-            raw = path.read_bytes()
-            text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{path.name} is not UTF-8 text: see byte {error.start}.", hint=hint) from error
-        except (OSError, lzma.LZMAError) as error:
-            raise CorpusError(f"{path.name} cannot be read: {error.args[-1]}.", hint=hint) from error
+        raw = path.read_bytes()
+        text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
         found = [document.strip() for document in text.split(SEPARATOR)]
         if not any(found):
-            raise CorpusError(f"{path.name} holds no document.", hint=hint)
+            raise CorpusError(f"{path.name} holds no document.", hint="Take its flavour out of the folder.")
         yield from filter(None, found)
 
     def fingerprint(self) -> str:
