@@ -64,8 +64,7 @@ class LoadedPair:
         """Describes what runs the target."""
         if self.stock_reason:
             return f"transformers' own module: {self.stock_reason}"
-        made = f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
-        return made if self.placement.graphs is None else f"{made}; {self.placement.graphs}"
+        return f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
 
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""

@@ -326,7 +326,7 @@ def _in_dtype(engine: Engine, dtype: torch.dtype, drafter: str) -> tuple[LoadedP
 
     if why := no_room(engine, dtype):
         return None, why
-    placement = dataclasses.replace(engine.pair.placement, dtype=dtype, graphs=None)
+    placement = dataclasses.replace(engine.pair.placement, dtype=dtype)
     try:
         pair = load_pair(engine.pair.spec, placement, drafters=[drafter])
     except SpecDiffError as error:
