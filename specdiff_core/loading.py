@@ -21,7 +21,6 @@ from specdiff_core.models.kernels import kernel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.models.network import Decoder
-from specdiff_core.models.parallel import ranks
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -170,7 +169,6 @@ def load_pair(
             context=spec.context,
             device=placement.device,
             spread=spread,
-            split=ranks() > 1,
         )
         _check_tokenizer(tokenizer, model, spec)
     pair = LoadedPair(
@@ -251,8 +249,6 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
     Raises:
         OutOfMemory: it does not fit; the message says what would.
     """
-    if ranks() > 1:  # each process has a part, and fails by itself if that is too much
-        return None
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters, count=counted):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")

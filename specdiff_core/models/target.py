@@ -17,7 +17,6 @@ from specdiff_core.models.cache import BORDERS, CausalReading, Pool
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
 from specdiff_core.models.network import Decoder
-from specdiff_core.models.parallel import LeadingRun, is_split
 from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
@@ -91,8 +90,7 @@ class Target:
         pool = self._pool
         if pool is not None:
             return TargetSession(self, NetworkRun(self.model, layers, pool))
-        kind = LeadingRun if is_split(self.model) else StockRun
-        return TargetSession(self, kind(self.model, layers))
+        return TargetSession(self, StockRun(self.model, layers))
 
     @property
     def exactness(self) -> str:
