@@ -249,7 +249,7 @@ class DrafterSession(Session):
         self._drafter = dataclasses.replace(EMBEDDED.drafter(kind), source=str((self.run / "export").resolve()))
         places: Any = {"target": str(settings.target.resolve()), "tokenizer": str(settings.tokenizer.resolve())}
         pair = dataclasses.replace(EMBEDDED, **places, suppress=(self.text.mask,), drafters=(self._drafter,))
-        self.engine = Engine(load_pair(pair, choose_placement(settings.device, "fp32", record=False), drafters=()))
+        self.engine = Engine(load_pair(pair, choose_placement(settings.device, "fp32"), drafters=()))
         target: Any = self.engine.stock("target")
         self.target: LlamaForCausalLM = target
         target.set_attn_implementation(attention_for(self.device, settings.length))

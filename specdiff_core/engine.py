@@ -21,7 +21,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.drafters.base import Drafter, WarmsUp
+from specdiff_core.drafters.base import Drafter
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
@@ -50,8 +50,6 @@ PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
 WARM_UP = 8
 """Tokens of a warm-up: enough for every kind of pass."""
-WINDOWS = 3
-"""Fully accepted windows to decode for recording passes; the last one is cut short."""
 
 
 class Engine:
@@ -64,8 +62,7 @@ class Engine:
     def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
         self.pair = pair
         self._progress = progress or logger.info
-        graphs = pair.placement.graphs
-        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress, graphs=graphs)
+        self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
         self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
@@ -78,7 +75,6 @@ class Engine:
         context: int | None = None,
         drafters: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
-        record: bool = True,
     ) -> Engine:
         """An engine with the target of ``pair`` and some of its drafters.
 
@@ -90,14 +86,13 @@ class Engine:
             context: most tokens of a run, up to the target's limit; by default the pair's.
             drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
             progress: called with a line for each part that is loaded.
-            record: see :func:`~specdiff_core.models.device.choose_placement`.
 
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = own_pairs.find(pair, context)
         drafters = loaded(spec) if drafters is None else drafters
-        placement = choose_placement(device, dtype, record=record, bf16=spec.bf16)
+        placement = choose_placement(device, dtype, bf16=spec.bf16)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
 
     @property
@@ -205,16 +200,13 @@ class Engine:
         stopped = stop.is_set if stop is not None else lambda: False
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
 
-        def decode_few(tokens: int) -> None:
-            few = dataclasses.replace(config, max_new_tokens=tokens)
-            off = DeviceClock(self.pair.placement.device, "total")
-            for _ in speculate(ids, few, self.target, drafter, off, ending=ending, detail=False):
-                pass
-
         def warm() -> None:
+            few = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
             until = time.monotonic() + (warm_up or 0.0)
             while warm_up is not None and not stopped():
-                decode_few(min(WARM_UP, config.max_new_tokens))
+                off = DeviceClock(self.pair.placement.device, "total")
+                for _ in speculate(ids, few, self.target, drafter, off, ending=ending, detail=False):
+                    pass
                 if time.monotonic() >= until:
                     break
 
@@ -232,7 +224,6 @@ class Engine:
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self.quickest_threads() if probed else threads or None):
             try:
-                self._record(config, drafter, decode_few)
                 header = self._header(prompt, ids, config, clock, probed=probed)
                 events = self._worded(header, warm, loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
@@ -244,19 +235,6 @@ class Engine:
                 logger.warning("the drafter %s failed", spec.name, exc_info=error)
                 words = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
                 raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
-
-    def _record(self, config: DecodeConfig, drafter: Drafter, decode: Callable[[int], None]) -> None:
-        """On CUDA, record this run's kinds of passes that are not recorded yet: the target's, and
-        those of decoding a few full windows."""
-        if (graphs := self.pair.placement.graphs) is None:
-            return
-        drafts = self.pair.spec.drafter(config.drafter).drafting != "nothing"
-        drafted = max(config.gamma * config.num_drafts, config.tree_nodes) if drafts else 0
-        with graphs.recording():
-            self.target.warm_up(1 + drafted, drafter.layers)
-            if isinstance(drafter, WarmsUp):
-                drafter.warm_up(config.gamma, config.tree_nodes)
-            decode(max(WARM_UP, WINDOWS * (config.gamma + 1)))
 
     def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of

@@ -21,7 +21,6 @@ from specdiff_core.models.kernels import kernel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.models.network import Decoder
-from specdiff_core.models.parallel import ranks
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -64,8 +63,7 @@ class LoadedPair:
         """Describes what runs the target."""
         if self.stock_reason:
             return f"transformers' own module: {self.stock_reason}"
-        made = f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
-        return made if self.placement.graphs is None else f"{made}; {self.placement.graphs}"
+        return f"this lab's network; products by {kernel(self.placement.device, self.placement.dtype)}"
 
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""
@@ -171,7 +169,6 @@ def load_pair(
             context=spec.context,
             device=placement.device,
             spread=spread,
-            split=ranks() > 1,
         )
         _check_tokenizer(tokenizer, model, spec)
     pair = LoadedPair(
@@ -252,8 +249,6 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
     Raises:
         OutOfMemory: it does not fit; the message says what would.
     """
-    if ranks() > 1:  # each process has a part, and fails by itself if that is too much
-        return None
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters, count=counted):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")

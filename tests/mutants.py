@@ -50,7 +50,7 @@ COVERED_BY = {
     "maths.trees": ("tree", "eagle", "network"),
     "maths.chains": ("chain", "law::drafts_follow_the_law_of_their_drafter"),
     "drafters.denoise": ("decode", "chain", "tree", LAW),
-    "models.cache": ("network", "graphs"),
+    "models.cache": ("network",),
 }
 """Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``law`` is
 ``tests/test_law.py``, ``law::name`` one of its tests."""

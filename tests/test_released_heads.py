@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_graphs import Rerun
 from test_loading import CPU, context, drain, save_tokenizer
 from test_released import change, randomly, save
 from torch import Tensor
@@ -571,16 +570,6 @@ def test_the_text_is_that_of_the_target(name: str, tmp_path: Path) -> None:
     assert run(loaded, **GREEDY, tree_nodes=8)[0] == plain
     noisy: dict[str, Any] = {"temperature": 0.9, "seed": 5, "rule": Rule.MATCH}
     assert run(loaded, drafter="released", gamma=4, **noisy)[0] == run(loaded, drafter="none", **noisy)[0]
-
-
-@pytest.mark.parametrize("name", ["DFlash, z-lab, Qwen3", "DSpark, speculators", "DFlash 2, z-lab", "EAGLE-3"])
-def test_recorded_passes_draft_the_same(name: str, tmp_path: Path) -> None:
-    """As on a GPU."""
-    pair, _, _ = released(name, tmp_path)
-    recorded = Rerun()
-    replaying = load_pair(pair, dataclasses.replace(CPU, graphs=recorded))
-    assert run(replaying, **GREEDY) == run(load_pair(pair, CPU), **GREEDY)
-    assert recorded.replayed > 10 and not recorded.failed
 
 
 @pytest.mark.parametrize("window", [None, 6])

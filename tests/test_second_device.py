@@ -4,7 +4,7 @@ number, and how often the host waits or sends in a round is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from operator import setitem
 from types import MappingProxyType
@@ -26,7 +26,6 @@ from specdiff_core.maths.distributions import to_probs
 from specdiff_core.models import cache, kernels
 from specdiff_core.models.cache import KeyValues
 from specdiff_core.models.device import Placement, choose_placement
-from specdiff_core.models.graphs import Graphs, Recording, Work
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Prefilled, Verified
 from specdiff_core.schema.pairs import EMBEDDED
@@ -135,40 +134,6 @@ def test_the_self_test_runs_on_the_device(engines: tuple[Engine, Engine]) -> Non
     near, far = engines
     with SecondDevice():
         assert far.target.exactness == near.target.exactness
-
-
-class Watched(Graphs):
-    """Records nothing, and sees that a pass that would be recorded moves nothing between host and device."""
-
-    def __init__(self, device: SecondDevice) -> None:
-        super().__init__(DEVICE)
-        self.seen, self._crossings = 0, device.crossings
-
-    def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Recording:
-        before = len(self._crossings)
-        work(*inputs)
-        assert len(self._crossings) == before, self._crossings[before:]
-        self.seen += 1
-        raise RuntimeError("a stand-in records nothing")
-
-
-@pytest.mark.parametrize("method", ["block", "block_markov-tree", "eagle-tree", "mdlm", "autoregressive"])
-def test_a_pass_that_is_recorded_stays_on_the_device(engines: tuple[Engine, Engine], method: str) -> None:
-    near, _ = engines
-    chosen = METHODS[method]
-    with pytest.MonkeyPatch.context() as patch, SecondDevice() as device:
-        patch.setattr(kernels, "kernel", lambda device, dtype: kernels.PLAIN)
-        patch.setattr(torch.cuda, "mem_get_info", lambda device: (2**40, 2**40))
-        graphs = Watched(device)
-        placement = Placement(DEVICE, torch.float32, "a stand-in", graphs)
-        engine = Engine(load_pair(EMBEDDED, placement, drafters=[chosen.drafter]))
-        with graphs.recording():
-            events = list(decoded(engine, chosen))
-    assert texts(events) == texts(decoded(near, chosen)) and graphs.seen > 1
-
-
-def texts(events: Iterable[Event]) -> list[int]:
-    return [token for event in events if isinstance(event, Committed) for token in event.ids]
 
 
 def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:

@@ -266,7 +266,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 
-    return Engine.load(pair, progress=progress, record=not is_zero_gpu())  # recording does not pay for one run
+    return Engine.load(pair, progress=progress)
 
 
 def unavailable() -> dict[str, str]:

@@ -6,12 +6,9 @@ Flags are not validated here: ``DecodeConfig`` does that, as for the page.
 from __future__ import annotations
 
 import argparse
-import atexit
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,22 +125,14 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     spec = find(pair, args.context)
     for name in drafters:
         spec.drafter(name)  # reports a wrong name before anything is loaded
-    if os.environ.get("RANK", "0") == "0":
-        say("loading …")
+    say("loading …")
     from specdiff_core.engine import Engine
-    from specdiff_core.models import parallel
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
-    load = partial(Engine.load, pair, device=args.device, dtype=args.dtype, context=args.context)
-    if parallel.rank():
-        parallel.follow(load(drafters=("none",)).target.model)
-        parallel.end()
-        raise SystemExit
-    if parallel.ranks() > 1:
-        atexit.register(parallel.end)
     wanted = tuple(dict.fromkeys((*drafters, "none")))
-    engine = load(drafters=wanted, progress=say)
+    placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
+    engine = Engine.load(pair, drafters=wanted, progress=say, **placement)
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
     return engine

@@ -105,7 +105,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             f"The drafter {spec.name!r} has {rows} ids, the target {words}.",
             hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
         )
-    reader = Target(model, context=context, suppress=pair.suppress, graphs=placement.graphs)
+    reader = Target(model, context=context, suppress=pair.suppress)
     end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
     unread = (*(unshared or ()), *range(rows, words))
     return AutoregressiveDrafter(spec.name, reader, words=words, unread=unread, instead=end)

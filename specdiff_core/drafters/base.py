@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -228,14 +228,6 @@ class Drafter(Protocol):
 
     def start(self) -> DraftSession:
         """A fresh session, independent of all others."""
-
-
-@runtime_checkable
-class WarmsUp(Protocol):
-    """A drafter with pass sizes that may not occur in the first windows of a run."""
-
-    def warm_up(self, gamma: int, nodes: int) -> None:
-        """Make a pass of each size, to be recorded; ``nodes``: of a tree, 0 for a window."""
 
 
 class Stateless(DraftSession):

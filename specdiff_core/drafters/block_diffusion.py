@@ -14,12 +14,11 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.cache import FixedReading, Pool
+from specdiff_core.models.cache import Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, at, attend, near
@@ -37,7 +36,6 @@ class BlockDrafter:
     _: KW_ONLY
     context: int  # most tokens of a run
     forbidden: Sequence[int] = ()  # ids that the target suppresses, besides the mask
-    graphs: Graphs | None = None  # records the passes over a block
 
     def __post_init__(self) -> None:
         network, words = self.network, self.words
@@ -54,10 +52,10 @@ class BlockDrafter:
             self.said = network.said.nonzero()[:, 0].to(network.device)
             self.head = Product(words.read_rows()[self.said])
         room = self.context + self.window + self.lead  # a block may reach beyond the context
-        self.pool = Pool(network, room, self.graphs)
+        self.pool = Pool(network, room)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
-    def denoise(self, ids: Tensor, places: slice | Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
+    def denoise(self, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
         """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits
         ``[g, V]`` of its slots."""
         config = self.network.config
@@ -151,18 +149,10 @@ class BlockSession(DraftSession):
             slot.copy_(part)
         cache.length = self._observed
 
-    def _pass(self, ids: Tensor) -> tuple[Tensor, ...]:
+    def _pass(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """One pass over a block ``ids`` that reads [features; block], bidirectionally unless a layer is causal."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
-        if cache.passes is not None:
-
-            def work(ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
-                everything = ids.new_ones(len(ids), len(ids), dtype=torch.bool)
-                reading = FixedReading(cache, first, everything, reaches)
-                return drafter.denoise(ids, first + torch.arange(len(ids), device=ids.device), reading)
-
-            return cache.passes(len(ids), work, ids, on_device(first, ids.device))
         slots, held = cache.views(first, end), cache.views(0, end)
         places = torch.arange(end, device=ids.device)
 
@@ -193,8 +183,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             hint="Its width, feature layers, vocabulary and mask id must fit the target.",
         )
     network.copies.clear()
-    forbidden, graphs = pair.suppress, placement.graphs
-    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=forbidden, graphs=graphs)
+    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
 
 
 def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:

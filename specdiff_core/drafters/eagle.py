@@ -19,7 +19,6 @@ from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.graphs import WIDTHS
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
@@ -144,19 +143,6 @@ class EagleDrafter:
         """A session with an empty cache."""
         return EagleSession(self)
 
-    def warm_up(self, gamma: int, nodes: int) -> None:
-        """Make a pass of each size that a tree of depth ``gamma`` may need, to be recorded."""
-        run, most = self.reader.start((0,)), WIDTH * gamma
-        for rows in (width for width in WIDTHS if nodes and width <= WIDTH):
-            for entries in (width for width in WIDTHS if rows <= width < 2 * most and width <= run.room):
-                held = entries - rows
-                nothing = torch.zeros(entries, self.reader.model.config.hidden_size)
-                nothing = nothing.to(self.reader.model.device, self.reader.model.dtype)
-                if held:
-                    run.score([0] * held, features=nothing[:held], last=0)
-                run.score([0] * rows, range(ROOT, ROOT + entries), features=nothing[held:])
-                run.rollback(entries, ())
-
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> EagleDrafter:
     """Load the head of ``spec`` for a loaded target.
@@ -183,5 +169,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             hint="Its width, its vocabulary and its feature layers must be the target's.",
         )
     head.freeze(words, context=pair.context)
-    reader = Target(head, context=pair.context, suppress=pair.suppress, graphs=placement.graphs)
+    reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

@@ -19,7 +19,6 @@ from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.graphs import Graphs, Passes
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
@@ -41,7 +40,6 @@ class MaskedDiffusionDrafter(Stateless):
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
     forbidden: Sequence[int] = ()  # ids that the target suppresses
     unshared: Sequence[int] = ()  # target ids that the network lacks or uses for something else
-    graphs: Graphs | None = None  # records passes; short texts are then padded to one width
 
     def __post_init__(self) -> None:
         self.mask_id = self.model.config.mask_id
@@ -49,7 +47,6 @@ class MaskedDiffusionDrafter(Stateless):
         self.device = self.model.device
         self._never = (*self.forbidden, *self.unshared)
         self._unread = frozenset(self.unshared) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
-        self._passes = None if self.graphs is None else Passes(self.graphs)
 
     @property
     def room(self) -> int:
@@ -60,18 +57,11 @@ class MaskedDiffusionDrafter(Stateless):
         """Denoise a window after the last tokens in the network's view."""
         gamma = context.gamma
         known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
-        passes = self._passes
-        missing = 0 if passes is None else self.known(gamma) - len(known)
-        ids = on_device([self.mask_id] * missing + known + [self.mask_id] * gamma, self.device)
-        inputs = (ids,) if passes is None else (ids, on_device([missing], self.device))
-
-        def work(*inputs: Tensor) -> tuple[Tensor]:
-            return (self.logits(inputs[0], gamma, *inputs[1:]),)
+        ids = on_device(known + [self.mask_id] * gamma, self.device)
 
         def predict(window: Tensor) -> Tensor:
             ids[-gamma:] = on_device(window, self.device)
-            logits, *_ = work(*inputs) if passes is None else passes((len(ids), gamma), work, *inputs)
-            return logits
+            return self.logits(ids, gamma)
 
         return (yield from denoise(predict, context, mask_id=self.mask_id, forbidden=self._never))
 
@@ -80,11 +70,10 @@ class MaskedDiffusionDrafter(Stateless):
         return min(max(self.view - gamma, KNOWN), self.model.config.model_length - gamma)
 
     @torch.inference_mode()
-    def logits(self, ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's
-        device; ``padding [1]`` leading ids are not read."""
+    def logits(self, ids: Tensor, gamma: int) -> Tensor:
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
         first = len(ids) - gamma - self.shift
-        logits: Tensor = self.model(ids[None], first=first, padding=padding)[0, :gamma, : self.vocab_size]
+        logits: Tensor = self.model(ids[None], first=first)[0, :gamma, : self.vocab_size]
         missing = self.vocab_size - logits.shape[-1]
         return F.pad(logits, (0, missing), value=-torch.inf) if missing else logits
 
@@ -132,5 +121,4 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         shift=spec.logit_shift,
         forbidden=pair.suppress,
         unshared=unshared or (),
-        graphs=placement.graphs,
     )

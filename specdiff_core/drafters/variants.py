@@ -17,7 +17,6 @@ from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.models.bidirectional import Bidirectional
-from specdiff_core.models.cache import Pool
 from specdiff_core.models.network import Attend
 
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
@@ -79,10 +78,9 @@ def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Va
 
 
 def _with(known: Any, **values: Any) -> Any:
-    """A copy of a drafter or a network with ``values`` replaced, and without recorded passes."""
+    """A copy of a drafter or a network with ``values`` replaced."""
     changed = copy.copy(known)
-    recorded = {name: None for name in ("graphs", "_passes") if hasattr(known, name)}
-    for name, value in {**recorded, **values}.items():
+    for name, value in values.items():
         setattr(changed, name, value)
     return changed
 
@@ -124,11 +122,7 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant
 
 
 def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
-    def plain(**values: Any) -> BlockDrafter:
-        room = drafter.context + drafter.window + 1
-        changed: BlockDrafter = _with(drafter, pool=Pool(drafter.network, room, None), **values)
-        return changed
-
+    plain = partial(_with, drafter)
     yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
     earlier = _with(drafter.network, denoise=partial(_earlier, drafter.network))
     yield Variant(SHIFT, "0", _signed(1), plain(network=earlier))
@@ -156,7 +150,7 @@ def _signed(number: int) -> str:
 
 
 def _behind(
-    drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice | Tensor, attend: Attend
+    drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
     if first is not None:
@@ -164,12 +158,9 @@ def _behind(
     return BlockDrafter.denoise(drafter, ids, places, attend)
 
 
-def _moved(
-    drafter: BlockDrafter, by: int, ids: Tensor, places: slice | Tensor, attend: Attend
-) -> tuple[Tensor, Tensor]:
+def _moved(drafter: BlockDrafter, by: int, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise` with all positions of the block moved."""
-    where = slice(places.start + by, places.stop + by) if isinstance(places, slice) else places + by
-    return drafter.denoise(ids, where, attend)
+    return drafter.denoise(ids, slice(places.start + by, places.stop + by), attend)
 
 
 def _learned(model: Any) -> bool:
@@ -214,11 +205,10 @@ def _earlier(network: Any, embeddings: Tensor, rope: Any, attend: Attend) -> Ten
     return states.roll(1, 1)
 
 
-def _decode_moved(network: Any, by: int, ids: Tensor, places: slice | Tensor, attend: Attend, **options: Any) -> Any:
+def _decode_moved(network: Any, by: int, ids: Tensor, places: slice, attend: Attend, **options: Any) -> Any:
     """A network's pass with all positions moved, within its table."""
-    if isinstance(places, slice):
-        places = torch.arange(places.start, places.stop, device=ids.device)
-    return network.decode(ids, (places + by).clamp(0, network.context - 1), attend, **options)
+    moved = torch.arange(places.start + by, places.stop + by, device=ids.device).clamp(0, network.context - 1)
+    return network.decode(ids, moved, attend, **options)
 
 
 def _renamed(model: Any, by: int, mask: int, ids: Tensor, **options: Any) -> Tensor:

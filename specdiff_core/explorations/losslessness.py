@@ -428,14 +428,14 @@ def _remembering(drafter: Any) -> Any:
     known: dict[tuple[Text, int], Tensor] = {}
 
     class Remembering(MaskedDiffusionDrafter):
-        def logits(self, ids: Tensor, gamma: int, padding: Tensor | None = None) -> Tensor:
+        def logits(self, ids: Tensor, gamma: int) -> Tensor:
             key = (tuple(ids.tolist()), gamma)
             if key not in known:
-                known[key] = super().logits(ids, gamma, padding)
+                known[key] = super().logits(ids, gamma)
             return known[key]
 
     fields = {field.name: getattr(drafter, field.name) for field in dataclasses.fields(drafter)}
-    return Remembering(**(fields | {"graphs": None}))
+    return Remembering(**fields)
 
 
 class Remembered:

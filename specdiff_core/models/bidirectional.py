@@ -46,28 +46,22 @@ class Bidirectional(nn.Module):
     def device(self) -> torch.device:
         return self.network.device
 
-    def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, first: int = 0) -> Tensor:
         """Raw logits of each slot's prediction: with the usual shift, token i + 1.
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are returned for positions ``first`` and later.
-            padding: ``[1]`` number of leading positions to hide; the following ids have the positions 0, 1, ….
 
         Returns:
             ``[B, L − first, V]``.
         """
         length = ids.shape[1]
-        where: slice | Tensor = slice(0, length)
-        mask = None
-        if padding is not None:
-            places = torch.arange(length, device=ids.device)
-            where, mask = (places - padding).clamp_min(0), (places >= padding)[None, None, None]
 
         def both_ways(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return attend(q, k, v, mask)
+            return attend(q, k, v)
 
-        logits, _ = self.network.decode(ids, where, both_ways, last=length - first)
+        logits, _ = self.network.decode(ids, slice(0, length), both_ways, last=length - first)
         return logits
 
 

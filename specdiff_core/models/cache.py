@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.trees import visible
-from specdiff_core.models.graphs import WIDTHS, Graphs, Passes, fitting
-from specdiff_core.models.network import Reach, Shape, attend, near
+from specdiff_core.models.network import Shape
 
 ROOM = 128
 """Positions of the smallest buffer; a full one is replaced by one twice as long."""
@@ -32,15 +31,11 @@ class KeyValues:
 
     Args:
         context: most positions.
-        graphs: records passes over it; the buffer then has its full size, plus space for padding rows.
     """
 
-    def __init__(
-        self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device, graphs: Graphs | None = None
-    ) -> None:
-        self.passes = None if graphs is None else Passes(graphs)
-        self._most = -(-(context if graphs is None else context + WIDTHS[-1]) // BLOCK) * BLOCK
-        room = min(ROOM, self._most) if graphs is None else self._most
+    def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._most = -(-context // BLOCK) * BLOCK
+        room = min(ROOM, self._most)
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
         self.dtype, self.length, self.groups = dtype, 0, shape.heads // shape.kv_heads
 
@@ -56,7 +51,6 @@ class KeyValues:
     def reserve(self, room: int) -> None:
         """Make room for ``room`` positions; the buffer at least doubles."""
         if room > self.room:
-            assert self.passes is None, "its address is recorded"
             longer = max(min(2 * self.room, self._most), -(-room // ROOM) * ROOM)
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
@@ -82,22 +76,21 @@ class KeyValues:
 
 
 class Pool:
-    """Buffers of ended runs, reused with their recorded passes (new memory costs a run 2 to 4 ms on two CPU cores).
+    """Buffers of ended runs, reused (new memory costs a run 2 to 4 ms on two CPU cores).
 
     Args:
         like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
-        context, graphs: see :class:`KeyValues`.
+        context: most positions.
     """
 
-    def __init__(self, like: Any, context: int, graphs: Graphs | None) -> None:
-        self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device, graphs=graphs)
+    def __init__(self, like: Any, context: int) -> None:
+        self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device)
         self._free: list[KeyValues] = []
         self._lock = threading.Lock()
 
     def take(self, owner: object) -> KeyValues:
         """An empty buffer, returned when ``owner`` is garbage-collected."""
         with self._lock:
-            self._free.sort(key=lambda held: len(held.passes or ()))
             held = self._free.pop() if self._free else self._new()
         weakref.finalize(owner, self._take_back, held).atexit = False
         return held
@@ -156,48 +149,6 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
     mask[:, :begin] = 0.0
     mask[:, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
     return mask
-
-
-class FixedReading:
-    """The same at fixed addresses, for recorded passes: every row reads the whole cache through a mask.
-
-    Args:
-        first: ``[]`` number of cached positions before the rows.
-        seen: ``[n, m]`` bool: which of the last m positions, including the n rows' own, each row
-            reads, in addition to all positions before those.
-        reaches: limited reach of each layer; by default unlimited.
-    """
-
-    def __init__(self, cache: KeyValues, first: Tensor, seen: Tensor, reaches: Sequence[Reach | None] = ()) -> None:
-        rows, known = seen.shape
-        self._held, self._reaches = cache.views(0, cache.room), reaches
-        self._slots = first + torch.arange(rows, device=seen.device)
-        self._columns = torch.arange(cache.room, device=seen.device)
-        behind = self._columns - (first + rows - known)  # [room]
-        inside = seen.index_select(1, behind.clamp(0, known - 1)) & (behind < known)
-        self._mask = torch.full((rows, cache.room), -torch.inf, dtype=cache.dtype, device=seen.device)
-        self._mask.masked_fill_((behind < 0) | inside, 0.0)
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values, mask = self._held[2 * layer], self._held[2 * layer + 1], self._mask
-        keys.index_copy_(2, self._slots, k)
-        values.index_copy_(2, self._slots, v)
-        if self._reaches and (reach := self._reaches[layer]) is not None:
-            mask = mask.masked_fill(~near(self._slots, self._columns, reach), -torch.inf)
-        return attend(q, keys, values, mask)
-
-
-def filled_up(seen: Tensor, width: int) -> Tensor | None:
-    """``seen [n, m]`` of :class:`FixedReading`, padded to ``width`` rows, which read themselves,
-    and to a number of columns in :data:`~specdiff_core.models.graphs.WIDTHS`; None if there are too
-    many."""
-    known, extra = seen.shape[1], width - seen.shape[0]
-    columns = fitting(known + extra)
-    if columns is None:
-        return None
-    older = F.pad(seen, (columns - extra - known, 0), value=True)
-    whole: Tensor = torch.block_diag(older, torch.eye(extra, dtype=torch.bool))  # type: ignore[no-untyped-call]
-    return whole
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:

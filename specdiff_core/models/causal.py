@@ -23,9 +23,8 @@ from specdiff_core.models.files import (
 )
 from specdiff_core.models.folders import AGAIN, described, read_config, read_gguf, shown
 from specdiff_core.models.network import Decoder, slides, unbuilt
-from specdiff_core.models.parallel import is_split
 from specdiff_core.models.stock import unusable
-from specdiff_core.schema.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -60,7 +59,6 @@ def load_causal(
     context: int,
     device: torch.device | None = None,
     spread: Mapping[int | str, int] | None = None,
-    split: bool = False,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
@@ -70,7 +68,6 @@ def load_causal(
         device: by default the CPU.
         spread: bytes that accelerate may use of each device (and ``"cpu"``), if ``device`` is too
             small: transformers' module is then spread over them.
-        split: split it over the processes of ``torchrun`` (``models/parallel.py``), each of which calls this.
         role: its name in errors.
 
     Returns:
@@ -84,11 +81,10 @@ def load_causal(
         words = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
         raise WeightsError(words, hint="Declare it as a denoiser.")
     with described(folder, role):
-        apart = "it is spread over several devices" if spread else ""
-        why = unsupported(config, context) or apart or ("it is split over several processes" if split else "")
+        why = unsupported(config, context) or ("it is spread over several devices" if spread else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
-    model = load_stock(folder, dtype, device=device, spread=spread, split=split, role=role)
+    model = load_stock(folder, dtype, device=device, spread=spread, role=role)
     if wrong := unusable(model, context):
         raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
     return model, why
@@ -161,7 +157,6 @@ def load_stock(
     *,
     device: torch.device | None = None,
     spread: Mapping[int | str, int] | None = None,
-    split: bool = False,
     role: str = "target",
 ) -> PreTrainedModel:
     """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
@@ -170,19 +165,18 @@ def load_stock(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     import transformers
-    from transformers.distributed.configuration_utils import DistributedConfig
 
     read_config(folder)
     tensor_names(folder)  # checks the files
     model: PreTrainedModel
     kind: Any = transformers.AutoModelForCausalLM
     report: dict[str, Any]
-    options: dict[str, Any] = {"distributed_config": DistributedConfig(tp_plan="auto")} if split else {}
+    options: dict[str, Any] = {}
     with described(folder, role):
         if (state := dequantised_state(folder)) is not None:
             config = config_of(folder, role)
             kind = getattr(transformers, (config.architectures or [""])[0])
-            options |= {"config": config, "state_dict": state}
+            options = {"config": config, "state_dict": state}
         model, report = kind.from_pretrained(
             folder if state is None else None,
             dtype=dtype,
@@ -198,7 +192,7 @@ def load_stock(
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
             raise WeightsError(what, hint=AGAIN)
-    if device is not None and not spread and not split:
+    if device is not None and not spread:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
     for name, tensor in model.named_parameters():
@@ -229,11 +223,6 @@ def _table(module: Any) -> Tensor:
 
 def vocabulary(model: Any) -> Vocabulary:
     """The vocabulary of a loaded model, of this lab or of transformers."""
-    if is_split(model):
-        raise PairUnavailable(
-            "This drafter needs the target's whole embedding, but the target is split over processes.",
-            hint="Choose a drafter with its own embedding, or one machine.",
-        )
     if isinstance(model, Decoder):
         return Vocabulary(model.embed_tokens, model.lm_head, model.head)
     head = model.get_output_embeddings()

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.models.graphs import Graphs
 from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.schema.errors import ConfigError
 
@@ -24,25 +23,21 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A device, a dtype, and the reason; on CUDA, the recorder of passes."""
+    """A device, a dtype, and the reason."""
 
     device: torch.device
     dtype: torch.dtype
     reason: str
-    graphs: Graphs | None = None
 
     @property
     def dtype_name(self) -> str:
         return next(name for name, dtype in DTYPES.items() if dtype is self.dtype)
 
 
-def choose_placement(
-    device: str = "auto", dtype: str = "auto", *, record: bool = True, bf16: bool = False
-) -> Placement:
+def choose_placement(device: str = "auto", dtype: str = "auto", *, bf16: bool = False) -> Placement:
     """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
 
     Args:
-        record: on CUDA, record passes (doesn't pay for a process with one short run).
         bf16: on a CPU, choose bf16 if the processor computes it.
 
     Raises:
@@ -57,17 +52,16 @@ def choose_placement(
         raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")
     where = torch.device("cuda" if cuda else "cpu")
     why = "CUDA" if cuda else "CPU was requested" if device == "cpu" else "no CUDA device is available"
-    graphs = Graphs(where) if cuda and record else None
     if dtype != "auto":
-        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was requested", graphs)
+        return Placement(where, DTYPES[dtype], f"{why}; {dtype} was requested")
     if not cuda and bf16 and computes_bf16():
         return Placement(where, torch.bfloat16, f"{why}; this processor computes bf16")
     if not cuda:
         return Placement(where, torch.float32, f"{why}; fp32 is exact and fast on every processor")
     major = torch.cuda.get_device_capability()[0]
     if major >= 8:
-        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively", graphs)
-    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16", graphs)
+        return Placement(where, torch.bfloat16, f"CUDA capability {major}.x computes bf16 natively")
+    return Placement(where, torch.float32, f"CUDA capability {major}.x has no fast bf16")
 
 
 def on_device(values: Any, device: torch.device) -> Tensor:

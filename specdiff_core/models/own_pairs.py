@@ -12,7 +12,7 @@ import msgspec
 
 from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, find_pair
+from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, drafter_of, find_pair
 
 OWN = "own?"
 """Prefix of such a pair's name; a query string follows."""
@@ -22,7 +22,8 @@ SHORTEST = 8
 """Smallest allowed context."""
 KEPT = 64
 """How many of the last pairs are kept in memory."""
-KINDS = ("denoise", "block", "sequential", "eagle")
+KINDS = {"denoise": "mdlm", "block": "block", "sequential": "autoregressive", "eagle": "eagle"}
+"""Kind of drafter, as declared -> its name in methods."""
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
 
 
@@ -162,32 +163,22 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
         raise _doubt(own, why, "shift", "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream.")
     if kind == "denoise" and own.mask_id is None and values.get("mask_token_id") is None and "n_blocks" not in values:
         raise _doubt(own, "its config.json names no mask_token_id", "mask_id", "Say the id of its mask.")
-    shared: dict[str, Any] = {"label": f"{_called(own.drafter)} (your own)", "source": own.drafter}
-    shared["revision"] = own.drafter_revision
-    match kind:
-        case "denoise":
-            length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
-            view = min(context, int(length or context))
-            return DrafterSpec(
-                name="mdlm",
-                module="masked_diffusion",
-                context=view,
-                logit_shift=shift or 0,
-                mask_id=own.mask_id,
-                **shared,
-            )
-        case "block":
-            nested = values.get("dflash_config")
-            fields = {**values, **(nested if isinstance(nested, dict) else {})}
-            heads = ("markov_width", "markov_rank", "selector_rank")
-            chained = any(fields.get(name) for name in heads) or fields.get("projector_type") == "dspark"
-            block = values.get("block_size", fields.get("block_size"))
-            window = int(block) - 1 if isinstance(block, int) and block > 1 else None
-            name = "block_markov" if chained else "block"
-            return DrafterSpec(name=name, module="block_diffusion", window=window, chained=chained, **shared)
-        case "eagle":
-            return DrafterSpec(name="eagle", module="eagle", drafting="sequential", trees=True, **shared)
-    return DrafterSpec(name="autoregressive", module="autoregressive", drafting="sequential", **shared)
+    fields: dict[str, Any] = {}
+    if kind == "denoise":
+        length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
+        fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": own.mask_id}
+    elif kind == "block":
+        nested = values.get("dflash_config")
+        own_fields = {**values, **(nested if isinstance(nested, dict) else {})}
+        heads = ("markov_width", "markov_rank", "selector_rank")
+        chained = any(map(own_fields.get, heads)) or own_fields.get("projector_type") == "dspark"
+        kind = "block_markov" if chained else "block"
+        block = values.get("block_size", own_fields.get("block_size"))
+        fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
+    label = f"{_called(own.drafter)} (your own)"
+    return drafter_of(
+        KINDS.get(kind, kind), label=label, source=own.drafter, revision=own.drafter_revision, about="", **fields
+    )
 
 
 def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:

@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.maths.trees import places, visible
-from specdiff_core.models.cache import BORDERS, CausalReading, FixedReading, Pool, filled_up
+from specdiff_core.maths.trees import places
+from specdiff_core.models.cache import BORDERS, CausalReading, Pool
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
-from specdiff_core.models.graphs import WIDTHS, Graphs, fitting
 from specdiff_core.models.network import Decoder
-from specdiff_core.models.parallel import LeadingRun, is_split
 from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
@@ -61,43 +58,14 @@ class NetworkRun:
             logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each.
         """
         network, held, new = self._network, self._cache.length, len(ids)
-        if last == 0 or (found := self._recorded(ids, parents, features)) is None:
-            reading = CausalReading(self._cache, new, parents)
-            tree = None if parents is None else on_device(places(held, new, parents), network.device)
-            where = slice(held, held + new) if tree is None else tree
-            beside = None if features is None else features[None]
-            rows = on_device([list(ids)], network.device)
-            found = network.decode(rows, where, reading, layers=self._layers, last=last, features=beside)
+        reading = CausalReading(self._cache, new, parents)
+        tree = None if parents is None else on_device(places(held, new, parents), network.device)
+        where = slice(held, held + new) if tree is None else tree
+        beside = None if features is None else features[None]
+        rows = on_device([list(ids)], network.device)
+        logits, outputs = network.decode(rows, where, reading, layers=self._layers, last=last, features=beside)
         self._cache.length += new
-        logits, outputs = found
-        return logits[0] if last is None else logits[0, logits.shape[1] - last :], [output[0] for output in outputs]
-
-    def _recorded(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None
-    ) -> tuple[Tensor, list[Tensor]] | None:
-        """The same pass as a function of tensors only, with the logits of all tokens; None if it cannot be recorded."""
-        network, cache, layers = self._network, self._cache, self._layers
-        held, new = cache.length, len(ids)
-        if (passes := cache.passes) is None or (width := fitting(new)) is None:
-            return None
-        causal = torch.ones(new, new, dtype=torch.bool).tril()
-        seen = filled_up(causal if parents is None else visible(parents)[-new:], width)
-        if seen is None:
-            return None
-        where = list(range(held, held + new)) if parents is None else places(held, new, parents)
-
-        def work(ids: Tensor, where: Tensor, first: Tensor, seen: Tensor, *features: Tensor) -> tuple[Tensor, ...]:
-            attend = FixedReading(cache, first, seen)
-            beside = features[0] if features else None
-            logits, outputs = network.decode(ids, where, attend, layers=layers, last=None, features=beside)
-            return (logits, *outputs)
-
-        fill, device = width - new, network.device
-        inputs = [[[*ids, *[0] * fill]], [*where, *where[-1:] * fill], held, seen]
-        beside = [] if features is None else [F.pad(features, (0, 0, 0, fill))[None]]
-        kind = (*seen.shape, layers, features is None)
-        logits, *outputs = passes(kind, work, *(on_device(part, device) for part in inputs), *beside)
-        return logits[:, :new], [output[:, :new] for output in outputs]
+        return logits[0], [output[0] for output in outputs]
 
 
 class Target:
@@ -107,15 +75,14 @@ class Target:
         model: a network of this lab, or a model with transformers' interface.
         context: most tokens of a run.
         suppress: ids that it never emits.
-        graphs: records the passes of a network of this lab.
     """
 
-    def __init__(self, model: Any, *, context: int, suppress: Sequence[int] = (), graphs: Graphs | None = None) -> None:
+    def __init__(self, model: Any, *, context: int, suppress: Sequence[int] = ()) -> None:
         self.model = model
         self.context = context
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
-        self._pool = Pool(model, context, graphs) if isinstance(model, Network) else None
+        self._pool = Pool(model, context) if isinstance(model, Network) else None
         self._tried: dict[int, str] = {}  # threads -> exactness
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
@@ -123,18 +90,7 @@ class Target:
         pool = self._pool
         if pool is not None:
             return TargetSession(self, NetworkRun(self.model, layers, pool))
-        kind = LeadingRun if is_split(self.model) else StockRun
-        return TargetSession(self, kind(self.model, layers))
-
-    def warm_up(self, rows: int, layers: Sequence[int] = ()) -> None:
-        """Make a pass of each width needed for up to ``rows`` rows, to be recorded."""
-        if self._pool is None:
-            return
-        run = self.start(layers)
-        for width in WIDTHS:
-            if width < 2 * rows and width <= run.room:
-                run.score([0] * width)
-                run.rollback(width, ())
+        return TargetSession(self, StockRun(self.model, layers))
 
     @property
     def exactness(self) -> str:
@@ -155,7 +111,7 @@ class Target:
             return False
         pool = self._pool  # on a CPU a temporary one: its buffers are large (94 MB for SmolLM2)
         if self.model.device.type == "cpu":
-            pool = Pool(self.model, self.context, None)
+            pool = Pool(self.model, self.context)
         parts = (17, 1, 1, 1, 1, 2, 3, 9)
         ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
         whole, split = (NetworkRun(self.model, (), pool) for _ in range(2))

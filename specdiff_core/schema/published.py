@@ -63,7 +63,7 @@ class Family(NamedTuple):
 
 
 LONG = 8192
-"""Tokens of a run over a target of 32k positions or more: a recorded pass has room for all."""
+"""Tokens of a run over a target of 32k positions or more."""
 
 # fmt: off
 SMOLLM2_Q4_1 = File(
