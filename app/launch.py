@@ -139,7 +139,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
 
 
 def trace_file(request: Any) -> Any:
-    """The handler of ``/runs/NAME``: a race's trace file, or a part of it with ``?from=BYTE&to=BYTE``."""
+    """The handler of ``/runs/NAME``: a run's file, or a part of it with ``?from=BYTE&to=BYTE``."""
     from starlette.responses import PlainTextResponse, Response
 
     from app.run.race import TRACES
@@ -151,21 +151,9 @@ def trace_file(request: Any) -> Any:
     except ValueError:
         part = None
     if part is None:
-        return PlainTextResponse("This trace isn't kept any more.", 404)
-    return Response(part, media_type="application/jsonl", headers={"Cache-Control": "no-store"})
-
-
-def weights(request: Any) -> Any:
-    """The handler of ``/weights?token=…``: an exploration's files as a ZIP archive, for the browser that ran it."""
-    from starlette.responses import PlainTextResponse, Response
-
-    from app.run.exploration import MADE
-
-    archive = MADE.archive(request.query_params.get("token", ""))
-    if archive is None:
-        return PlainTextResponse("These weights are not kept any more. Train again, then download at once.", 404)
-    headers = {"Content-Disposition": 'attachment; filename="specdiff-drafter.zip"', "Cache-Control": "no-store"}
-    return Response(archive, media_type="application/zip", headers=headers)
+        return PlainTextResponse("This file isn't kept any more.", 404)
+    kind = request.path_params["name"].rpartition(".")[2]
+    return Response(part, media_type=f"application/{kind}", headers={"Cache-Control": "no-store"})
 
 
 def counting(rooms: Rooms) -> Callable[[Any], Any]:
@@ -250,7 +238,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
-        Route("/weights", weights),
         Route("/runs/{name}", trace_file),
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST"]),
         *probes(loading),

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from app import launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
-from app.run.exploration import ExploreJob, Made, exploring
+from app.run.exploration import ExploreJob, exploring
 from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.race import TRACES
@@ -77,7 +77,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 def load(pair: str, progress: Any) -> Any:
     """For the other process."""
     progress("loading")
-    process.SLICE = 4 * process.GLANCE
+    exploration.SLICE = process.GLANCE / 10
     return FakeDecoder()
 
 
@@ -116,25 +116,14 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
 
 
-def test_what_it_made_can_be_fetched_by_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = Jobs()
-    monkeypatch.setattr(exploration, "MADE", Made())
-    client = TestClient(Starlette(routes=[Route("/weights", launch.weights)]))
-    *before, last = frames(ask(), jobs)
-    assert last["made"] is True
+def test_what_it_made_can_be_fetched() -> None:
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    *before, last = frames(ask())
     assert not any(frame.get("made") for frame in before)
-    fetched = client.get("/weights", params={"token": TOKEN})
-    assert "attachment" in fetched.headers["content-disposition"]
-    with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
+    with zipfile.ZipFile(io.BytesIO(client.get(last["made"]).content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {"count.txt": b"5"}
-    for wrong in ({}, {"token": ""}, {"token": "a-token-of-others"}):
-        assert client.get("/weights", params=wrong).status_code == 404
-    assert frames(ask("made-too-little", to=4), jobs)[-1]["made"] is False
-    for other in range(exploration.KEPT):
-        assert client.get("/weights", params={"token": TOKEN}).status_code == 200
-        frames(ask(f"another-tab-{other}"), jobs)
-    assert client.get("/weights", params={"token": TOKEN}).status_code == 404, "the oldest makes room"
-    assert client.get("/weights", params={"token": "another-tab-0"}).status_code == 200
+    assert client.get(f"runs/{'a' * 22}.zip").status_code == 404
+    assert frames(ask("made-too-little", to=4))[-1]["made"] == ""
 
 
 def test_stop_keeps_what_was_found() -> None:
@@ -176,7 +165,7 @@ def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
     """A failure is final there; only a process that is killed takes them along."""
     parts = remote.explore(Counting(fails_at=4), threading.Event())
     last = next(parts)
-    assert (last.done, last.over, last.races) == (3, True, {"1": b"race"})
+    assert (last.done, last.over, last.races) == (3, False, {"1": b"race"})
     with pytest.raises(OutOfMemory):
         next(parts)
     with pytest.raises(OutOfMemory):

@@ -545,9 +545,9 @@ def test_opening_files(tmp_path: Path) -> None:
         ({"block/9/1": events}, "race"),
     ):
         write_trace(good, lanes, title="kept")
-        opened = running.open_trace(str(good))
-        frame = json.loads(opened.frame)
-        assert opened.tab == tab and frame["source"] == "file"
+        shown, opened = running.open_trace(str(good))
+        frame = json.loads(shown)
+        assert opened == tab and frame["source"] == "file"
         assert trace_of(frame).title == "kept" and list(lanes_of(frame)) == list(lanes)
     whole = good.read_bytes()
     bad = {
@@ -563,11 +563,11 @@ def test_opening_files(tmp_path: Path) -> None:
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        opened = running.open_trace(str(path))
-        frame = json.loads(opened.frame)
-        assert frame["card"]["code"] in {"trace", "trace-schema"} and not opened.tab, name
+        shown, opened = running.open_trace(str(path))
+        frame = json.loads(shown)
+        assert frame["card"]["code"] in {"trace", "trace-schema"} and not opened, name
         assert frame["card"]["hint"] and frame["source"] == "file", name
-    assert json.loads(running.open_trace(None).frame)["card"]["code"] == "trace"
+    assert json.loads(running.open_trace(None)[0])["card"]["code"] == "trace"
 
 
 def test_results_for_programs() -> None:
