@@ -1,19 +1,5 @@
-"""Every patch of Gradio's insides: what each works around, in which versions, and what happens
-without it. Each has a test (tests/test_gradio_patches.py) that fails when Gradio no longer needs it
-or has changed under it.
-
-============== =========================================================== ======= =================================
-patch          works around                                                seen in without it
-============== =========================================================== ======= =================================
-skip_stubs     every import parses all components and renders type stubs   6.31    the page is up a second later
-calm_queue     the queue polls for events a thousand times a second        6.31    6 % of a core taken from the decode
-count_values   a call with too few values is printed with all of them      6.31    a visitor's prompt and a traceback in
-                                                                                   the log, no message for the caller
-EarlyScript    ``launch(head=)`` adds scripts after Gradio's own ran       6.31    Gradio's waiting clock asks for 60
-                                                                                   frames a second beside the decode
-unjudged       widgets refuse values out of range with a toast             6.31    two kinds of refusal, one not ours
-answer_json    MCP answers are written with ``str``                        6.31    agents get a Python repr, no JSON
-============== =========================================================== ======= =================================
+"""Every patch of Gradio's insides (6.31), with what it works around. Each has a test
+(tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
 
 The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
 that changes: ``static/job.js`` reads the queue position that Gradio writes into a component's
@@ -78,15 +64,15 @@ def skip_stubs() -> None:
 
 
 def calm_queue(page: Any) -> None:
-    """By default the queue looks for new events a thousand times a second and for progress a
-    hundred times, at 6 % of a core (measured) that the decode may be using."""
+    """Let the queue look less often for new events and for progress: by default a thousand and a hundred times a
+    second, at 6 % of a core (measured) that the decode may be using."""
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
 
 
 def count_values(page: Any) -> None:
-    """Report a call with too few values to its caller, without logging the prompt."""
+    """Report a call with too few values to its caller; Gradio logs all of them, the prompt too, with a traceback."""
     import gradio as gr
 
     def check(function: Any, values: Sequence[Any]) -> None:
@@ -108,7 +94,7 @@ def unjudged(*kinds: Any) -> None:
 
 
 def answer_json() -> None:
-    """Write the answers of MCP tools as JSON. Without the package ``mcp`` there are none."""
+    """Write the answers of MCP tools as JSON instead of a Python repr. Without the package ``mcp`` there are none."""
     try:
         from gradio.mcp import GradioMCPServer
     except ImportError:

@@ -1,9 +1,8 @@
 """Mutation tests: put one bug into a module, run the tests that cover it, and report the bugs that no test notices.
 
-    python -m tests.mutants                              a sample: bugs of tests/bugs.diff, and generated mutants
-    python -m tests.mutants --sample 60 --seed 7
-    python -m tests.mutants --all decoding.verify        every generated mutant of a module; "bugs": every bug by hand
-    python -m tests.mutants --list decoding.verify
+    python -m tests.mutants --all bugs                   every bug by hand (tests/bugs.diff)
+    python -m tests.mutants --all decoding.verify        every generated mutant of a module
+    python -m tests.mutants --list decoding.verify       print them, run nothing
 
 A generated mutant is one small change of the syntax tree: a comparison moved or turned around, an operator or a
 constant changed, a bound off by one, a statement dropped, a condition negated, ``min`` for ``max``. A bug by hand is
@@ -25,9 +24,7 @@ import io
 import multiprocessing
 import multiprocessing.connection
 import os
-import random
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +34,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 300  # CPU seconds of a mutant; one that needs more counts as noticed
-SAMPLE = 32  # half of them bugs by hand
 BY_HAND = "bugs"
 
 LAW = "law::the_text_follows_the_targets_law"
@@ -378,25 +374,11 @@ def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, 
             yield mutant, noticed, time.monotonic() - began
 
 
-def commit() -> str:
-    """What seeds the sample: it varies from commit to commit, and is the same for one."""
-    command = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--all", metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help="every generated mutant of a module"
-    )
-    parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="of those, these; numbers as --list says")
-    parser.add_argument(
-        "--sample", type=int, default=SAMPLE, metavar="N", help="so many generated mutants of all modules"
-    )
-    parser.add_argument("--seed", help="of the sample; by default the commit")
-    parser.add_argument(
-        "--list", metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help="print the mutants, run nothing"
-    )
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    for option, words in (("--all", "run every mutant of a module"), ("--list", "print them, run nothing")):
+        wanted.add_argument(option, metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help=words)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(argv)
 
@@ -404,16 +386,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    if (module := args.list or args.all) == BY_HAND:
-        chosen = [bug.planted() for bug in by_hand()]
-    elif module:
-        numbered = [(i, mutant) for i, mutant in enumerate(generated(module)) if not args.only or i in args.only]
-        chosen = [mutant._replace(name=f"{module} {i}") for i, mutant in numbered]
-    else:
-        draw = random.Random(args.seed or commit())
-        every = [mutant for module in COVERED_BY for mutant in generated(module)]
-        chosen = [bug.planted() for bug in draw.sample(by_hand(), args.sample // 2)]
-        chosen += draw.sample(every, args.sample - len(chosen))
+    module = args.list or args.all
+    chosen = [bug.planted() for bug in by_hand()] if module == BY_HAND else generated(module)
     if args.list:
         for mutant in chosen:
             say(f"{mutant.name}  {mutant.function}: {mutant.before}  ->  {mutant.after}\n")
@@ -424,12 +398,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     import transformers.models.llama.modeling_llama  # noqa: F401  (once, before the forks; imports torch)
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    control = COVERED_BY.get(args.all, ("maths",))  # before a sample, CI has just run all tests
+    control = COVERED_BY.get(module, ("maths",))  # before the bugs by hand, CI has just run all tests
     source = path_of("maths.trees").read_text("utf-8")
-    for _, broken, _ in judged([Mutant("maths.trees", "", "", "", source, control)], 1):
-        if broken:
-            say(f"without any bug, {broken} fails\n")
-            return 1
+    ((_, broken, _),) = judged([Mutant("maths.trees", "", "", "", source, control)], 1)
+    if broken:
+        say(f"without any bug, {broken} fails\n")
+        return 1
     unnoticed = []
     for mutant, noticed, seconds in judged(chosen, args.jobs):
         name = mutant.name or f"{mutant.module}:{mutant.function}"
