@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
 import difflib
 import importlib.abc
 import importlib.util
@@ -24,6 +23,7 @@ import io
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import resource
 import sys
 import tempfile
@@ -219,28 +219,14 @@ def generated(module: str) -> list[Mutant]:
 # ---- Bugs by hand: a function, and a pattern of its syntax tree ----
 
 
-def matched(pattern: Any, node: Any, held: dict[str, Any]) -> bool:
-    """Whether ``node`` is ``pattern``, in which a name ``_1``, ``_2``, … stands for any expression."""
-    if isinstance(pattern, ast.Name) and pattern.id.startswith("_") and pattern.id[1:].isdigit():
-        known = held.setdefault(pattern.id, node)
-        return isinstance(node, ast.expr) and ast.dump(known) == ast.dump(node)
-    if isinstance(pattern, ast.AST):
-        fields = [name for name in pattern._fields if name not in ("ctx", "kind", "type_comment")]
-        return type(pattern) is type(node) and all(
-            matched(getattr(pattern, name, None), getattr(node, name, None), held) for name in fields
-        )
-    if isinstance(pattern, list):
-        pairs = zip(pattern, node, strict=False) if isinstance(node, list) else ()
-        return isinstance(node, list) and len(pattern) == len(node) and all(matched(*pair, held) for pair in pairs)
-    return bool(pattern == node)
+HOLE = re.compile(r"\b_\d\b")
+"""A name that stands for any expression."""
 
 
-class _Filled(ast.NodeTransformer):
-    def __init__(self, held: dict[str, Any]) -> None:
-        self._held = held
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        return self._held.get(node.id, node)
+def parsed(code: str) -> ast.AST:
+    """The syntax tree of an expression or a statement."""
+    (statement,) = ast.parse(code).body
+    return statement.value if isinstance(statement, ast.Expr) else statement
 
 
 class Bug(NamedTuple):
@@ -250,8 +236,8 @@ class Bug(NamedTuple):
     module: str
     function: str
     tests: tuple[str, ...]
-    pattern: ast.AST
-    bug: ast.AST
+    pattern: str
+    bug: str
 
     def planted(self) -> Mutant:
         """Its mutant.
@@ -260,33 +246,31 @@ class Bug(NamedTuple):
             LookupError: its function holds its pattern nowhere.
         """
         before = after = source = path_of(self.module).read_text("utf-8")
-        hits: list[tuple[Any, dict[str, Any]]] = []
-        for node, function in visited(ast.parse(source)):
-            held: dict[str, Any] = {}
-            if function == self.function and matched(self.pattern, node, held):
-                hits.append((node, held))
+        pattern = parsed(self.pattern)
+        form = re.compile(HOLE.sub(lambda hole: f"(?P<{hole[0]}>.+)", re.escape(ast.unparse(pattern))))
+        hits = [
+            (node, found)
+            for node, function in visited(ast.parse(source))
+            if function == self.function and type(node) is type(pattern)
+            if (found := form.fullmatch(ast.unparse(node)))
+        ]
         if not hits:
-            raise LookupError(f"{self.name}: {self.module}:{self.function} does not hold {ast.unparse(self.pattern)}")
-        for node, held in sorted(hits, key=lambda hit: (-hit[0].lineno, -hit[0].col_offset)):  # from behind
-            new = _Filled(held).visit(copy.deepcopy(self.bug))
-            before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(new))
+            raise LookupError(f"{self.name}: {self.module}:{self.function} does not hold {self.pattern}")
+        for node, found in sorted(hits, key=lambda hit: (-hit[0].lineno, -hit[0].col_offset)):  # from behind
+            new = parsed(HOLE.sub(lambda hole, found=found: f"({found[hole[0]]})", self.bug))
+            before, after = found[0], ast.unparse(new)
             source = replaced(source, node, new)
         return Mutant(self.module, self.function, before, after, source, self.tests, self.name)
 
 
 def by_hand() -> list[Bug]:
     """The bugs of ``tests/bugs.diff``."""
-
-    def code(text: str) -> ast.AST:
-        (statement,) = ast.parse(text).body
-        return statement.value if isinstance(statement, ast.Expr) else statement
-
     found = []
     for block in (ROOT / "tests" / "bugs.diff").read_text("utf-8").split("\n\n")[1:]:
         name, place, pattern, bug = block.strip().split("\n")
         (module, function), tests = place.split()[1].split(":"), place.split()[3:]
         covering = tuple(tests) or COVERED_BY[module]
-        found.append(Bug(name[2:], module, function, covering, code(pattern[1:]), code(bug[1:])))
+        found.append(Bug(name[2:], module, function, covering, pattern[1:], bug[1:]))
     return found
 
 

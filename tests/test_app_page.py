@@ -42,7 +42,7 @@ from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
-from specdiff_core.schema.trace import read_trace, write_trace
+from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "assets" / "traces"
@@ -82,14 +82,6 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["1", "app.gradio_patches", "a True", "[]"]
-
-
-def test_flags_default_to_gradios_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    """None means: ask GRADIO_SERVER_PORT and its like."""
-    options = launch.arguments([])
-    assert (options.host, options.port, options.share, options.root_path) == (None, None, None, None)
-    options = launch.arguments(["--host", "0.0.0.0", "--port", "0", "--share", "--root-path", "/lab"])
-    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 0, True, "/lab")
 
 
 def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,15 +181,16 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 def test_the_endpoint_of_two_lanes() -> None:
     """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
-    endpoint, _ = endpoints(results(lambda *_: FakeDecoder()))
-    answer = list(endpoint("Once", max_new_tokens=24, gamma=4, include_events=True))[-1]
+    endpoint, _ = endpoints(results(lambda *_: FakeDecoder(pace=0.1)))
+    *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
+    assert progress and not any(one["finished"] for one in progress)
     assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
     seconds = [answer[lane]["seconds"] for lane in ("vanilla", "drafted")]
     assert answer["speedup"] == pytest.approx(seconds[0] / seconds[1])
     assert answer["vanilla"]["alpha"] is None and len(answer["events"]["drafted"]) > 10
     json.dumps(answer)
-    alone = list(endpoint("Once", drafter="none"))[-1]
-    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 96
+    alone = list(endpoint("Once", drafter="none", max_new_tokens=9))[-1]
+    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 9
     for arguments, words in (
         ({"prompt": "a", "gamma": 99}, "1 to 32"),
         ({"prompt": "a", "steps": "x"}, "whole number"),
@@ -337,8 +330,9 @@ def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(car
     found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
     assert (found["live-seed"], found["tab"].selected) == (7, "learn")
     assert opened(cards_of, page.of_moment({**moment, "trace": "../../etc/passwd"}, TRACES)).keys() == {"tab"}
-    found = opened(cards_of, {"lesson": "gamma", "explore": "window-map", "gamma": "4,8"})
-    assert found.keys() == {"tab"} and found["tab"].selected == "learn"
+    for lesson, tab in (({"lesson": "gamma"}, "learn"), ({}, "explore")):
+        found = opened(cards_of, {**lesson, "explore": "window-map", "gamma": "4,8", "drafter": "mdlm"})
+        assert found.keys() == {"tab"} and found["tab"].selected == tab
 
 
 def code_of(link: str) -> str:
@@ -421,18 +415,6 @@ def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any,
     assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
 
 
-def test_a_file_goes_to_the_player_of_its_lanes(tmp_path: Path) -> None:
-    """The two lanes of Live to Live, any others to Race; a card to whichever is on screen."""
-    events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
-    for lanes, tab in (({"vanilla": events, "drafted": events}, "live"), ({"vanilla": events, "x": events}, "race")):
-        write_trace(tmp_path / "a.jsonl.gz", lanes)
-        *frames, tabs = page.show_file(str(tmp_path / "a.jsonl.gz"))
-        assert tabs.selected == tab
-        assert [frame != gr.skip() for frame in frames] == [tab == "live", tab == "race"]
-    first, second, tabs = page.show_file(None)
-    assert first == second and json.loads(first)["card"]["code"] == "trace" and tabs == gr.skip()
-
-
 def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
     """Both are made from the same values in the same order; what is empty is left out."""
     names = ["prompt", "methods", "temperature", "ignore_eos", "draft_temperature"]
@@ -476,23 +458,17 @@ def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_wh
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    words = ["Loading the target"]
-    client = TestClient(Starlette(routes=launch.probes(lambda: words[0])))
-    assert client.get("/healthz").json() == {"status": "ok"}
-    answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "Loading the target"})
-    words[0] = ""
-    assert client.get("/readyz").status_code == 200
-
-
-def test_engines_say_what_a_run_would_wait_for() -> None:
+    """Ready once a pair is loaded, and not while the decoding process is dead."""
     alive = [True]
     engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
-    assert engines.loading() == "No model is loaded yet"
+    client = TestClient(Starlette(routes=launch.probes(engines.loading)))
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
     engines("embedded", "block", lambda message: None)
-    assert engines.loading() == ""
+    assert client.get("/readyz").status_code == 200
     alive[0] = False
-    assert engines.loading()
+    assert client.get("/readyz").status_code == 503
 
 
 def test_logs_for_programs_name_the_run() -> None:

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
+from app import page
 from app.content.error_cards import card
 from app.run import engines as app_engines
 from app.run import job
@@ -24,7 +26,6 @@ from app.run.job import Jobs
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, Stopped, WeightsError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
-from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace, write_trace
 
@@ -68,20 +69,20 @@ class Failing(FakeDecoder):
         super().__init__()
         self.when, self.error, self.drafter = when, error, drafter
 
-    def fail(self) -> None:
+    def give_up(self) -> None:
         raise self.error
 
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         if (config.drafter, "warm-up") == (self.drafter, self.when):
-            self.fail()
+            self.give_up()
 
     def decode(self, prompt: str, config: DecodeConfig, *, detail: bool = True, **options: Any) -> Iterator[Event]:
         if (config.drafter, "start") == (self.drafter, self.when):
-            self.fail()
+            self.give_up()
         for event in super().decode(prompt, config, detail=detail, **options):
             yield event
             if detail and (config.drafter, "decode") == (self.drafter, self.when) and isinstance(event, Committed):
-                self.fail()
+                self.give_up()
 
 
 def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
@@ -425,9 +426,9 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
     living: list[bool] = [True]
 
     class Mortal(Failing):
-        def fail(self) -> None:
+        def give_up(self) -> None:
             living[0] = False
-            super().fail()
+            super().give_up()
 
     def load(pair: str, progress: Any) -> FakeDecoder:
         loads.append(pair)
@@ -509,7 +510,7 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
 
 
 def test_opening_files(tmp_path: Path) -> None:
-    """A trace comes back as it was, for the tab that shows its lanes; everything else is a card."""
+    """A trace comes back as it was, for the player that shows its lanes; everything else is a card for both."""
     good = tmp_path / "good.jsonl.gz"
     events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
     for lanes, tab in (
@@ -519,9 +520,9 @@ def test_opening_files(tmp_path: Path) -> None:
         ({"block/9/1": events}, "race"),
     ):
         write_trace(good, lanes, title="kept")
-        shown, opened = running.open_trace(str(good))
-        frame = json.loads(shown)
-        assert opened == tab and frame["source"] == "file"
+        *shown, opened = page.show_file(str(good))
+        (frame,) = (json.loads(one) for one in shown if one != gr.skip())
+        assert opened.selected == tab and frame["source"] == "file" and (shown[0] != gr.skip()) == (tab == "live")
         assert trace_of(frame).title == "kept" and list(lanes_of(frame)) == list(lanes)
     whole = good.read_bytes()
     bad = {
@@ -537,26 +538,8 @@ def test_opening_files(tmp_path: Path) -> None:
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        shown, opened = running.open_trace(str(path))
-        frame = json.loads(shown)
-        assert frame["card"]["code"] in {"trace", "trace-schema"} and not opened, name
+        first, second, opened = page.show_file(str(path))
+        frame = json.loads(first)
+        assert frame["card"]["code"] in {"trace", "trace-schema"} and first == second and opened == gr.skip(), name
         assert frame["card"]["hint"] and frame["source"] == "file", name
-    assert json.loads(running.open_trace(None)[0])["card"]["code"] == "trace"
-
-
-def test_results_for_programs() -> None:
-    """Progress, then the events of every lane; what went wrong is raised."""
-
-    def results(make: Any, prompt: str = "Once") -> list[dict[str, Any]]:
-        return list(running.results(running.Race(running.decoding(make), prompt, live.plan(SETTINGS))))
-
-    *progress, last = results(factory(FakeDecoder(pace=0.1)))
-    assert progress and all(not item["finished"] for item in progress)
-    assert list(last["lanes"]) == ["vanilla", "drafted"]
-    assert all(fold(run).committed == 24 for run in last["lanes"].values())
-
-    def broken(pair: str, drafter: str, progress: Any) -> FakeDecoder:
-        raise MEMORY
-
-    with pytest.raises(OutOfMemory):
-        results(broken)
+    assert json.loads(page.show_file(None)[0])["card"]["code"] == "trace"

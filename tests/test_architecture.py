@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from app_fakes import FakeDecoder
 
 from specdiff_core.schema.events import Committed, Finished, PiecesSeen, RunStarted
+from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,20 +59,8 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
 
 def test_replay_needs_neither_torch_nor_a_tokenizer(tmp_path: Path) -> None:
     run = [
-        PiecesSeen(pieces={7: "Once"}),
-        RunStarted(
-            config={"drafter": "block", "rule": "ratio"},
-            prompt="Once",
-            prompt_ids=(7,),
-            models={},
-            device="cpu",
-            dtype="fp32",
-            reason="",
-            threads=1,
-            versions={},
-            grain="step",
-            lossless=True,
-        ),
+        PiecesSeen(pieces={0: "Once"}),
+        next(event for event in FakeDecoder().decode("Once", DecodeConfig()) if isinstance(event, RunStarted)),
         PiecesSeen(pieces={8: " upon", 9: " a"}),
         Committed(round=0, ids=(8, 9), sources=("draft", "residual"), total=2, at=0.5),
         Finished(reason="length", text=" upon a", ids=(8, 9), rounds=1, seconds=0.5),
