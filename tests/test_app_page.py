@@ -69,10 +69,9 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     every component is there all the same."""
     code = (
         "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();"
-        "import sys; print(sum(type(f).__module__ == 'app.gradio_patches' for f in sys.meta_path));"
+        "import sys;"
         "from app.page import build, head; from app.launch import theme; build(); head(); theme();"
-        "import gradio; from gradio import component_meta;"
-        "print(component_meta.create_or_modify_pyi.__module__);"
+        "import gradio;"
         "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'));"
         "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
         "print([m for m in heavy if m in sys.modules])"
@@ -81,7 +80,7 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1", "app.gradio_patches", "a True", "[]"]
+    assert done.stdout.splitlines() == ["a True", "[]"]
 
 
 def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
