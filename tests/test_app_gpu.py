@@ -24,14 +24,13 @@ from urllib.parse import parse_qs, urlsplit
 import gradio as gr
 import pytest
 from app_fakes import FakeDecoder, frames, trace_of
-from test_app_explore import TOKEN, Counting, ask
+from test_app_explore import TOKEN, ask, counting  # noqa: F401  (a fixture)
 
 from app import page
 from app.run import exploration, gpu, job
 from app.run import race as running
 from app.run.job import Jobs
 from app.tabs import live
-from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -136,14 +135,6 @@ def loans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loans | None]:
     loans.close()
 
 
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
-    monkeypatch.setattr(job, "BEAT", 0.02)
-    monkeypatch.setattr(job, "PACE", 0.02)
-    monkeypatch.setattr(exploration, "SLICE", 0.02)
-
-
 def factory(decoder: Any) -> Any:
     return lambda pair, drafter, progress: decoder
 
@@ -238,9 +229,7 @@ def test_stop_events_are_plain_values_and_each_is_fresh(loans: Loans | None) -> 
     assert [i for i, one in enumerate(many) if pickle.loads(pickle.dumps(one)).is_set()] == [7]
 
 
-def test_an_exploration_on_a_lent_gpu_is_followed_after_a_reload_and_stopped(
-    loans: Loans | None, counting: None
-) -> None:
+def test_an_exploration_on_a_lent_gpu_is_followed_after_a_reload_and_stopped(loans: Loans | None) -> None:
     """The thread that follows it stays in the server: only its parts are measured in the worker."""
     jobs, measure = Jobs(), exploration.exploring(factory(FakeDecoder()))
     explore = partial(exploration.stream, measure, jobs=jobs)

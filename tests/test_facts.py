@@ -52,6 +52,7 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
         ({"gamma": "nan"}, "gamma"),
         ({"gamma": 4, "steps": 5}, "steps"),
         ({"steps": 0}, "steps"),
+        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": "1e400"}, "temperature"),
         ({"temperature": "nan"}, "temperature"),
