@@ -38,7 +38,7 @@ def skip_stubs() -> None:
             raise OSError("a component gets no stub")
         return getfile(thing)
 
-    inspect.getfile = file_of
+    inspect.getfile = file_of  # type: ignore[assignment]
 
 
 def calm_queue(page: Any) -> None:
@@ -98,11 +98,12 @@ def early_script(script: str) -> None:
     Args:
         script: JavaScript without ``</``.
     """
-    from gradio.routes import STATIC_TEMPLATE_LIB, templates
+    import gradio as gr
+    from gradio.routes import templates
     from jinja2 import FunctionLoader
 
     def page(name: str) -> str:
-        source = (Path(STATIC_TEMPLATE_LIB) / name).read_text(encoding="utf-8")
+        source = (Path(gr.__file__).parent / "templates" / name).read_text(encoding="utf-8")
         return source.replace("<head>", f"<head>{{% raw %}}<script>{script}</script>{{% endraw %}}", 1)
 
     templates.env.loader = FunctionLoader(page)
