@@ -338,8 +338,8 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
         seen = page.inner_text("body")
         for lesson in WORKSHOP:
             assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
-            assert all(answer.words in seen for answer in lesson.answers)
-            assert not any(answer.why in seen for answer in lesson.answers)
+            assert all(words in seen for words in lesson.answers)
+            assert not any(why in seen for why in lesson.why)
         blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"
         assert float(page.evaluate(blank).removesuffix("px")) > 80, "room to write"
         for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
