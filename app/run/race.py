@@ -193,8 +193,7 @@ class Ask:
     threads: int = 0
 
 
-Decode = Callable[[Ask, threading.Event], Generator["str | Update", None, None]]
-"""Yields messages while an engine loads, and updates."""
+Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
 
 
 def decoding(factory: Factory) -> Decode:
@@ -202,7 +201,7 @@ def decoding(factory: Factory) -> Decode:
     return on_gpu(lambda ask, stop: seconds_of(ask.plan))(partial(_decode, factory))
 
 
-def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[str | Update, None, None]:
+def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
     """Decode all lanes, one after the other. A failing lane does not end the others.
 
     Raises:
@@ -212,9 +211,9 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[str 
     failures: dict[str, Exception] = {}
     try:
         for lane, config in ask.plan.items():  # before the first clock starts
-            yield (now := replace(now, lane=lane))
+            now = replace(now, lane=lane)
             try:
-                yield from following(partial(factory, config.pair, config.drafter), stop)
+                yield from _load(factory, config, now, stop)
             except Stopped:
                 raise
             except Exception as error:
@@ -231,10 +230,9 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[str 
                 continue
             if stop.is_set():
                 raise Stopped
-            yield (before := replace(now, phase="loading", lane=lane))
-            now = before
-            try:  # load it again: the decoding process may have died
-                engine = yield from following(partial(factory, config.pair, config.drafter), stop)
+            before = now = replace(now, phase="loading", lane=lane)
+            try:
+                engine = yield from _load(factory, config, now, stop)  # again: the decoding process may have died
                 options = {"grain": "step", "warm_up": warm_up_of(lane) if ask.watched else 0.0, "threads": threads}
                 for part in _record(engine, ask, lane, stop, options):
                     now = replace(
@@ -254,6 +252,16 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[str 
                 yield (now := now.failed(ask.trace, lane, error, ask.run))
     except Stopped:
         pass
+
+
+def _load(
+    factory: Factory, config: DecodeConfig, now: Update, stop: threading.Event
+) -> Generator[Update, None, Decoder]:
+    """Load a lane's engine with its drafter; yields updates."""
+    found: list[Decoder] = []
+    for message in following(lambda progress: found.append(factory(config.pair, config.drafter, progress)), stop):
+        yield replace(now, message=message or now.message)
+    return found[0]
 
 
 def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options: dict[str, Any]) -> Iterator[Recorded]:
@@ -296,10 +304,9 @@ class Race(Job):
         """Decode, yielding updates."""
         try:
             with contextlib.ExitStack() as share, contextlib.closing(self._decode(self._ask, self.stop)) as updates:
-                for part in updates:
-                    self.now = replace(self.now, message=part) if isinstance(part, str) else part
+                for self.now in updates:
                     self.phase = self.now.phase
-                    if part is self.now and self.phase == "ready":
+                    if self.phase == "ready":
                         share.enter_context(SHARES.of(self._visitor, self.stop, lambda: self.now.tokens))
                     yield self.now
         except SpecDiffError as error:  # the visitor's share or the GPU time is used up
