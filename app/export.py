@@ -76,8 +76,8 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
                 trace, tab = read_race(path)
             except TraceError as error:
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
-            name = shown.get(path, f"own-{path.name}" if path.name in shown.values() else path.name)
-            url = _free(f"traces/{tab}/{quote(name, errors='replace')}", files)
+            name = shown.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two may have one name
+            url = f"traces/{tab}/{name}"
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:
@@ -90,16 +90,6 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
 
 def _address(tab: str, path: Path) -> str:
     return f"traces/{tab}/{path.name}"
-
-
-def _free(url: str, files: dict[str, str]) -> str:
-    """A free address: two folders may have files of the same name."""
-    parent, name = url.rsplit("/", 1)
-    count = 1
-    while url in files:
-        count += 1
-        url = f"{parent}/{count}-{name}"
-    return url
 
 
 def _without_races() -> list[str]:

@@ -42,14 +42,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def is_free(host: str | None, port: int) -> bool:
     """Whether a server can listen there now."""
-    if not 0 <= port < 2**16:
-        return False
+    family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-            probe.bind(address)
-    except OSError:
+        socket.create_server((host or "127.0.0.1", port), family=family).close()
+    except (OSError, OverflowError):
         return False
     return True
 
@@ -70,12 +66,9 @@ def theme() -> Any:
         "border_color_accent": "accent",
         "color_accent_soft": "draft-tint",
         "block_background_fill": "card",
-        "block_border_color": "line",
         "block_label_text_color": "muted",
         "block_title_text_color": "muted",
-        "block_info_text_color": "muted",
         "input_background_fill": "raised",
-        "input_border_color": "line",
         "input_border_color_focus": "accent",
         "input_placeholder_color": "muted",
         "button_primary_background_fill": "accent",
@@ -139,7 +132,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
 
 
 def trace_file(request: Any) -> Any:
-    """The handler of ``/runs/NAME``: a race's trace file, or a part of it with ``?from=BYTE&to=BYTE``."""
+    """The handler of ``/runs/NAME``: a run's file, or a part of it with ``?from=BYTE&to=BYTE``."""
     from starlette.responses import PlainTextResponse, Response
 
     from app.run.race import TRACES
@@ -151,21 +144,9 @@ def trace_file(request: Any) -> Any:
     except ValueError:
         part = None
     if part is None:
-        return PlainTextResponse("This trace isn't kept any more.", 404)
-    return Response(part, media_type="application/jsonl", headers={"Cache-Control": "no-store"})
-
-
-def weights(request: Any) -> Any:
-    """The handler of ``/weights?token=…``: an exploration's files as a ZIP archive, for the browser that ran it."""
-    from starlette.responses import PlainTextResponse, Response
-
-    from app.run.exploration import MADE
-
-    archive = MADE.archive(request.query_params.get("token", ""))
-    if archive is None:
-        return PlainTextResponse("These weights are not kept any more. Train again, then download at once.", 404)
-    headers = {"Content-Disposition": 'attachment; filename="specdiff-drafter.zip"', "Cache-Control": "no-store"}
-    return Response(archive, media_type="application/zip", headers=headers)
+        return PlainTextResponse("This file isn't kept any more.", 404)
+    kind = request.path_params["name"].rpartition(".")[2]
+    return Response(part, media_type=f"application/{kind}", headers={"Cache-Control": "no-store"})
 
 
 def counting(rooms: Rooms) -> Callable[[Any], Any]:
@@ -240,28 +221,24 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.routing import Route
 
-    from app.gradio_patches import EarlyScript, answer_json, calm_queue, count_values
+    from app.gradio_patches import answer_json, calm_queue, count_values, early_script
     from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
     count_values(page)
     answer_json()
+    early_script((STATIC / "frame_throttle.js").read_text(encoding="utf-8"))
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
-        Route("/weights", weights),
         Route("/runs/{name}", trace_file),
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST"]),
         *probes(loading),
     ]
-    throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     options: dict[str, Any] = {
         # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.
-        "app_kwargs": {
-            "middleware": [Middleware(GZipMiddleware, compresslevel=6), Middleware(EarlyScript, script=throttle)],
-            "routes": routes,
-        },
+        "app_kwargs": {"middleware": [Middleware(GZipMiddleware, compresslevel=6)], "routes": routes},
         "theme": theme(),
         "head": head(),
         "footer_links": [],

@@ -18,7 +18,6 @@ from app.content import lessons, workshop
 from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
-from app.content.palette import css
 from app.content.predictions import predictions, typical
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import Results, endpoints
@@ -31,6 +30,7 @@ from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
+from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
 
@@ -68,7 +68,9 @@ def head(address: Callable[[Path], str] = served) -> str:
         f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
         for name, letters in FONTS.items()
     ]
-    return "\n".join(["<style>", *faces, css(), (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
+    light, dark = (";".join(f"--sd-{role}:{colours[mode]}" for role, colours in ROLES.items()) for mode in (0, 1))
+    colours = f":root{{{light}}}@media screen{{.dark{{{dark}}}}}"  # paper is always light
+    return "\n".join(["<style>", *faces, colours, (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
 
 
 def known_methods() -> dict[str, dict[str, str]]:

@@ -30,6 +30,7 @@ from specdiff_core.schema.events import (
     TargetScored,
     Test,
     Verified,
+    rounded,
 )
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, read_trace
@@ -74,8 +75,7 @@ class FakeDecoder:
             convert_ids_to_tokens=lambda token: f"w{token}",
             decode=lambda ids: "".join(f"w{token}" for token in ids),
         )
-        placement = choose_placement("cpu")
-        return SimpleNamespace(placement=placement, network="scripted", spec=EMBEDDED, tokenizer=words)
+        return SimpleNamespace(placement=choose_placement("cpu"), network="scripted", spec=EMBEDDED, tokenizer=words)
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
 
@@ -110,7 +110,15 @@ class FakeDecoder:
         self.warm_ups.append(warm_up)
         self.threads.append(threads)
         rng, now = random.Random(config.seed), 0.0
-        by = {"prefill": 0.004, "draft": 0.0, "score": 0.0, "verify": 0.0}
+        by = {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
+
+        def span(name: str, seconds: float) -> Span:
+            """The next piece of work, on the clock."""
+            nonlocal now
+            began, now = now, now + seconds
+            by[name] += seconds
+            return Span(name=name, start=began, seconds=seconds)
+
         if detail:
             yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
         yield RunStarted(
@@ -129,8 +137,7 @@ class FakeDecoder:
         )
         if warm_up is not None:
             self.warm(config, warm_up, stop)
-        now += by["prefill"]
-        yield Prefilled(tokens=1, span=Span(name="prefill", start=0.0, seconds=now))
+        yield Prefilled(tokens=1, span=span("prefill", 0.004))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
         while not reason:
             round += 1
@@ -151,7 +158,7 @@ class FakeDecoder:
                 fresh = tuple(range(step * size // passes, (step + 1) * size // passes))
                 known = fresh[-1] + 1 if fresh else 0
                 confidence = tuple(
-                    1.0 if i < known and i not in fresh else round_to(rng.uniform(0.25, 0.99) * (1 - 0.03 * i))
+                    1.0 if i < known and i not in fresh else rounded(rng.uniform(0.25, 0.99) * (1 - 0.03 * i))
                     for i in range(size)
                 )
                 for i in fresh:
@@ -163,14 +170,13 @@ class FakeDecoder:
                     revealed=fresh,
                     confidence=confidence,
                     candidates=tuple((Candidate(id=draft[i], prob=confidence[i]),) for i in range(size)),
-                    span=Span(name="draft", start=now, seconds=0.0021),
+                    span=span("draft", 0.0021),
                 )
-                now += 0.0021
             if stop is not None and stop.is_set():
                 self.stopped.set()
                 reason = "stopped"
                 break
-            q = tuple(round_to(rng.uniform(0.4, 0.99)) for _ in range(size))
+            q = tuple(rounded(rng.uniform(0.4, 0.99)) for _ in range(size))
             yield DraftReady(
                 round=round,
                 ids=tuple(draft),
@@ -181,15 +187,11 @@ class FakeDecoder:
                 nfe=passes,
                 span=Span(name="draft", start=began, seconds=now - began),
             )
-            by["draft"] += now - began
-            span = Span(name="score", start=now, seconds=0.0092 + 0.0002 * size)
             p = tuple(
-                round_to(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
+                rounded(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
                 for i, v in enumerate(q)
             )
-            yield TargetScored(round=round, p=p, candidates=(), span=span)
-            now += span.seconds
-            by["score"] += span.seconds
+            yield TargetScored(round=round, p=p, candidates=(), span=span("score", 0.0092 + 0.0002 * size))
             tests = []
             for i in range(min(kept + 1, size)):
                 bound = min(1.0, p[i] / q[i])
@@ -200,17 +202,13 @@ class FakeDecoder:
                         id=draft[i],
                         p=p[i],
                         q=q[i],
-                        threshold=round_to(bound),
+                        threshold=rounded(bound),
                         draw=draw,
-                        wanted=None,
                         accepted=i < kept,
                         kind="ratio",
                     )
                 )
             source = "bonus" if kept == size else "residual"
-            span = Span(name="verify", start=now, seconds=0.0004)
-            now += span.seconds
-            by["verify"] += span.seconds
             fresh_ids = [*draft[:kept], truth[kept]]
             total += len(fresh_ids)
             anchor = fresh_ids[-1]
@@ -223,9 +221,8 @@ class FakeDecoder:
                 source=source,
                 extra_candidates=(Candidate(id=truth[kept], prob=0.7),),
                 rule=config.rule.value,
-                fallback="",
                 lossless=config.rule.lossless,
-                span=span,
+                span=span("verify", 0.0004),
             )
             yield Committed(
                 round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now
@@ -244,11 +241,6 @@ class FakeDecoder:
             peak_bytes=1,
             waited_seconds=now * self.waiting,
         )
-
-
-def round_to(value: float) -> float:
-    """Seven digits, as the core writes them."""
-    return float(f"{value:.7g}")
 
 
 def frames(generator: Iterator[str]) -> list[dict[str, Any]]:

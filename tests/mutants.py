@@ -1,9 +1,8 @@
 """Mutation tests: put one bug into a module, run the tests that cover it, and report the bugs that no test notices.
 
-    python -m tests.mutants                              a sample: bugs of tests/bugs.diff, and generated mutants
-    python -m tests.mutants --sample 60 --seed 7
-    python -m tests.mutants --all decoding.verify        every generated mutant of a module; "bugs": every bug by hand
-    python -m tests.mutants --list decoding.verify
+    python -m tests.mutants --all bugs                   every bug by hand (tests/bugs.diff)
+    python -m tests.mutants --all decoding.verify        every generated mutant of a module
+    python -m tests.mutants --list decoding.verify       print them, run nothing
 
 A generated mutant is one small change of the syntax tree: a comparison moved or turned around, an operator or a
 constant changed, a bound off by one, a statement dropped, a condition negated, ``min`` for ``max``. A bug by hand is
@@ -17,7 +16,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
 import difflib
 import importlib.abc
 import importlib.util
@@ -25,9 +23,8 @@ import io
 import multiprocessing
 import multiprocessing.connection
 import os
-import random
+import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +34,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 300  # CPU seconds of a mutant; one that needs more counts as noticed
-SAMPLE = 32  # half of them bugs by hand
 BY_HAND = "bugs"
 
 LAW = "law::the_text_follows_the_targets_law"
@@ -56,17 +52,8 @@ COVERED_BY = {
 ``tests/test_law.py``, ``law::name`` one of its tests."""
 
 
-class Equivalent(NamedTuple):
-    """A generated mutant that changes nothing that anybody could see: the function, unparsed code, and why."""
-
-    module: str
-    function: str
-    before: str
-    after: str
-    why: str
-
-
-EQUIVALENT = (Equivalent("maths.unmasking", "exact_positions", "-1", "-2", "steps begin at 0"),)
+EQUIVALENT = {("maths.unmasking", "exact_positions", "-1", "-2")}  # steps begin at 0
+"""Generated mutants that change nothing: module, function, unparsed code before and after."""
 
 
 class Mutant(NamedTuple):
@@ -208,13 +195,13 @@ def replaced(source: str, node: Any, new: ast.AST) -> str:
 def generated(module: str) -> list[Mutant]:
     """All mutants of a module that could be noticed."""
     source = path_of(module).read_text("utf-8")
-    found, harmless = [], {entry[:4] for entry in EQUIVALENT}
+    found = []
     for node, function in visited(ast.parse(source)):
         for new in variants_of(node):
             before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(new))
             if isinstance(node, ast.If):
                 before, after = (ast.unparse(part.test) for part in (node, new))  # type: ignore[attr-defined]
-            if (module, function, before, after) not in harmless:
+            if (module, function, before, after) not in EQUIVALENT:
                 text = replaced(source, node, new)
                 found.append(Mutant(module, function, before, after, text, COVERED_BY[module]))
     return found
@@ -223,28 +210,14 @@ def generated(module: str) -> list[Mutant]:
 # ---- Bugs by hand: a function, and a pattern of its syntax tree ----
 
 
-def matched(pattern: Any, node: Any, held: dict[str, Any]) -> bool:
-    """Whether ``node`` is ``pattern``, in which a name ``_1``, ``_2``, … stands for any expression."""
-    if isinstance(pattern, ast.Name) and pattern.id.startswith("_") and pattern.id[1:].isdigit():
-        known = held.setdefault(pattern.id, node)
-        return isinstance(node, ast.expr) and ast.dump(known) == ast.dump(node)
-    if isinstance(pattern, ast.AST):
-        fields = [name for name in pattern._fields if name not in ("ctx", "kind", "type_comment")]
-        return type(pattern) is type(node) and all(
-            matched(getattr(pattern, name, None), getattr(node, name, None), held) for name in fields
-        )
-    if isinstance(pattern, list):
-        pairs = zip(pattern, node, strict=False) if isinstance(node, list) else ()
-        return isinstance(node, list) and len(pattern) == len(node) and all(matched(*pair, held) for pair in pairs)
-    return bool(pattern == node)
+HOLE = re.compile(r"\b_\d\b")
+"""A name that stands for any expression."""
 
 
-class _Filled(ast.NodeTransformer):
-    def __init__(self, held: dict[str, Any]) -> None:
-        self._held = held
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        return self._held.get(node.id, node)
+def parsed(code: str) -> ast.AST:
+    """The syntax tree of an expression or a statement."""
+    (statement,) = ast.parse(code).body
+    return statement.value if isinstance(statement, ast.Expr) else statement
 
 
 class Bug(NamedTuple):
@@ -254,8 +227,8 @@ class Bug(NamedTuple):
     module: str
     function: str
     tests: tuple[str, ...]
-    pattern: ast.AST
-    bug: ast.AST
+    pattern: str
+    bug: str
 
     def planted(self) -> Mutant:
         """Its mutant.
@@ -264,33 +237,31 @@ class Bug(NamedTuple):
             LookupError: its function holds its pattern nowhere.
         """
         before = after = source = path_of(self.module).read_text("utf-8")
-        hits: list[tuple[Any, dict[str, Any]]] = []
-        for node, function in visited(ast.parse(source)):
-            held: dict[str, Any] = {}
-            if function == self.function and matched(self.pattern, node, held):
-                hits.append((node, held))
+        pattern = parsed(self.pattern)
+        form = re.compile(HOLE.sub(lambda hole: f"(?P<{hole[0]}>.+)", re.escape(ast.unparse(pattern))))
+        hits = [
+            (node, found)
+            for node, function in visited(ast.parse(source))
+            if function == self.function and type(node) is type(pattern)
+            if (found := form.fullmatch(ast.unparse(node)))
+        ]
         if not hits:
-            raise LookupError(f"{self.name}: {self.module}:{self.function} does not hold {ast.unparse(self.pattern)}")
-        for node, held in sorted(hits, key=lambda hit: (-hit[0].lineno, -hit[0].col_offset)):  # from behind
-            new = _Filled(held).visit(copy.deepcopy(self.bug))
-            before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(new))
+            raise LookupError(f"{self.name}: {self.module}:{self.function} does not hold {self.pattern}")
+        for node, found in sorted(hits, key=lambda hit: (-hit[0].lineno, -hit[0].col_offset)):  # from behind
+            new = parsed(HOLE.sub(lambda hole, found=found: f"({found[hole[0]]})", self.bug))
+            before, after = found[0], ast.unparse(new)
             source = replaced(source, node, new)
         return Mutant(self.module, self.function, before, after, source, self.tests, self.name)
 
 
 def by_hand() -> list[Bug]:
     """The bugs of ``tests/bugs.diff``."""
-
-    def code(text: str) -> ast.AST:
-        (statement,) = ast.parse(text).body
-        return statement.value if isinstance(statement, ast.Expr) else statement
-
     found = []
     for block in (ROOT / "tests" / "bugs.diff").read_text("utf-8").split("\n\n")[1:]:
         name, place, pattern, bug = block.strip().split("\n")
         (module, function), tests = place.split()[1].split(":"), place.split()[3:]
         covering = tuple(tests) or COVERED_BY[module]
-        found.append(Bug(name[2:], module, function, covering, code(pattern[1:]), code(bug[1:])))
+        found.append(Bug(name[2:], module, function, covering, pattern[1:], bug[1:]))
     return found
 
 
@@ -378,25 +349,11 @@ def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, 
             yield mutant, noticed, time.monotonic() - began
 
 
-def commit() -> str:
-    """What seeds the sample: it varies from commit to commit, and is the same for one."""
-    command = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--all", metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help="every generated mutant of a module"
-    )
-    parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="of those, these; numbers as --list says")
-    parser.add_argument(
-        "--sample", type=int, default=SAMPLE, metavar="N", help="so many generated mutants of all modules"
-    )
-    parser.add_argument("--seed", help="of the sample; by default the commit")
-    parser.add_argument(
-        "--list", metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help="print the mutants, run nothing"
-    )
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    for option, words in (("--all", "run every mutant of a module"), ("--list", "print them, run nothing")):
+        wanted.add_argument(option, metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help=words)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(argv)
 
@@ -404,16 +361,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    if (module := args.list or args.all) == BY_HAND:
-        chosen = [bug.planted() for bug in by_hand()]
-    elif module:
-        numbered = [(i, mutant) for i, mutant in enumerate(generated(module)) if not args.only or i in args.only]
-        chosen = [mutant._replace(name=f"{module} {i}") for i, mutant in numbered]
-    else:
-        draw = random.Random(args.seed or commit())
-        every = [mutant for module in COVERED_BY for mutant in generated(module)]
-        chosen = [bug.planted() for bug in draw.sample(by_hand(), args.sample // 2)]
-        chosen += draw.sample(every, args.sample - len(chosen))
+    module = args.list or args.all
+    chosen = [bug.planted() for bug in by_hand()] if module == BY_HAND else generated(module)
     if args.list:
         for mutant in chosen:
             say(f"{mutant.name}  {mutant.function}: {mutant.before}  ->  {mutant.after}\n")
@@ -424,12 +373,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     import transformers.models.llama.modeling_llama  # noqa: F401  (once, before the forks; imports torch)
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    control = COVERED_BY.get(args.all, ("maths",))  # before a sample, CI has just run all tests
+    control = COVERED_BY.get(module, ("maths",))  # before the bugs by hand, CI has just run all tests
     source = path_of("maths.trees").read_text("utf-8")
-    for _, broken, _ in judged([Mutant("maths.trees", "", "", "", source, control)], 1):
-        if broken:
-            say(f"without any bug, {broken} fails\n")
-            return 1
+    ((_, broken, _),) = judged([Mutant("maths.trees", "", "", "", source, control)], 1)
+    if broken:
+        say(f"without any bug, {broken} fails\n")
+        return 1
     unnoticed = []
     for mutant, noticed, seconds in judged(chosen, args.jobs):
         name = mutant.name or f"{mutant.module}:{mutant.function}"

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from app import launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
-from app.run.exploration import ExploreJob, Made, exploring
+from app.run.exploration import ExploreJob, exploring
 from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.race import TRACES
@@ -77,7 +77,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 def load(pair: str, progress: Any) -> Any:
     """For the other process."""
     progress("loading")
-    process.SLICE = 4 * process.GLANCE
+    exploration.SLICE = process.GLANCE / 10
     return FakeDecoder()
 
 
@@ -116,25 +116,14 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
 
 
-def test_what_it_made_can_be_fetched_by_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = Jobs()
-    monkeypatch.setattr(exploration, "MADE", Made())
-    client = TestClient(Starlette(routes=[Route("/weights", launch.weights)]))
-    *before, last = frames(ask(), jobs)
-    assert last["made"] is True
+def test_what_it_made_can_be_fetched() -> None:
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    *before, last = frames(ask())
     assert not any(frame.get("made") for frame in before)
-    fetched = client.get("/weights", params={"token": TOKEN})
-    assert "attachment" in fetched.headers["content-disposition"]
-    with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
+    with zipfile.ZipFile(io.BytesIO(client.get(last["made"]).content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {"count.txt": b"5"}
-    for wrong in ({}, {"token": ""}, {"token": "a-token-of-others"}):
-        assert client.get("/weights", params=wrong).status_code == 404
-    assert frames(ask("made-too-little", to=4), jobs)[-1]["made"] is False
-    for other in range(exploration.KEPT):
-        assert client.get("/weights", params={"token": TOKEN}).status_code == 200
-        frames(ask(f"another-tab-{other}"), jobs)
-    assert client.get("/weights", params={"token": TOKEN}).status_code == 404, "the oldest makes room"
-    assert client.get("/weights", params={"token": "another-tab-0"}).status_code == 200
+    assert client.get(f"runs/{'a' * 22}.zip").status_code == 404
+    assert frames(ask("made-too-little", to=4))[-1]["made"] == ""
 
 
 def test_stop_keeps_what_was_found() -> None:
@@ -176,7 +165,7 @@ def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
     """A failure is final there; only a process that is killed takes them along."""
     parts = remote.explore(Counting(fails_at=4), threading.Event())
     last = next(parts)
-    assert (last.done, last.over, last.races) == (3, True, {"1": b"race"})
+    assert (last.done, last.over, last.races) == (3, False, {"1": b"race"})
     with pytest.raises(OutOfMemory):
         next(parts)
     with pytest.raises(OutOfMemory):
@@ -245,14 +234,7 @@ def test_another_pair_in_a_run_that_a_trace_tells_loads_nothing() -> None:
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
     final = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
     assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
-    assert final["llama3.1-dflash"]["methods"] == [
-        "vanilla",
-        "autoregressive",
-        "prompt_lookup",
-        "dflash",
-        "ddtree",
-        "auto",
-    ]
+    assert final["gpt2-mdlm:xl"]["methods"] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
     for name, form in exploration.forms("explore").items():
         for field in form["fields"]:
@@ -291,49 +273,42 @@ def test_every_drafter_is_there_before_it_explores() -> None:
     assert "specdiff" in final[-1]["card"]["hint"]
 
 
+def begun(jobs: Jobs, steps: int, **choice: Any) -> Iterator[str]:
+    """The frames of an exploration that has made some steps."""
+    turns = choice.pop("turns", Turns())
+    stream = exploration.stream(exploring(factory), ask(**choice), jobs=jobs, turns=turns)
+    while json.loads(next(stream)).get("done", 0) < steps:
+        pass
+    return stream
+
+
 def test_a_reload_finds_it_again() -> None:
     jobs = Jobs()
-    stream = exploration.stream(exploring(factory), ask(to=40, pause=0.02), jobs=jobs)
-    while json.loads(next(stream)).get("done", 0) < 3:
-        pass
-    stream.close()  # the page goes away
+    begun(jobs, 3, to=40, pause=0.02).close()  # the page goes away
     final = frames(json.dumps({"token": TOKEN}), jobs)
     assert final[0]["done"] >= 3
-    assert final[-1]["phase"] == "finished"
-    assert final[-1]["done"] == 40
+    assert (final[-1]["phase"], final[-1]["done"]) == ("finished", 40)
     assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its last update was read
     assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
 
 
-def test_without_its_page_it_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exploration, "GRACE", 0.1)
+@pytest.mark.parametrize("next_one", [True, False])
+def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon, or at once where another exploration waits for it."""
+    monkeypatch.setattr(exploration, "GRACE", 60 if next_one else 0.1)
     jobs = Jobs()
-    stream = exploration.stream(exploring(factory), ask(to=100_000, pause=0.01), jobs=jobs)
-    while json.loads(next(stream)).get("done", 0) < 2:
-        pass
+    stream = begun(jobs, 2, to=100_000, pause=0.01)
     job = jobs.find(TOKEN)
     assert job is not None
     stream.close()
-    assert job.done.wait(5)
-
-
-def test_a_new_one_does_not_wait_for_one_that_nobody_follows() -> None:
-    jobs = Jobs()
-    stream = exploration.stream(exploring(factory), ask(to=100_000, pause=0.01), jobs=jobs)
-    while json.loads(next(stream)).get("done", 0) < 2:
-        pass
-    job = jobs.find(TOKEN)
-    assert job is not None
-    stream.close()
-    assert frames(ask("another-visitor"), jobs)[-1]["phase"] == "finished"
+    if next_one:
+        assert frames(ask("another-visitor"), jobs)[-1]["phase"] == "finished"
     assert job.done.wait(5)
 
 
 def test_races_go_first() -> None:
     turns, waiting = Turns(), []
-    stream = exploration.stream(exploring(factory), ask(to=30, pause=0.02), jobs=Jobs(), turns=turns)
-    while json.loads(next(stream)).get("done", 0) < 3:
-        pass
+    stream = begun(Jobs(), 3, to=30, pause=0.02, turns=turns)
     with turns.short():
         while (frame := json.loads(next(stream)))["phase"] != "waiting":
             pass
@@ -440,17 +415,6 @@ def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.L
     assert caplog.text.count("is left out") == 6
     (tmp_path / "index.json").write_bytes(b"{")
     assert page.recordings(tmp_path) == []
-
-
-def test_a_link_opens_the_tab_and_changes_nothing_else() -> None:
-    blocks = page.build(factory)
-    assert blocks is not None
-    placed: dict[str, Any] = {}
-    for tab in ("live", "race"):
-        placed[tab] = type("Own", (), {"inputs": [None] * 3})()
-    *others, tabs = page.from_link(placed, {"explore": "window-map", "drafter": "mdlm", "gammas": "2"})
-    assert tabs.selected == "explore"
-    assert all(update == {"__type__": "update"} for update in others)
 
 
 def test_the_first_recording_is_what_the_form_asks_for() -> None:

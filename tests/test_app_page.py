@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import logging
 import re
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
+import segno
 from app_fakes import FakeDecoder, raced
 from gradio.helpers import special_args
 from gradio.utils import get_function_description
@@ -40,7 +42,7 @@ from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
-from specdiff_core.schema.trace import read_trace, write_trace
+from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "assets" / "traces"
@@ -67,10 +69,9 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     every component is there all the same."""
     code = (
         "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();"
-        "import sys; print(sum(type(f).__module__ == 'app.gradio_patches' for f in sys.meta_path));"
+        "import sys;"
         "from app.page import build, head; from app.launch import theme; build(); head(); theme();"
-        "import gradio; from gradio import component_meta;"
-        "print(component_meta.create_or_modify_pyi.__module__);"
+        "import gradio;"
         "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'));"
         "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
         "print([m for m in heavy if m in sys.modules])"
@@ -79,15 +80,7 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1", "app.gradio_patches", "a True", "[]"]
-
-
-def test_flags_default_to_gradios_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    """None means: ask GRADIO_SERVER_PORT and its like."""
-    options = launch.arguments([])
-    assert (options.host, options.port, options.share, options.root_path) == (None, None, None, None)
-    options = launch.arguments(["--host", "0.0.0.0", "--port", "0", "--share", "--root-path", "/lab"])
-    assert (options.host, options.port, options.share, options.root_path) == ("0.0.0.0", 0, True, "/lab")
+    assert done.stdout.splitlines() == ["a True", "[]"]
 
 
 def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,14 +140,10 @@ def test_nothing_on_the_page_points_outside() -> None:
 
 
 def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
-    """Both files are small WOFF2, the head names them without a host, and every Greek letter is in one of them."""
     files = sorted((page.STATIC / "fonts").glob("*.woff2"))
     assert {path.name for path in files} == set(page.FONTS)
-    assert all(path.read_bytes()[:4] == b"wOF2" for path in files)
-    assert sum(path.stat().st_size for path in files) < 200_000
-    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
     assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
-    assert page.head().count("font-display: swap") == len(files)
+    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
     ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", " ".join(page.FONTS.values()))
     for letter in "γταΣ×−½“”’…a":
         assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
@@ -191,15 +180,16 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 def test_the_endpoint_of_two_lanes() -> None:
     """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
-    endpoint, _ = endpoints(results(lambda *_: FakeDecoder()))
-    answer = list(endpoint("Once", max_new_tokens=24, gamma=4, include_events=True))[-1]
+    endpoint, _ = endpoints(results(lambda *_: FakeDecoder(pace=0.1)))
+    *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
+    assert progress and not any(one["finished"] for one in progress)
     assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
     seconds = [answer[lane]["seconds"] for lane in ("vanilla", "drafted")]
     assert answer["speedup"] == pytest.approx(seconds[0] / seconds[1])
     assert answer["vanilla"]["alpha"] is None and len(answer["events"]["drafted"]) > 10
     json.dumps(answer)
-    alone = list(endpoint("Once", drafter="none"))[-1]
-    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 96
+    alone = list(endpoint("Once", drafter="none", max_new_tokens=9))[-1]
+    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 9
     for arguments, words in (
         ({"prompt": "a", "gamma": 99}, "1 to 32"),
         ({"prompt": "a", "steps": "x"}, "whole number"),
@@ -342,34 +332,24 @@ def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(car
     found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
     assert (found["live-seed"], found["tab"].selected) == (7, "learn")
     assert opened(cards_of, page.of_moment({**moment, "trace": "../../etc/passwd"}, TRACES)).keys() == {"tab"}
-    found = opened(cards_of, {"lesson": "gamma", "explore": "window-map", "gamma": "4,8"})
-    assert found.keys() == {"tab"} and found["tab"].selected == "learn"
+    for lesson, tab in (({"lesson": "gamma"}, "learn"), ({}, "explore")):
+        found = opened(cards_of, {**lesson, "explore": "window-map", "gamma": "4,8", "drafter": "mdlm"})
+        assert found.keys() == {"tab"} and found["tab"].selected == tab
 
 
-def squares(svg: str) -> list[str]:
-    """The dark modules of a QR code drawn by strokes, row by row, its quiet zone included."""
-    size = int(re.search(r"M0 0h(\d+)v", svg)[1])
-    rows = [[" "] * size for _ in range(size)]
-    x, y = 0, 0.0
-    for command, one, _, other in re.findall(r"([Mmh])(-?\d+(\.5)?)(?: (-?\d+(?:\.5)?))?", svg.split('d="')[-1]):
-        if command == "h":
-            rows[int(y)][x : x + int(one)] = "#" * int(one)
-            x += int(one)
-        else:
-            x, y = (int(one), float(other)) if command == "M" else (x + int(one), y + float(other or 0))
-    return ["".join(row) for row in rows]
+def code_of(link: str) -> str:
+    """The picture of a link."""
+    picture = io.BytesIO()
+    segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
+    return picture.getvalue().decode()
 
 
 def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
-    import segno
-
     client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
-    code = segno.make_qr(link, error="m").matrix_iter(border=4)
-    assert squares(answer.text) == ["".join(" #"[bool(dark)] for dark in row) for row in code]
-    assert squares(answer.text) != squares(client.get("/qr", params={"link": link[:-1]}).text)
+    assert answer.text == code_of(link) != code_of(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
     refused = [
@@ -411,8 +391,6 @@ def test_rooms_are_bounded() -> None:
 
 def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's own in its network, where the server listens there; otherwise there is no code."""
-    import segno
-
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in (
         (False, "192.168.0.7", 204),
@@ -425,8 +403,7 @@ def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch:
         )
         answer = client.get("/qr", params={"link": link})
         assert answer.status_code == status
-    code = segno.make_qr("http://192.168.0.7:7860/?lesson=gamma", error="m").matrix_iter(border=4)
-    assert squares(answer.text) == ["".join(" #"[bool(dark)] for dark in row) for row in code]
+    assert answer.text == code_of("http://192.168.0.7:7860/?lesson=gamma")
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
@@ -438,18 +415,6 @@ def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any,
     assert asked == {name: "" if value is None else value for name, value in config.items()}
     known = [one["asked"] for one in page.recordings(TRACES)]
     assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
-
-
-def test_a_file_goes_to_the_player_of_its_lanes(tmp_path: Path) -> None:
-    """The two lanes of Live to Live, any others to Race; a card to whichever is on screen."""
-    events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
-    for lanes, tab in (({"vanilla": events, "drafted": events}, "live"), ({"vanilla": events, "x": events}, "race")):
-        write_trace(tmp_path / "a.jsonl.gz", lanes)
-        *frames, tabs = page.show_file(str(tmp_path / "a.jsonl.gz"))
-        assert tabs.selected == tab
-        assert [frame != gr.skip() for frame in frames] == [tab == "live", tab == "race"]
-    first, second, tabs = page.show_file(None)
-    assert first == second and json.loads(first)["card"]["code"] == "trace" and tabs == gr.skip()
 
 
 def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
@@ -495,23 +460,17 @@ def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_wh
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    words = ["Loading the target"]
-    client = TestClient(Starlette(routes=launch.probes(lambda: words[0])))
-    assert client.get("/healthz").json() == {"status": "ok"}
-    answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "Loading the target"})
-    words[0] = ""
-    assert client.get("/readyz").status_code == 200
-
-
-def test_engines_say_what_a_run_would_wait_for() -> None:
+    """Ready once a pair is loaded, and not while the decoding process is dead."""
     alive = [True]
     engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
-    assert engines.loading() == "No model is loaded yet"
+    client = TestClient(Starlette(routes=launch.probes(engines.loading)))
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
     engines("embedded", "block", lambda message: None)
-    assert engines.loading() == ""
+    assert client.get("/readyz").status_code == 200
     alive[0] = False
-    assert engines.loading()
+    assert client.get("/readyz").status_code == 503
 
 
 def test_logs_for_programs_name_the_run() -> None:

@@ -20,7 +20,7 @@ from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
-from specdiff_core.schema.events import Decided, DraftReady, Finished
+from specdiff_core.schema.events import Decided, DraftReady
 from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
@@ -250,35 +250,25 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
         assert cut.probs is not None and len(cut.probs) == len(cut.exact_q) == 2
 
 
+@pytest.mark.parametrize("nodes", [0, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float) -> None:
-    config = DecodeConfig(gamma=8, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True)
-    auto = Auto(config, denoiser)
-    events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    found = last(events)
-    assert isinstance(found, Finished)
-    assert found.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
-    decided = [event for event in events if isinstance(event, Decided)]
-    drafts = [event for event in events if isinstance(event, DraftReady)]
-    assert len(decided) == len(drafts) == found.rounds
-    for before, draft in zip(decided, drafts, strict=True):
-        assert len(draft.ids) <= before.gamma <= 8
-        assert len(before.alphas) == before.gamma
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_tree_gets_the_nodes_that_are_worth_their_rows(temperature: float) -> None:
-    """The bound is v₁ · R; under it trees shrink, and the text stays vanilla's."""
+def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float, nodes: int) -> None:
+    """For a window and for a tree, whose nodes must be worth their rows: by v₁ · R, which makes it smaller."""
     config = DecodeConfig(
-        gamma=5, tree_nodes=12, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
+        gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
     )
     auto = Auto(config, denoiser)
     assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
     events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    assert last(events).ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
+    found = last(events)
+    assert found.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
     decided = [event for event in events if isinstance(event, Decided)]
     sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
-    assert sizes[0] == max(sizes) == 12 and not any(event.tokens or event.best_gamma for event in decided)
+    assert len(decided) == len(sizes) == found.rounds
+    for before, size in zip(decided, sizes, strict=True):
+        assert size <= (nodes or before.gamma) and before.gamma <= 5 and len(before.alphas) == before.gamma
+    if nodes:
+        assert sizes[0] == max(sizes) == nodes and not any(event.tokens or event.best_gamma for event in decided)
 
 
 def test_the_loop_hands_the_bound_to_the_drafter() -> None:

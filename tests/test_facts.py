@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder
@@ -44,6 +44,7 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
         ({"gamma": 0}, "gamma"),
         ({"gamma": 33}, "gamma"),
         ({"gamma": "many"}, "gamma"),
+        ({"gamma": "1_0"}, "gamma"),
         ({"gamma": 2.5}, "gamma"),
         ({"gamma": None}, "gamma"),
         ({"gamma": True}, "gamma"),
@@ -51,11 +52,14 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
         ({"gamma": "nan"}, "gamma"),
         ({"gamma": 4, "steps": 5}, "steps"),
         ({"steps": 0}, "steps"),
+        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": "1e400"}, "temperature"),
+        ({"temperature": "nan"}, "temperature"),
         ({"top_p": 0.0}, "top_p"),
         ({"order": "sideways"}, "order"),
         ({"rule": "hope"}, "rule"),
+        ({"rule": ""}, "rule"),
         ({"seed": -1}, "seed"),
         ({"max_new_tokens": 10**9}, "max_new_tokens"),
         ({"drafter": 3}, "drafter"),
@@ -83,40 +87,20 @@ def test_settings_survive_text_and_know_their_words() -> None:
 
 
 def one_test(position: int, accepted: bool) -> events.Test:
-    return events.Test(
-        position=position, id=1, p=0.5, q=0.5, threshold=1.0, draw=0.1, wanted=None, accepted=accepted, kind="ratio"
-    )
+    return events.Test(position=position, id=1, p=0.5, q=0.5, threshold=1.0, draw=0.1, accepted=accepted, kind="ratio")
 
 
 def test_metrics_by_hand() -> None:
     """Two rounds of γ = 3: one accepted of two tested, then all three; 6 tokens in 2 passes, τ = 3, α = 4/5."""
     run = []
     for round, verdicts in enumerate([(True, False), (True, True, True)]):
-        ids = (1,) * (sum(verdicts) + 1)
+        ids, tests = (1,) * (sum(verdicts) + 1), tuple(one_test(i, v) for i, v in enumerate(verdicts))
+        draft: dict[str, Any] = {"ids": (1, 1, 1), "q": (1.0,) * 3, "reveal_steps": (0, 0, 1), "exact_q": (True,) * 3}
+        outcome: dict[str, Any] = {"extra": 1, "source": "bonus", "extra_candidates": (), "rule": "ratio"}
         run += [
-            DraftReady(
-                round=round,
-                ids=(1, 1, 1),
-                q=(1.0,) * 3,
-                reveal_steps=(0, 0, 1),
-                exact_q=(True,) * 3,
-                proposal="conditionals",
-                nfe=2,
-                span=SPAN,
-            ),
+            DraftReady(round=round, **draft, proposal="conditionals", nfe=2, span=SPAN),
             TargetScored(round=round, p=(0.5,) * 3, candidates=(), span=SPAN),
-            Verified(
-                round=round,
-                tests=tuple(one_test(i, v) for i, v in enumerate(verdicts)),
-                accepted=sum(verdicts),
-                extra=1,
-                source="bonus",
-                extra_candidates=(),
-                rule="ratio",
-                fallback="",
-                lossless=True,
-                span=SPAN,
-            ),
+            Verified(round=round, tests=tests, accepted=sum(verdicts), **outcome, span=SPAN),
             Committed(round=round, ids=ids, sources=("draft",) * len(ids), total=len(ids), at=0.0),
         ]
     run.append(Finished(reason="length", text="", ids=(1,) * 6, rounds=2, seconds=2.0, seconds_by={"draft": 0.5}))
@@ -266,13 +250,6 @@ def test_many_small_values_are_refused() -> None:
     """They need eleven times as much memory as the text."""
     with pytest.raises(TraceError, match="too long"):
         read_trace(GOOD.replace(b'"ids":[', b'"ids":[' + b"999," * 3_000_000, 1))
-
-
-def test_gzip_members_are_unpacked_in_linear_time() -> None:
-    """100,000 empty ones are 2 MB; at quadratic cost they took seconds."""
-    began = time.process_time()
-    run = read_trace(gzip.compress(b"") * 100_000 + gzip.compress(GOOD))
-    assert run == read_trace(GOOD) and time.process_time() - began < 2
 
 
 def test_a_trace_of_several_gzip_members_is_read_whole(tmp_path: Path) -> None:

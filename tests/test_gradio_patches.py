@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
 import inspect
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,27 +13,20 @@ import gradio as gr
 import pytest
 from gradio.queueing import Queue
 from gradio.state_holder import StateHolder
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
-from starlette.websockets import WebSocket
 
 from app import launch
 from app.gradio_patches import (
     PROGRESS_SLEEP,
     QUEUE_SLEEP,
-    STUB_FUNCTION,
-    STUB_MODULE,
-    EarlyScript,
     answer_json,
     calm_queue,
     count_values,
+    early_script,
     unjudged,
 )
+from app.page import STATIC
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [
@@ -43,69 +34,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-PAGE = "<!doctype html><html><head><script>theirs()</script></head><body>ä <head></body></html>"
 
-
-def page(request: Request) -> Response:
-    return HTMLResponse(PAGE)
-
-
-def data(request: Request) -> Response:
-    return JSONResponse({"html": PAGE})
-
-
-def packed(request: Request) -> Response:
-    return Response(gzip.compress(PAGE.encode()), media_type="text/html", headers={"content-encoding": "gzip"})
-
-
-def error(request: Request) -> Response:
-    return HTMLResponse(PAGE, status_code=500)
-
-
-def stream(request: Request) -> Response:
-    def parts() -> Iterator[str]:
-        yield PAGE
-        yield "<head>"
-
-    return StreamingResponse(parts(), media_type="text/html")
-
-
-async def socket(connection: WebSocket) -> None:
-    await connection.accept()
-    await connection.send_text("hello")
-    await connection.close()
-
-
-@pytest.fixture
-def client() -> Iterator[Any]:
-    answers = {"/": page, "/data": data, "/stream": stream, "/packed": packed, "/error": error}
-    routes = [*(Route(path, answer) for path, answer in answers.items()), WebSocketRoute("/socket", socket)]
-    with TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, script="ours()")])) as found:
-        yield found
-
-
-def test_it_is_the_first_element_of_the_head(client: Any) -> None:
-    answer = client.get("/")
-    assert answer.text == PAGE.replace("<head>", "<head><script>ours()</script>", 1)
-    assert int(answer.headers["content-length"]) == len(answer.content)
-
-
-def test_a_head_request_has_the_headers_of_the_page(client: Any) -> None:
-    answer = client.head("/")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == client.get("/").headers["content-type"]
-
-
-def test_a_streamed_page_gets_it_once(client: Any) -> None:
-    assert client.get("/stream").text == PAGE.replace("<head>", "<head><script>ours()</script>", 1) + "<head>"
-
-
-def test_everything_else_passes_untouched(client: Any) -> None:
-    assert client.get("/data").json() == {"html": PAGE}
-    assert client.get("/packed").text == PAGE, "compressed already: what looks like <head> would be none"
-    assert client.get("/error").text == PAGE
-    with client.websocket_connect("/socket") as connection:
-        assert connection.receive_text() == "hello"
+def test_the_launcher_puts_the_throttle_first_into_the_head() -> None:
+    """Of the page and of a shared one, once, however often it launches."""
+    script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
+    early_script(script)
+    with gr.Blocks() as page:
+        gr.HTML()
+    app, *_ = launch.serve(page, prevent_thread_lock=True, quiet=True)
+    try:
+        for page.share in (False, True):
+            text = TestClient(app).get("/").text
+            assert text.count(script) == 1 and text.partition("<head>")[2].startswith(f"<script>{script}</script>")
+    finally:
+        page.share = False
+        page.close()
 
 
 def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
@@ -141,10 +84,17 @@ def test_gradio_would_still_print_what_a_short_call_holds() -> None:
     assert "self.validate_inputs(" in inspect.getsource(gr.Blocks.preprocess_data)
 
 
-def test_gradio_would_still_write_its_stubs() -> None:
-    """The launcher leaves that chore out (``test_app_page``)."""
-    source = Path(importlib.util.find_spec(STUB_MODULE).origin).read_text(encoding="utf-8")
-    assert f"def {STUB_FUNCTION}(" in source and source.count(f"{STUB_FUNCTION}(") > 1, "no longer needed"
+def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
+    """Of a component in a file that it finds; not of one whose file it is not told."""
+    source = tmp_path / "own.py"
+    source.write_text("import gradio\n\n\nclass Own(gradio.Textbox):\n    EVENTS = []\n", "utf-8")
+    stub = source.with_suffix(".pyi")
+    run_path(str(source))
+    assert not stub.exists()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inspect, "getfile", lambda thing: str(source))
+        run_path(str(source))
+    assert stub.exists(), "no longer needed"
 
 
 def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> None:
@@ -189,9 +139,8 @@ def test_the_launcher_applies_them() -> None:
     options = launch.serve(page, quiet=True)
     assert page.validate_inputs.__module__ == count_values.__module__
     assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
-    zipped, early = options["app_kwargs"]["middleware"]  # outermost first: what is compressed is complete
+    (zipped,) = options["app_kwargs"]["middleware"]
     assert zipped.cls is GZipMiddleware
-    assert early.cls is EarlyScript and "requestAnimationFrame" in early.kwargs["script"]
 
 
 def test_the_server_forgets_pages_that_are_gone() -> None:

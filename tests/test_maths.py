@@ -144,19 +144,19 @@ def test_streams_are_named_and_seeded() -> None:
     assert len(draws) == 8  # sampler of a collision: below 3 %; the seed is fixed
 
 
-def test_a_draw_at_the_very_end_takes_the_last_possible_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """u < 1, but u · total may round to total."""
+@pytest.mark.parametrize(
+    ("uniform", "rows", "drawn"),
+    [
+        ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
+        ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
+    ],
+)
+def test_draws_on_a_boundary(uniform, rows, drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability zero, and where u < 1
+    times the total rounds to the total, the last possible id is drawn."""
     sampler = Independent("test", 1)
-    monkeypatch.setattr(sampler, "_uniform", lambda count: torch.ones(count, dtype=torch.float64))
-    probs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], dtype=torch.float64)
-    assert sampler.sample(probs, [0, 1]).tolist() == [2, 3]
-
-
-def test_a_draw_on_a_boundary_takes_the_next_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability zero."""
-    sampler, rows = Independent("test", 1), torch.tensor([[0.0, 0.5, 0.0, 0.5]] * 3, dtype=torch.float64)
-    monkeypatch.setattr(sampler, "_uniform", lambda count: torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64))
-    assert sampler.sample(rows, range(3)).tolist() == [1, 1, 3]
+    monkeypatch.setattr(sampler, "_uniform", lambda count: torch.tensor(uniform, dtype=torch.float64))
+    assert sampler.sample(torch.tensor(rows, dtype=torch.float64), range(len(rows))).tolist() == drawn
 
 
 @pytest.mark.parametrize("sampler", [Independent("test", 4), SharedGumbel(4, "draft", 0)])

@@ -25,15 +25,6 @@ def test_every_method_is_a_setting_that_the_embedded_pair_can_follow() -> None:
     assert len({method.name for method in METHODS}) == len(METHODS)
 
 
-def test_a_pair_offers_what_its_drafters_can_do() -> None:
-    assert [method.name for method in methods_of("gpt2-mdlm")] == [
-        "vanilla",
-        "autoregressive",
-        "prompt_lookup",
-        "specdiff",
-    ]
-
-
 def test_an_unknown_method_is_refused_with_the_names_that_exist() -> None:
     with pytest.raises(ConfigError, match="no method called 'medusa'") as caught:
         find_method("medusa")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import mutants
 import pytest
 from mutants import COVERED_BY, EQUIVALENT, ROOT, by_hand, generated, id_of, path_of, variants_of, visited
 
@@ -18,10 +19,6 @@ def test_every_bug_has_its_place_and_its_tests(bug) -> None:
         assert not name or name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, test
 
 
-def test_bugs_by_hand_are_few() -> None:
-    assert len(by_hand()) <= 40
-
-
 @pytest.mark.parametrize("module", COVERED_BY)
 def test_every_generated_mutant_is_another_program(module: str) -> None:
     whole = ast.dump(ast.parse(path_of(module).read_text("utf-8")))
@@ -30,15 +27,10 @@ def test_every_generated_mutant_is_another_program(module: str) -> None:
     assert all(ast.dump(ast.parse(mutant.source)) != whole for mutant in mutants)
 
 
-def test_known_equivalents_are_not_stale() -> None:
-    known = {
-        (module, function, ast.unparse(node), ast.unparse(ast.fix_missing_locations(new)))
-        for module in {entry.module for entry in EQUIVALENT}
-        for node, function in visited(ast.parse(path_of(module).read_text("utf-8")))
-        for new in variants_of(node)
-        if not isinstance(node, ast.If)
-    }
-    assert not [entry for entry in EQUIVALENT if entry[:4] not in known]
+def test_known_equivalents_are_not_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "EQUIVALENT", set())
+    known = {mutant[:4] for module, *_ in EQUIVALENT for mutant in generated(module)}
+    assert known >= EQUIVALENT
 
 
 def test_the_operators_by_hand() -> None:

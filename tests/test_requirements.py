@@ -32,11 +32,8 @@ def normal(requirements: list[str]) -> set[str]:
     return {str(Requirement(line)) for line in requirements}
 
 
-def test_the_page_needs_what_the_project_declares() -> None:
+def test_requirements_are_what_the_project_declares() -> None:
     assert listed("requirements.txt") == normal(project()["dependencies"])
-
-
-def test_the_tests_need_what_the_project_declares() -> None:
     assert listed("requirements-dev.txt") == normal(project()["optional-dependencies"]["dev"])
     assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
 

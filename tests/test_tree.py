@@ -337,11 +337,6 @@ def test_several_drafts_under_match_return_vanillas_text(selection: Selection, t
     assert all((event.chosen is not None) == (selection is Selection.SELF) for event in verified)
 
 
-def test_drafts_and_a_tree_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="exclude each other"):
-        DecodeConfig(num_drafts=2, tree_nodes=4)
-
-
 def test_a_small_room_makes_a_small_tree() -> None:
     """Neither the context nor the limit of new tokens is passed, and the text is vanilla's."""
     for context, limit in ((20, 40), (64, 3)):

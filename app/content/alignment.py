@@ -10,7 +10,7 @@ from typing import Any
 
 from app.content import evidence
 from app.content.html import element
-from specdiff_core.explorations.figures import axes
+from specdiff_core.explorations.figures import axes, trace
 
 
 def figures() -> str:
@@ -59,19 +59,21 @@ def drafts() -> str:
 def _line(
     x: Sequence[Any], y: Sequence[float], text: Sequence[str], colour: str, dash: str, hover: str
 ) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers+text",
-        "x": x,
-        "y": y,
-        "text": text,
-        "textposition": "top center" if text[0] else "top left",
-        "textfont": {"color": colour},
-        "line": {"width": 2.6, "color": colour, "dash": dash},
-        "marker": {"size": 7},
-        "hovertemplate": f"{hover}<extra></extra>",
-        "cliponaxis": False,
-    }
+    return trace(
+        "",
+        x,
+        y,
+        colour,
+        dash=dash,
+        mark="circle",
+        hover=hover,
+        width=2.6,
+        mode="lines+markers+text",
+        text=text,
+        textposition="top center" if text[0] else "top left",
+        textfont={"color": colour},
+        cliponaxis=False,
+    )
 
 
 def _figure(title: str, said: str, lines: Sequence[dict[str, Any]], layout: dict[str, Any]) -> str:

@@ -49,16 +49,9 @@ def new_run_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
-def known(error: BaseException) -> SpecDiffError | None:
-    """The error as a SpecDiffError, or None if it is unexpected."""
-    if isinstance(error, SpecDiffError):
-        return error
-    return no_memory() if is_memory(error) else None
-
-
 def card(error: BaseException, run: str) -> Card:
     """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
-    expected = known(error)
+    expected = error if isinstance(error, SpecDiffError) else no_memory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
         return Card(

@@ -13,7 +13,7 @@ from specdiff_core.schema.wording import values_words
 
 PYTHON = """from gradio_client import Client
 
-client = Client("{origin}")
+client = Client("http://127.0.0.1:7860/")
 result = client.predict(
     prompt="Once upon a time, a small lighthouse",
     drafter="block", gamma=8, steps=1,
@@ -23,7 +23,7 @@ print(result["speedup"], result["text"])"""
 
 METHODS_PYTHON = """from gradio_client import Client
 
-client = Client("{origin}")
+client = Client("http://127.0.0.1:7860/")
 result = client.predict(
     prompt="Once upon a time, a small lighthouse",
     methods=["eagle2", "markov_tree"],
@@ -32,14 +32,13 @@ result = client.predict(
 for name, lane in result["lanes"].items():
     print(name, lane["speedup"], lane["tau"])"""
 
-MCP = """{{
-  "mcpServers": {{
-    "specdiff": {{
-      "url": "{origin}gradio_api/mcp/"
-    }}
-  }}
-}}"""
-
+MCP = """{
+  "mcpServers": {
+    "specdiff": {
+      "url": "http://127.0.0.1:7860/gradio_api/mcp/"
+    }
+  }
+}"""
 
 SHELL = """python -m specdiff_core race \\
     --prompt "Once upon a time" --gamma 8
@@ -56,8 +55,8 @@ def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
     return workshop.section(chosen) + method_cards.section()
 
 
-def api(origin: str = "http://127.0.0.1:7860/") -> str:
-    """How programs run a race. The browser replaces ``origin`` by its own address."""
+def api() -> str:
+    """How programs run a race. The browser puts its own address in the place of 127.0.0.1."""
 
     def card(title: str, words: str, code: str) -> str:
         block = element("pre", element("code", text=code), tabindex="0", class_="sd-source-code")
@@ -69,19 +68,19 @@ def api(origin: str = "http://127.0.0.1:7860/") -> str:
             "Python",
             "The endpoint /race takes the settings of the Live tab and returns one JSON object: the text, the "
             "measured speed-up, whether the rule is lossless, and the numbers of both lanes.",
-            PYTHON.format(origin=origin),
+            PYTHON,
         ),
         card(
             "Several methods",
             "The endpoint /race_methods is the Race tab: one to five methods against vanilla, of each its measured "
             f"speed-up and its numbers. Methods: {', '.join(item.name for item in METHODS if item.name != BASELINE)}. "
             f"Beside prompt and methods it takes {', '.join(race.SETTINGS)} and include_events.",
-            METHODS_PYTHON.format(origin=origin),
+            METHODS_PYTHON,
         ),
         card(
             "MCP",
             "Each endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
-            MCP.format(origin=origin),
+            MCP,
         ),
         card("Command line", "The same run without a page. “Open trace” shows the file it wrote.", SHELL),
         class_="sd-lessons sd-endpoints",

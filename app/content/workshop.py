@@ -16,15 +16,6 @@ from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to choose: whether it is right, and why."""
-
-    words: str
-    right: bool
-    why: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure. The rest of the
@@ -57,7 +48,9 @@ class Lesson:
     formula: Formula
     letters: str
     check: str
-    answers: tuple[Answer, ...]
+    answers: tuple[str, ...]
+    correct: int  # one of them
+    why: tuple[str, ...]  # why each is right or wrong
     core: bool = False  # one of the five to teach if time is short
     recorded: str = ""  # a recording for the check, if the visitor has no such run
     proof: str = ""  # a question whose answer the check quotes, if the lesson points elsewhere
@@ -88,23 +81,13 @@ WORKSHOP = (
         formula=Formula(r"\text{speed-up} = \frac{\tau}{v + c \cdot T}", "speed-up is tau over v plus c times T"),
         letters="τ: tokens per round; v: the target's pass over γ + 1 rows; c: a drafter pass; T: drafter passes.",
         check="A drafter costs nothing at all (c = 0), and none of its tokens is ever accepted. How fast is that?",
-        answers=(
-            Answer(
-                "As fast as vanilla",
-                False,
-                "Not quite: each round still reads γ + 1 rows, which costs v > 1 passes, "
-                "and gives only one token, the target's own.",
-            ),
-            Answer(
-                "A little slower than vanilla",
-                True,
-                "Every round gives the target's own token and costs v > 1 passes.",
-            ),
-            Answer(
-                "Faster, because drafting is free",
-                False,
-                "A free draft that is rejected saves no pass of the target: τ stays 1.",
-            ),
+        answers=("As fast as vanilla", "A little slower than vanilla", "Faster, because drafting is free"),
+        correct=1,
+        why=(
+            "Not quite: each round still reads γ + 1 rows, which costs v > 1 passes, and gives only one token, "
+            "the target's own.",
+            "Every round gives the target's own token and costs v > 1 passes.",
+            "A free draft that is rejected saves no pass of the target: τ stays 1.",
         ),
     ),
     Lesson(
@@ -137,15 +120,13 @@ WORKSHOP = (
         letters="α_j: the chance that position j is accepted, given that it is reached.",
         check="You put the measured α into the geometric formula (1 − α^(γ+1)) / (1 − α). It predicts more tokens than "
         "the lab measures. Why?",
-        answers=(
-            Answer("The measurement is wrong", False, "The measured τ is a count of tokens, not an estimate."),
-            Answer(
-                "Acceptance comes in streaks",
-                True,
-                "Easy rounds run long and contribute many accepted tests; hard rounds end at once and contribute few. "
-                "So α describes the easy rounds, and predicts too many tokens for the average round.",
-            ),
-            Answer("The bonus token is left out", False, "It is in the formula: the 1 in front of the sum."),
+        answers=("The measurement is wrong", "Acceptance comes in streaks", "The bonus token is left out"),
+        correct=1,
+        why=(
+            "The measured τ is a count of tokens, not an estimate.",
+            "Easy rounds run long and contribute many accepted tests; hard rounds end at once and contribute "
+            "few. So α describes the easy rounds, and predicts too many tokens for the average round.",
+            "It is in the formula: the 1 in front of the sum.",
         ),
     ),
     Lesson(
@@ -178,19 +159,17 @@ WORKSHOP = (
         check="The drafter always proposes its likeliest token, and you test it with p/q as if it were drawn from q. "
         "Is that exact?",
         answers=(
-            Answer(
-                "Yes, the test corrects everything",
-                False,
-                "The test assumes that x was drawn from q. An argmax was "
-                "not: tokens that are likely under q are proposed too often.",
-            ),
-            Answer(
-                "No: an argmax has q(x) = 1, and must be tested with p alone",
-                True,
-                "A certain proposal is a point "
-                "mass. Accept it with probability p(x), and after a rejection draw from p without x.",
-            ),
-            Answer("Only at temperature 1", False, "The temperature changes p, but the mistake is in q."),
+            "Yes, the test corrects everything",
+            "No: an argmax has q(x) = 1, and must be tested with p alone",
+            "Only at temperature 1",
+        ),
+        correct=1,
+        why=(
+            "The test assumes that x was drawn from q. An argmax was not: tokens that are likely under q are "
+            "proposed too often.",
+            "A certain proposal is a point mass. Accept it with probability p(x), and after a rejection draw "
+            "from p without x.",
+            "The temperature changes p, but the mistake is in q.",
         ),
     ),
     Lesson(
@@ -220,23 +199,13 @@ WORKSHOP = (
         ),
         letters="τ_T: tokens per round with T steps; c: a drafter pass; v: the target's pass.",
         check="When do two steps beat one?",
-        answers=(
-            Answer(
-                "Always: more passes, better drafts",
-                False,
-                "Better drafts, yes; but the second pass must earn its own cost.",
-            ),
-            Answer(
-                "When τ grows by more than c/(v + c)",
-                True,
-                "Then the quotient grows. The cheaper a drafter pass is beside a target pass, the smaller the gain "
-                "it needs.",
-            ),
-            Answer(
-                "Never",
-                False,
-                "They do with a cheap drafter and text in which neighbouring tokens depend on each other.",
-            ),
+        answers=("Always: more passes, better drafts", "When τ grows by more than c/(v + c)", "Never"),
+        correct=1,
+        why=(
+            "Better drafts, yes; but the second pass must earn its own cost.",
+            "Then the quotient grows. The cheaper a drafter pass is beside a target pass, the smaller the gain "
+            "it needs.",
+            "They do with a cheap drafter and text in which neighbouring tokens depend on each other.",
         ),
     ),
     Lesson(
@@ -265,17 +234,12 @@ WORKSHOP = (
         ),
         letters="TV: total variation, half the sum of all differences.",
         check="Where does the temperature enter the test p/q?",
-        answers=(
-            Answer("After the test, on the text", False, "Then the text would not have the distribution you want."),
-            Answer(
-                "In both p and q, before the ratio",
-                True,
-                "p is the distribution that you want to sample from, and "
-                "q the one that the token was actually drawn from.",
-            ),
-            Answer(
-                "Only in p", False, "Then q would not be what the token was drawn from, and the test would be biased."
-            ),
+        answers=("After the test, on the text", "In both p and q, before the ratio", "Only in p"),
+        correct=1,
+        why=(
+            "Then the text would not have the distribution you want.",
+            "p is the distribution that you want to sample from, and q the one that the token was actually drawn from.",
+            "Then q would not be what the token was drawn from, and the test would be biased.",
         ),
     ),
     Lesson(
@@ -302,20 +266,14 @@ WORKSHOP = (
         ),
         letters="S: the expected number of accepted tokens.",
         check="Self-selection picks the draft that the target likes best. May it then be tested with p/q?",
-        answers=(
-            Answer(
-                "Yes: all drafts were drawn from q",
-                False,
-                "Each was; the chosen one was not. With p = q = (.6, .4) "
-                "and two drafts, a would come out 84 % of the time.",
-            ),
-            Answer(
-                "No: choosing changes its distribution",
-                True,
-                "So it counts as a point mass: it is accepted with probability p, and after a rejection a token is "
-                "drawn from p without it.",
-            ),
-            Answer("Only if K is 2", False, "Any choice that looks at the tokens changes it."),
+        answers=("Yes: all drafts were drawn from q", "No: choosing changes its distribution", "Only if K is 2"),
+        correct=1,
+        why=(
+            "Each was; the chosen one was not. With p = q = (.6, .4) and two drafts, a would come out 84 % of "
+            "the time.",
+            "So it counts as a point mass: it is accepted with probability p, and after a rejection a token is "
+            "drawn from p without it.",
+            "Any choice that looks at the tokens changes it.",
         ),
     ),
     Lesson(
@@ -345,13 +303,15 @@ WORKSHOP = (
         proof="what-it-takes",
         check="Why not a tree of 64 nodes?",
         answers=(
-            Answer("It would no longer be exact", False, "Any tree is exact: the target's own draw decides."),
-            Answer(
-                "Each further node adds less, and its row costs the same",
-                True,
-                "The best nodes come first. Nodes that are rarely reached cost more than they gain.",
-            ),
-            Answer("The drafter would need 64 passes", False, "One pass of the block drafter ranks them all."),
+            "It would no longer be exact",
+            "Each further node adds less, and its row costs the same",
+            "The drafter would need 64 passes",
+        ),
+        correct=1,
+        why=(
+            "Any tree is exact: the target's own draw decides.",
+            "The best nodes come first. Nodes that are rarely reached cost more than they gain.",
+            "One pass of the block drafter ranks them all.",
         ),
     ),
     Lesson(
@@ -384,22 +344,16 @@ WORKSHOP = (
         letters="N: runs. A bias becomes visible when it is larger than this.",
         check="At temperature 0 every drafted text equals vanilla's. Does that prove the sampling rule right?",
         answers=(
-            Answer(
-                "Yes: equal is equal",
-                False,
-                "At temperature 0 every rule, even a wrong one, accepts exactly the likeliest token.",
-            ),
-            Answer(
-                "No: it says nothing about temperature 1",
-                True,
-                "At temperature 1 the rule decides, and only a proof or the distribution of many draws shows "
-                "whether it is right.",
-            ),
-            Answer(
-                "Only together with the drafter's temperature",
-                False,
-                "The drafter's temperature is free under an exact rule.",
-            ),
+            "Yes: equal is equal",
+            "No: it says nothing about temperature 1",
+            "Only together with the drafter's temperature",
+        ),
+        correct=1,
+        why=(
+            "At temperature 0 every rule, even a wrong one, accepts exactly the likeliest token.",
+            "At temperature 1 the rule decides, and only a proof or the distribution of many draws shows "
+            "whether it is right.",
+            "The drafter's temperature is free under an exact rule.",
         ),
     ),
 )
@@ -411,7 +365,15 @@ FIGURES = {"#sd-aligned": alignment.figures}
 
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
     """The lessons as JSON values for the page's script; ``truth`` answers each first question."""
-    return [{**dataclasses.asdict(lesson), "truth": evidence.truth(lesson.name)} for lesson in chosen]
+
+    def answers(lesson: Lesson) -> list[dict[str, Any]]:
+        pairs = zip(lesson.answers, lesson.why, strict=True)
+        return [{"words": words, "right": i == lesson.correct, "why": why} for i, (words, why) in enumerate(pairs)]
+
+    return [
+        {**dataclasses.asdict(lesson), "answers": answers(lesson), "truth": evidence.truth(lesson.name)}
+        for lesson in chosen
+    ]
 
 
 def letters(words: str) -> str:
@@ -436,7 +398,10 @@ def article(number: int, lesson: Lesson) -> str:
         class_="sd-formula",
         tabindex="0",
     )
-    solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
+    solved = (
+        element("li", text=f"{'✓' if i == lesson.correct else '✕'} {words}. {why}")
+        for i, (words, why) in enumerate(zip(lesson.answers, lesson.why, strict=True))
+    )
     return element(
         "article",
         element("header", element("h3", text=f"{number}. {lesson.title}"), start),
@@ -456,7 +421,7 @@ def article(number: int, lesson: Lesson) -> str:
         element(
             "div",
             element("p", element("b", text="Check. "), element("span", text=lesson.check)),
-            element("ol", *(element("li", text=one.words) for one in lesson.answers), type="a"),
+            element("ol", *(element("li", text=words) for words in lesson.answers), type="a"),
             element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
             class_="sd-check",
         ),

@@ -9,9 +9,10 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import TypeVar
 
 from app import own_pairs
 from app.content.examples import OPENING
@@ -27,9 +28,8 @@ from specdiff_core.schema.published import FILES, File
 from specdiff_core.schema.settings import DecodeConfig
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 Progress = Callable[[str], None]
-
-
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 GLANCE = 0.5
@@ -213,15 +213,16 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
             )
 
 
-def following(work: Callable[[Progress], object], stop: Stop | None = None) -> Iterator[str]:
-    """Yield the latest report of ``work``, which runs in its own thread, until it ends. Closing the
-    generator ends the work at its next report.
+def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
+    """Yield the latest report of ``work``, which runs in its own thread, until it ends; returns its
+    result. Closing the generator ends the work at its next report.
 
     Raises:
         BaseException: whatever ended the work.
         Stopped: ``stop`` was set meanwhile.
     """
-    message, failed, over, gone = [""], list[BaseException](), threading.Event(), threading.Event()
+    message, made, failed = [""], list[T](), list[BaseException]()
+    over, gone = threading.Event(), threading.Event()
 
     def report(words: str) -> None:
         message[0] = words
@@ -230,7 +231,7 @@ def following(work: Callable[[Progress], object], stop: Stop | None = None) -> I
 
     def run() -> None:
         try:
-            work(report)
+            made.append(work(report))
         except BaseException as error:  # raised again in the following thread
             failed.append(error)
         finally:
@@ -248,6 +249,7 @@ def following(work: Callable[[Progress], object], stop: Stop | None = None) -> I
         raise failed[0]
     if stop is not None and stop.is_set():
         raise Stopped
+    return made[0]
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 import time
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from app import own_pairs
-from app.run.engines import Factory, Progress, following
+from app.run.engines import Factory, following
 from app.run.gpu import LONGEST, on_gpu
 from app.run.job import Job, Jobs, follow, frame, refusal
 from app.run.job import stream as job_stream
-from app.run.race import TRACES, address
+from app.run.race import TRACES
 from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Snapshot, parse
@@ -34,8 +34,6 @@ GRACE = 20.0
 """Seconds that an exploration continues without its page, for a reload."""
 SLICE = 1.0
 """Seconds of an exploration after which races may run, once its current decode ends."""
-KEPT = 4
-"""How many of the last explorations' files are kept."""
 
 
 def forms(tab: str) -> dict[str, dict[str, Any]]:
@@ -69,34 +67,23 @@ def exploring(factory: Factory) -> Explore:
 
     @on_gpu(lambda *_: LONGEST)
     def explore(what: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
-        engine = yield from _load(factory, what, stop)
+        for drafter in what.drafters or (NONE.name,):
+            engine = yield from following(partial(factory, what.pair, drafter), stop)
         yield None
-        yield from engine.explore(what, stop) if isinstance(engine, Explores) else _parts(engine, what, stop)
+        yield from engine.explore(what, stop) if isinstance(engine, Explores) else parts(engine, what, stop)
 
     return explore
 
 
-def _load(factory: Factory, what: Exploration, stop: Stop) -> Generator[str, None, Decoder]:
-    """Load an engine with every drafter that an exploration needs; yields messages."""
-    found: list[Decoder] = []
-    for drafter in what.drafters or (NONE.name,):
-
-        def load(progress: Progress, drafter: str = drafter) -> None:
-            found.append(factory(what.pair, drafter, progress))
-
-        yield from following(load, stop)
-    return found[0]
-
-
-def _parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
-    """An exploration part by part, in this process."""
+def parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
+    """An exploration part by part, in this process; before an error, what was measured."""
     exploring, over = Exploring(what, cast("Engine", engine), stop.is_set), False
     while not over:
         try:
             snapshot = exploring.advance(SLICE)
         except Exception:
             if (snapshot := exploring.snapshot()).done:
-                yield snapshot
+                yield snapshot._replace(over=False)
             raise
         over = snapshot.over
         yield snapshot
@@ -107,16 +94,14 @@ class ExploreJob(Job):
 
     short = False
 
-    def __init__(
-        self, explore: Explore, what: Exploration, *, run: str = "", token: str = "", turns: Turns = TURNS
-    ) -> None:
+    def __init__(self, explore: Explore, what: Exploration, *, run: str = "", turns: Turns = TURNS) -> None:
         super().__init__(run)
         self.what, self.turns = what, turns
         self.snapshot: Snapshot | None = None
         self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
         self.began = 0.0  # time of the second step, to estimate the remaining time
-        self._explore, self._token = explore, token
+        self._explore = explore
 
     @property
     def grace(self) -> float:
@@ -159,47 +144,26 @@ class ExploreJob(Job):
         }
 
     def result(self) -> dict[str, Any]:
-        """The addresses of the races of the answer."""
-        files = dict[str, str]()
-        for name, trace in (self.snapshot.races if self.snapshot else {}).items():
-            file = TRACES.new()
-            file.write_bytes(trace)
-            files[name] = address(file)
-        if made := self.snapshot.made if self.snapshot else {}:
-            MADE.keep(self._token, made)
-        return {"phase": "stopped" if self.stop.is_set() else "finished", "files": files, "made": bool(made)}
+        """The addresses of the races of the answer, and of an archive of the files that it made."""
+        races, made = (self.snapshot.races, self.snapshot.made) if self.snapshot else ({}, {})
+        return {
+            "phase": "stopped" if self.stop.is_set() else "finished",
+            "files": {name: TRACES.keep(trace) for name, trace in races.items()},
+            "made": TRACES.keep(packed(made), "zip") if made else "",
+        }
 
 
-class Made:
-    """The files of explorations, by the token of their browser."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: dict[str, dict[str, bytes]] = {}
-
-    def keep(self, token: str, made: dict[str, bytes]) -> None:
-        """Keep an exploration's files for its browser; drops the oldest."""
-        with self._lock:
-            self._made.pop(token, None)
-            self._made[token] = made
-            while len(self._made) > KEPT:
-                del self._made[next(iter(self._made))]
-
-    def archive(self, token: str) -> bytes | None:
-        """An exploration's files as a ZIP archive, or None."""
-        with self._lock:
-            made = self._made.get(token)
-        if made is None:
-            return None
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:  # weights don't compress
-            for name, content in made.items():
-                archive.writestr(name, content)
-        return packed.getvalue()
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """Files as a ZIP archive."""
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:  # weights don't compress
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return raw.getvalue()
 
 
-JOBS, MADE = Jobs(), Made()
-"""The explorations of this server, and their files."""
+JOBS = Jobs()
+"""The explorations of this server."""
 
 
 def token_of(asked: object) -> str:
@@ -242,7 +206,7 @@ def stream(
     if what is not None:
 
         def make(run: str) -> ExploreJob:
-            return ExploreJob(explore, what, run=run, token=token, turns=turns)
+            return ExploreJob(explore, what, run=run, turns=turns)
 
         yield from job_stream(make, jobs, token, **options)
     elif (job := jobs.find(token)) is not None:

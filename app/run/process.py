@@ -14,15 +14,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
+from app.run.exploration import parts
 from app.run.race import Recorded, record
-from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
+from specdiff_core.explorations.base import Exploration, Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import Failure, SpecDiffError, Stopped
 from specdiff_core.schema.events import Event
@@ -35,36 +35,16 @@ GLANCE = 0.2
 """Seconds between checks of the visitor's stop event."""
 PATIENCE = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
-SLICE = 1.0
-"""Seconds of an exploration after which other runs may decode, once its current run ends."""
 
 if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
-
     Pipe = Connection[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request: load a pair, load another drafter of it, or (with a trace) record one decode."""
+class Call(NamedTuple):
+    """A request: a method of :class:`_Served`, and its arguments."""
 
-    pair: str
-    drafter: str = ""
-    trace: Path | None = None
-    lane: str = ""
-    prompt: str = ""
-    config: DecodeConfig = field(default_factory=DecodeConfig)
-    options: dict[str, Any] = field(default_factory=dict)  # of Decoder.decode, without the stop event
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A part of an exploration: a new one, or (with ``what`` None) the current one, if it has that
-    number. Between two parts the process can serve other calls."""
-
-    pair: str
-    what: Exploration | None
-    number: int
+    method: str
+    arguments: tuple[Any, ...]
 
 
 class Remote:
@@ -103,7 +83,7 @@ class Remote:
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
-        self.follow(Call(pair), pipe, progress)
+        self.follow(Call("load", (pair,)), pipe, progress)
         return RemoteDecoder(self, pipe, pair)
 
     def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
@@ -120,7 +100,7 @@ class Remote:
         theirs.close()  # otherwise its death would not end our reading
         return self._pipe
 
-    def ask(self, call: Call | Slice, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
+    def ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
         """Send ``call`` through ``pipe`` and yield the answers; ``stop`` ends it at its next pass.
 
         Raises:
@@ -151,15 +131,15 @@ class Remote:
             answer.throw()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
-        """The next answer; checks the visitor's stop event meanwhile."""
+        """The next answer; checks the visitor's stop event before it and meanwhile."""
         asked = math.inf
-        while not pipe.poll(GLANCE):
+        while time.monotonic() - asked <= PATIENCE:
             if asked == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
                 asked = time.monotonic()
-            if time.monotonic() - asked > PATIENCE:
-                raise EOFError("it does not stop")
-        return pipe.recv()
+            if pipe.poll(GLANCE):
+                return pipe.recv()
+        raise EOFError("it does not stop")
 
     def _drain(self, pipe: Pipe) -> None:
         """Stop the current call and read its remaining answers."""
@@ -181,7 +161,7 @@ class RemoteDecoder:
         self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        call = Call(self._pair, trace=trace, lane=lane, prompt=prompt, config=config, options=options)
+        call = Call("record", (self._pair, prompt, config, trace, lane, options))
         yield from self._remote.ask(call, self._pipe, stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
@@ -189,30 +169,24 @@ class RemoteDecoder:
         with tempfile.TemporaryDirectory(prefix="specdiff-") as folder:
             trace = Path(folder) / "trace.jsonl"
             trace.touch()
-            parts = self.record(prompt, config, trace, "", stop=stop, **options)
-            with contextlib.closing(parts), trace.open("rb") as file:
-                for recorded in parts:
+            growing = self.record(prompt, config, trace, "", stop=stop, **options)
+            with contextlib.closing(growing), trace.open("rb") as file:
+                for recorded in growing:
                     while file.tell() < recorded.size:
                         yield event_of_line(file.readline())
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
-        self._remote.follow(Call(self._pair, drafter=drafter), self._pipe, progress)
+        self._remote.follow(Call("load_drafter", (self._pair, drafter)), self._pipe, progress)
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; other runs may decode between two parts."""
-        part: Exploration | None = what
+        new: Exploration | None = what
         number, over = next(self._remote.numbers), False
         while not over:
-            snapshots, failed = list[Snapshot](), None
-            try:
-                snapshots += self._remote.ask(Slice(self._pair, part, number), self._pipe, stop)
-            except Exception as error:  # raised after the results before it
-                failed = error
-            yield from snapshots
-            if failed is not None:
-                raise failed
-            part, over = None, snapshots[-1].over
+            (snapshot,) = self._remote.ask(Call("explore", (self._pair, new, number)), self._pipe, stop)
+            yield snapshot
+            new, over = None, snapshot.over
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -237,7 +211,8 @@ def _serve(connection: Pipe, load: Loader) -> None:
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
-                served.answer(call)
+                for value in getattr(served, call.method)(*call.arguments):
+                    connection.send(value)
             except Exception as error:  # raised again in the server
                 last = Failure.of(error)
             connection.send(last)
@@ -258,45 +233,40 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The state of the process, and its answers."""
+    """The state of the process. Its methods yield what the server gets."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
         self._loaded: dict[str, Decoder] = {}
-        self._exploring: Exploring | None = None
-        self._number = 0  # of that one
+        self._parts: Iterator[Snapshot] = iter(())  # of the current exploration
+        self._number = -1  # of that one
 
-    def answer(self, call: Call | Slice) -> None:
-        """Send messages while a pair loads, an exploration's snapshot, or the progress of a recording."""
-        if isinstance(call, Slice):
-            self._explore(call)
-        elif call.drafter:
-            cast(LoadsDrafters, self._loaded[call.pair]).load_drafter(call.drafter, self._report)
-        elif call.trace is None:
-            self._loaded[call.pair] = self._load(call.pair, self._report)
-        else:
-            events = self._loaded[call.pair].decode(call.prompt, call.config, stop=self._stop, **call.options)
-            for recorded in record(events, call.trace, call.lane):
-                self._connection.send(recorded)
+    def load(self, pair: str) -> Iterator[str]:
+        """Load a pair, sending its progress."""
+        self._loaded[pair] = self._load(pair, self._report)
+        return iter(())
+
+    def load_drafter(self, pair: str, drafter: str) -> Iterator[str]:
+        """Load a drafter of a loaded pair, sending its progress."""
+        cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
+        return iter(())
+
+    def record(
+        self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
+    ) -> Iterator[Recorded]:
+        """Record one decode; ``options`` are those of its decoder, without the stop event."""
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
+
+    def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
+        """The next part of an exploration: of a ``new`` one, or of the current one, if it has that number.
+        Between two parts the process can answer other calls."""
+        if new is not None:
+            self._parts, self._number = parts(self._loaded[pair], new, self._stop), number
+        if number != self._number:
+            raise SpecDiffError("This exploration has ended.", hint="Run it again.")
+        return itertools.islice(self._parts, 1)
 
     def _report(self, message: str) -> None:
         if self._stop.is_set():
             raise Stopped
         self._connection.send(message)
-
-    def _explore(self, part: Slice) -> None:
-        if part.what is not None:
-            self._exploring = Exploring(part.what, cast("Engine", self._loaded[part.pair]), self._stop.is_set)
-            self._number = part.number
-        if self._exploring is None or part.number != self._number:
-            raise SpecDiffError("This exploration has ended.", hint="Run it again.")
-        try:
-            snapshot = self._exploring.advance(SLICE)
-        except Exception:
-            exploring, self._exploring = self._exploring, None
-            if (snapshot := exploring.snapshot()).done:
-                self._connection.send(snapshot)
-            raise
-        if snapshot.over:
-            self._exploring = None
-        self._connection.send(snapshot)

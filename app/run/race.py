@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -56,14 +57,14 @@ def warm_up_of(lane: str) -> float:
 
 
 class Traces:
-    """The trace files of this server, with unguessable names, in a temporary folder."""
+    """The files of this server's runs, with unguessable names, in a temporary folder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folder: Path | None = None
 
-    def new(self) -> Path:
-        """The path of a new trace file; removes files beyond the limits of age and size."""
+    def new(self, kind: str = "jsonl") -> Path:
+        """The path of a new file; removes files beyond the limits of age and size."""
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
@@ -73,7 +74,13 @@ class Traces:
                 room -= old.stat().st_size
                 if room < 0 or now - old.stat().st_mtime > KEPT:
                     old.unlink()
-            return self._folder / f"{secrets.token_urlsafe(16)}.jsonl"
+            return self._folder / f"{secrets.token_urlsafe(16)}.{kind}"
+
+    def keep(self, content: bytes, kind: str = "jsonl") -> str:
+        """Keep a file; returns its address."""
+        path = self.new(kind)
+        path.write_bytes(content)
+        return address(path)
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
@@ -87,10 +94,10 @@ class Traces:
             return None
 
 
-NAME = re.compile(r"[\w-]{22}\.jsonl")
+NAME = re.compile(r"[\w-]{22}\.(jsonl|zip)")
 """File names of :meth:`Traces.new`."""
 TRACES = Traces()
-"""The trace files of this server."""
+"""The files of this server."""
 
 
 def address(trace: Path) -> str:
@@ -191,15 +198,10 @@ Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
 
 def decoding(factory: Factory) -> Decode:
     """A function that decodes races on the engines of ``factory``, on ZeroGPU in a worker."""
-
-    @on_gpu(lambda ask, stop: seconds_of(ask.plan))
-    def decode(ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
-        yield from _decode(factory, ask, stop)
-
-    return decode
+    return on_gpu(lambda ask, stop: seconds_of(ask.plan))(partial(_decode, factory))
 
 
-def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Iterator[Update]:
+def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
     """Decode all lanes, one after the other. A failing lane does not end the others.
 
     Raises:
@@ -369,24 +371,15 @@ def read_race(path: Path | str) -> tuple[Trace, str]:
     return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
 
 
-class Opened(NamedTuple):
-    """A visitor's file as a frame, and its tab: "live", "race", or "" for an error card."""
-
-    frame: str
-    tab: str
-
-
-def open_trace(path: str | None) -> Opened:
-    """Open a visitor's file: its trace, or an error card."""
+def open_trace(path: str | None) -> tuple[str, str]:
+    """Open a visitor's file: its frame, and its tab ("live" or "race"); an error card has none."""
     run = new_run_id()
     try:
         if path is None:
             raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace, tab = read_race(path)
-        kept = TRACES.new()
-        size = kept.write_bytes(dump_trace(trace.lanes, title=trace.title))
-        return Opened(
-            frame(run, 1, phase="finished", finished=True, source="file", trace=address(kept), size=size), tab
-        )
+        raw = dump_trace(trace.lanes, title=trace.title)
+        kept = TRACES.keep(raw)
+        return frame(run, 1, phase="finished", finished=True, source="file", trace=kept, size=len(raw)), tab
     except Exception as error:  # shown as a card, logged by content/error_cards.py
-        return Opened(refusal(error, run, source="file"), "")
+        return refusal(error, run, source="file"), ""

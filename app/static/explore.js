@@ -82,7 +82,7 @@ export class Explore extends Job {
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
     ); // the recorded file that is shown; undefined if none ships
-    /** @type {Record<string, string>} by name: the token for downloading the weights of a live answer */
+    /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
     this.token = '';
     this.follows = false; // a measurement from before a reload
@@ -559,7 +559,7 @@ export class Explore extends Job {
       if (name === this.name) this.source = 'live';
     }
     if (message.finished || message.card) {
-      if (message.made) this.made[name] = this.token;
+      if (message.made) this.made[name] = message.made;
       const { done = 0, card } = message;
       if (message.phase === 'finished') this.before = null;
       const back = Boolean(this.before);

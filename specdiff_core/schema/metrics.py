@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
 from specdiff_core.schema.events import SERVER, Committed, DraftReady, Event, Finished, TargetScored, Test, Verified
 
@@ -73,17 +74,11 @@ class Metrics:
         return tuple(a / t if t else None for a, t in zip(self.accepted_at, self.tested_at, strict=True))
 
     def __add__(self, other: Metrics) -> Metrics:
-        names = sorted({*self.seconds_by, *other.seconds_by})
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in SUMMED}
+        parts = sorted({*self.seconds_by, *other.seconds_by})
         return Metrics(
-            rounds=self.rounds + other.rounds,
-            committed=self.committed + other.committed,
-            drafted=self.drafted + other.drafted,
-            tested=self.tested + other.tested,
-            accepted=self.accepted + other.accepted,
-            nfe=self.nfe + other.nfe,
-            target_calls=self.target_calls + other.target_calls,
-            seconds=self.seconds + other.seconds,
-            seconds_by={n: self.seconds_by.get(n, 0.0) + other.seconds_by.get(n, 0.0) for n in names},
+            **sums,
+            seconds_by={name: self.seconds_by.get(name, 0.0) + other.seconds_by.get(name, 0.0) for name in parts},
             tested_at=_add(self.tested_at, other.tested_at),
             accepted_at=_add(self.accepted_at, other.accepted_at),
             peak_bytes=max(self.peak_bytes, other.peak_bytes),
@@ -91,6 +86,10 @@ class Metrics:
             if self.waited_seconds is None or other.waited_seconds is None
             else self.waited_seconds + other.waited_seconds,
         )
+
+
+SUMMED = ("rounds", "committed", "drafted", "tested", "accepted", "nfe", "target_calls", "seconds")
+"""Fields that are plain sums."""
 
 
 def _add(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:

@@ -25,11 +25,7 @@ def header_of(events: Iterable[Event]) -> RunStarted | None:
 
 def final(events: Iterable[Event]) -> Finished | None:
     """The Finished event of a run, None if it was cut short; reads ``events`` to their end."""
-    found = None
-    for event in events:
-        if isinstance(event, Finished):
-            found = event
-    return found
+    return next((event for event in reversed([*events]) if isinstance(event, Finished)), None)
 
 
 def loops(ids: Sequence[int]) -> bool:
@@ -64,17 +60,11 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "lossless": None
         if header and header.server
         else header is not None and header.lossless and all(event.lossless for event in tested),
-        "exactness": header.exactness if header else None,
         "fallbacks": sorted({event.fallback for event in tested if event.fallback}),
         "drafter": config.get("drafter"),
         "rule": config.get("rule"),
         "config": dict(config),
-        "device": header.device if header else None,
-        "dtype": header.dtype if header else None,
-        "network": header.network if header else None,
-        "reason": header.reason if header else None,
-        "threads": header.threads if header else None,
-        "grain": header.grain if header else None,
+        **{name: getattr(header, name, None) for name in HEADER},
         "versions": dict(header.versions) if header else {},
         "models": dict(header.models) if header else {},
         "server": header.server if header else "",
@@ -82,6 +72,8 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
+HEADER = ("exactness", "device", "dtype", "network", "reason", "threads", "grain")
+"""Fields of a run's header in a summary; None: the run did not begin."""
 QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second")
 """An attached server's own numbers in a summary; None: not reported."""
 

@@ -165,7 +165,7 @@ function Rows({ app, answer: { rows } }) {
 
 /** The origin of the numbers, and downloads of the answer. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
-  const token = app.isLive ? app.made[app.name] : '';
+  const made = app.isLive ? app.made[app.name] : '';
   /** @type {[string, string][]} */
   const from = app.isOpened
     ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
@@ -184,9 +184,9 @@ function Origin({ app, answer }) {
       )}${save('JSON', () => app.save('json'))}${save('PNG', () => app.image('png'))}${save(
         'SVG',
         () => app.image('svg'),
-      )}${token &&
-        html`<a class="sd-link" href=${
-          new URL(`weights?token=${token}`, document.baseURI).href
+      )}${made &&
+        html`<a class="sd-link" download="specdiff-drafter.zip" href=${
+          new URL(made, document.baseURI).href
         }>Weights</a>`}</span></header>
       <dl class="sd-cmp-facts">${from.map(([name, value]) =>
         html`
