@@ -1,6 +1,5 @@
 // The player of the page, for any number of lanes. It holds one trace in the browser and moves the playhead; while it
 // plays it makes no requests. The Live and the Race tab each have one.
-// @ts-check
 
 import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
@@ -83,17 +82,17 @@ const KEPT = ' The page shows what arrived before that.';
 /** Values in the form of a link's query; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
 const linkOf = (asked) =>
   new URLSearchParams(
-    Object.entries(asked).flatMap((
-      [name, value],
-    ) => (value === null || value === '' ? [] : [[name, String(value)]])),
+    Object.entries(asked).flatMap(([name, value]) =>
+      value === null || value === '' ? [] : [[name, String(value)]]
+    ),
   ).toString();
 
-/** The name of a recording's file, which is also its name in a link. @param {string} url */
+/** The name of a recording's file, which is also its name in a link. */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
 
 /** @extends {Job<Race>} */
 export class App extends Job {
-  /** @param {HTMLElement} root @param {Options} options */
+  /** @param {Options} options */
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
@@ -155,7 +154,6 @@ export class App extends Job {
 
   // ---- messages of the server ----
 
-  /** @override @param {any} message */
   async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
@@ -239,7 +237,7 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Clear the stage for a race, before its clocks start. @param {any} message */
+  /** Clear the stage for a race, before its clocks start. */
   begin({ run, lanes, trace }) {
     if (this.live && this.live.run === run) return;
     const coming = lanes || this.live?.coming || [];
@@ -262,7 +260,7 @@ export class App extends Job {
     this.game = null;
   }
 
-  /** The progress of a lane in a race under way. @param {string} name */
+  /** The progress of a lane in a race under way. */
   progressOf(name) {
     const { stage, lane, phase } = /** @type {Race} */ (this.live);
     if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
@@ -317,11 +315,10 @@ export class App extends Job {
     if (own && file) this.remember();
     if (own) {
       keepRuns(
-        stage.names.flatMap((
-          name,
-        ) => (name === stage.baseline
-          ? []
-          : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? [])
+        stage.names.flatMap((name) =>
+          name === stage.baseline
+            ? []
+            : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? []
         ),
       );
     }
@@ -342,12 +339,12 @@ export class App extends Job {
     keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
   }
 
-  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
+  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {Lane | null} [vanilla] */
   numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
     return runOf(lane, vanilla, this.noSteps, quiet);
   }
 
-  /** The numbers of a shipped recording, without showing it; null if there is no such recording or a measurement is running. @param {string} file */
+  /** The numbers of a shipped recording, without showing it; null if there is no such recording or a measurement is running. */
   async numbersOfRecording(file) {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
@@ -367,7 +364,7 @@ export class App extends Job {
     this.compare();
   }
 
-  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. @param {string} name */
+  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. */
   select(name) {
     if (this.selected === name || this.stage.names.length <= 2) return;
     this.follow = false;
@@ -395,7 +392,7 @@ export class App extends Job {
       : 'This trace has no events of this lane.';
   }
 
-  /** Why the speed-up of a lane cannot be trusted, if so. @param {string} name */
+  /** Why the speed-up of a lane cannot be trusted, if so. */
   doubt(name) {
     const waits = this.stage.disturbed(name);
     return waits.length ? busyWords(waits) : '';
@@ -455,7 +452,7 @@ export class App extends Job {
     inspector.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Inspect the position before or after. @param {number} by */
+  /** Inspect the position before or after. */
   walk(by) {
     const { name, token, lane, view, place } = /** @type {Pinned} */ (this.pinned);
     const next = token < 0 ? besides(view, place, by) : null;
@@ -493,7 +490,6 @@ export class App extends Job {
     this.game = game;
   }
 
-  /** @param {boolean} accept */
   judge(accept) {
     this.game?.judge(accept);
     this.speaks = true;
@@ -548,7 +544,6 @@ export class App extends Job {
     document.getElementById(`${this.prefix}-run`)?.click();
   }
 
-  /** @override @param {Element} element */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
@@ -560,13 +555,12 @@ export class App extends Job {
     super.queued(element);
   }
 
-  /** @override */
   over() {
     super.over();
     this.threads = null;
   }
 
-  /** Keep the events that have arrived, and the settings. @override @param {boolean} stopped */
+  /** Keep the events that have arrived, and the settings. */
   async lost(stopped) {
     const kept = this.live?.hasEvents ? KEPT : '';
     await this.finishLocally(this.live);
@@ -616,7 +610,6 @@ export class App extends Job {
     this.act(() => this.player.toggle());
   }
 
-  /** @param {number} count */
   step(count) {
     this.act(() => this.player.step(count));
   }
@@ -636,7 +629,7 @@ export class App extends Job {
     });
   }
 
-  /** Move the playhead to the verdict of a round of the selected lane. @param {number} round */
+  /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
     const index = commitOf(
       this.player,
@@ -647,7 +640,7 @@ export class App extends Job {
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
-  /** Move the playhead to the verdict of a round, and scroll to the window. @param {number} round */
+  /** Move the playhead to the verdict of a round, and scroll to the window. */
   look(round) {
     this.jump(round);
     const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
@@ -655,7 +648,7 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. @param {string} kind */
+  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. */
   stand(kind) {
     const { player, selected } = this;
     if (kind === 'end') return this.seek(1);
@@ -677,7 +670,6 @@ export class App extends Job {
     if (index >= 0) this.act(() => player.stand(index));
   }
 
-  /** @param {KeyboardEvent} event */
   keys(event) {
     const { target } = event;
     if (
@@ -779,10 +771,10 @@ export class App extends Job {
 
   /** Move the tokens of a round that has just been committed from the window into the text. @param {Scene} scene */
   move({ view }) {
-    if (view?.committed && this.before?.round === view.round && !this.before.committed) {
-      const all = (
-        /** @type {string} */ what,
-      ) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
+    if (
+      view?.committed && this.before && this.before.round === view.round && !this.before.committed
+    ) {
+      const all = (what) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
       const [cells, { accepted }] = [
         all('.sd-tests .sd-v'),
         /** @type {Verified} */ (view.verified),
@@ -815,7 +807,6 @@ export class App extends Job {
     }
   }
 
-  /** @param {number} now */
   frame(now) {
     this.frameAsked = 0;
     if (!this.root.isConnected) return;
@@ -853,7 +844,7 @@ function restoreTheme() {
   }
 }
 
-/** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
+/** Called by each player's component (app/page.py) once per page. @param {Options} options */
 export function mount(element, props, watch, options) {
   if (options.kind === 'live') {
     restoreTheme();

@@ -1,6 +1,5 @@
 // The Explore and the Compare tab: a form, an answer and its figures for each question, all described by the server
 // (specdiff_core/explorations). Opens with recorded answers; after a reload it follows a measurement that still runs.
-// @ts-check
 
 import { busyMachine, csvOf, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
@@ -38,11 +37,7 @@ import { readMoment } from './state/moment.js';
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
-const WIDGETS = {
-  'what-it-takes': Sandbox,
-  losslessness: Playground,
-  'side-by-side': SideBySide,
-};
+const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
   alone: 'One question is measured at a time.',
@@ -61,7 +56,7 @@ const newToken = () =>
 
 /** @extends {Job<Run>} */
 export class Explore extends Job {
-  /** @param {HTMLElement} root @param {Options} options */
+  /** @param {Options} options */
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
@@ -113,7 +108,7 @@ export class Explore extends Job {
     this.again();
   }
 
-  /** Press a hidden button of Gradio's. @param {string} id */
+  /** Press a hidden button of Gradio's. */
   press(id) {
     document.getElementById(`${this.prefix}-${id}`)?.click();
   }
@@ -145,7 +140,7 @@ export class Explore extends Job {
     }, 100);
   }
 
-  /** Called by Gradio with the pairs that this server offers. @param {string} json */
+  /** Called by Gradio with the pairs that this server offers. */
   offer(json) {
     const pairs = JSON.parse(json);
     Object.assign(this.options.pairs, pairs);
@@ -239,7 +234,7 @@ export class Explore extends Job {
     if (this.looked) this.fetchRecorded();
   }
 
-  /** Show a recorded answer, with its settings in the form, or the visitor's own. @param {Source} source @param {string} stem */
+  /** Show a recorded answer, with its settings in the form, or the visitor's own. @param {Source} source */
   async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
@@ -248,7 +243,7 @@ export class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
-  /** The answer to an exploration, and whether this visitor measured it; otherwise the recorded one. @param {string} name */
+  /** The answer to an exploration, and whether this visitor measured it; otherwise the recorded one. */
   async answerOf(name) {
     const live = this.answers.live[name];
     if (live) {
@@ -340,7 +335,6 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @param {string} file */
   async get(file) {
     return (await fetchFile(this.options.folder + file)).json();
   }
@@ -354,14 +348,14 @@ export class Explore extends Job {
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
-    element.on('plotly_click', (/** @type {any} */ { points }) => {
+    element.on('plotly_click', ({ points }) => {
       const clicked = points[0].customdata?.[0];
       if (clicked && this.widget?.pick) this.widget.pick(clicked);
       else if (clicked) this.openRace(clicked);
     });
   }
 
-  /** The address of a race's trace; undefined until the exploration ends. @param {string} race @returns {Promise<string | undefined>} */
+  /** The address of a race's trace; undefined until the exploration ends. @returns {Promise<string | undefined>} */
   async race(race) {
     if (this.isOpened) {
       const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));
@@ -371,7 +365,7 @@ export class Explore extends Job {
     return file && (this.isLive ? file : this.options.folder + file);
   }
 
-  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. @param {string} race */
+  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
     const url = await this.race(file);
@@ -449,14 +443,12 @@ export class Explore extends Job {
     address(before.search);
   }
 
-  /** @param {string} end */
   fileName(end) {
     return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
     }.${end}`;
   }
 
-  /** @param {string} kind */
   save(kind) {
     const { answer } = this;
     if (!answer) return;
@@ -464,7 +456,7 @@ export class Explore extends Job {
     download(content, kind === 'csv' ? 'text/csv' : 'application/json', this.fileName(kind));
   }
 
-  /** Download the first figure as a picture, drawn in this browser. @param {string} format */
+  /** Download the first figure as a picture, drawn in this browser. */
   async image(format) {
     const { places = {}, plotly = null } = this.charts ?? {};
     const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
@@ -479,7 +471,6 @@ export class Explore extends Job {
     download(picture, picture.type, this.fileName(format));
   }
 
-  /** @override */
   pressedRun() {
     this.token = newToken();
     this.follows = false;
@@ -497,7 +488,6 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @override */
   over() {
     super.over();
     this.putBack();
@@ -510,7 +500,6 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @param {string} message */
   failed(message) {
     this.over();
     this.card.show({
@@ -520,7 +509,6 @@ export class Explore extends Job {
     });
   }
 
-  /** @override @param {boolean} stopped */
   lost(stopped) {
     this.failed(
       stopped
@@ -539,7 +527,7 @@ export class Explore extends Job {
     }, 2500);
   }
 
-  /** Handle a message of the server. @override @param {any} message */
+  /** Handle a message of the server. */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {
@@ -582,7 +570,7 @@ export class Explore extends Job {
   }
 }
 
-/** Called by the components (app/tabs/explore.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
+/** Called by the components (app/tabs/explore.py) once per page. @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   const explore = new Explore(

@@ -1,5 +1,4 @@
 // Figures of the Learn tab: described by the server, drawn by Plotly when they scroll into view.
-// @ts-check
 
 import { Charts } from './views/charts.js';
 import { drawn } from './views/figure.js';

@@ -14,7 +14,7 @@
     timer = 0;
     for (const [number, wait] of held) {
       if (wait.frame) continue;
-      wait.frame = ask((/** @type {number} */ now) => {
+      wait.frame = ask((now) => {
         held.delete(number);
         drawn = page.performance.now();
         wait.callback(now);
@@ -36,7 +36,7 @@
     return count;
   };
 
-  page.cancelAnimationFrame = (/** @type {number} */ number) => {
+  page.cancelAnimationFrame = (number) => {
     const wait = held.get(number);
     held.delete(number);
     if (!wait) drop(number);

@@ -1,6 +1,5 @@
 // Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the queue, is followed,
 // stopped, or lost; and the component that carries the server's messages.
-// @ts-check
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
@@ -63,7 +62,7 @@ export class Job {
     guard();
   }
 
-  /** Show the progress of the run. @param {string} words */
+  /** Show the progress of the run. */
   showStatus(words) {
     this.status.show(words);
   }
@@ -76,7 +75,7 @@ export class Job {
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Repeat in words the queue position that Gradio writes into its own status. @param {Element} element */
+  /** Repeat in words the queue position that Gradio writes into its own status. */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
@@ -109,10 +108,10 @@ export class Job {
     this.status.show('');
   }
 
-  /** Called when the server stops responding, or does not react to Stop. @param {boolean} stopped */
+  /** Called when the server stops responding, or does not react to Stop. */
   lost(stopped) {}
 
-  /** Handle a message of the server. @param {any} message @returns {void | Promise<void>} */
+  /** Handle a message of the server. @returns {void | Promise<void>} */
   receive(message) {
     this.waiting = false;
     this.watchdog.restart();

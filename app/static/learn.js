@@ -1,5 +1,4 @@
 // The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
-// @ts-check
 
 import { Guide } from './views/guide.js';
 import { glossed, Held, html } from './views/ui.js';
@@ -48,8 +47,8 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The tab of a question. @param {string} name @returns {'compare' | 'explore'} */
-const tabOf = (name) => (name === 'compare' ? 'compare' : 'explore');
+/** The tab of a question. @returns {'compare' | 'explore'} */
+const tabOf = (name) => name === 'compare' ? 'compare' : 'explore';
 
 /** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
 function playerOf(kind) {
@@ -57,7 +56,6 @@ function playerOf(kind) {
   return until(() => page.players[kind]);
 }
 
-/** @param {string[]} sentences */
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
 class Learn {
@@ -77,14 +75,11 @@ class Learn {
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link that opened the page, until it is shown */
     this.asked = null;
     this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link opened the page
-    this.guide = new Guide(
-      (onward) => this.ended(onward),
-      (at, option) => {
-        const part = at === CHECK ? 'answer' : 'guess';
-        this.keep({ [part]: option });
-        if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
-      },
-    );
+    this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
+      const part = at === CHECK ? 'answer' : 'guess';
+      this.keep({ [part]: option });
+      if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
+    });
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
@@ -142,7 +137,7 @@ class Learn {
     this.draw();
   }
 
-  /** Whether the check of a lesson was answered. @param {string} name */
+  /** Whether the check of a lesson was answered. */
   done(name) {
     return this.answers[name]?.answer !== undefined;
   }
@@ -188,7 +183,7 @@ class Learn {
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const held = (/** @type {string} */ part) => {
+    const held = (part) => {
       const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
       return element && html`<${Held} element=${element} />`;
     };
@@ -292,7 +287,7 @@ class Learn {
       );
     };
     await offer();
-    const panelOf = (/** @type {string} */ key) =>
+    const panelOf = (key) =>
       player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
       one.classList.toggle('sd-guide-beside', one === panelOf(beside));
@@ -378,7 +373,7 @@ class Learn {
   }
 }
 
-/** Called by the component of the tab once per page. @param {HTMLElement} element @param {unknown} props @param {unknown} watch @param {Options} options */
+/** Called by the component of the tab once per page. @param {unknown} props @param {unknown} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

@@ -172,8 +172,8 @@ test('files are opened one after the other, and a wrong one takes nothing away',
   for (
     const events of [
       good.filter(({ kind }) => kind !== 'Verified'),
-      good.map((event) => (event.kind === 'Committed' ? { ...event, ids: 7 } : event)),
-      good.map((event) => (event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event)),
+      good.map((event) => event.kind === 'Committed' ? { ...event, ids: 7 } : event),
+      good.map((event) => event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event),
       good.slice(0, 2),
     ]
   ) {

@@ -12,11 +12,14 @@ const c = new Proxy({}, {
   get: (
     _,
     role,
-  ) => (role === 'toJSON'
-    ? undefined
-    : `#${
-      [...role].map((letter) => letter.charCodeAt(0).toString(16)).join('').padEnd(6, '0').slice(-6)
-    }`),
+  ) =>
+    role === 'toJSON'
+      ? undefined
+      : `#${
+        [...role].map((letter) => letter.charCodeAt(0).toString(16)).join('').padEnd(6, '0').slice(
+          -6,
+        )
+      }`,
 });
 const drafted = buildLane(trace.lanes.drafted);
 
@@ -86,7 +89,7 @@ test('acceptance by position: shares of the run so far, and the tests of the rou
   assert.deepEqual(tests.y, state.window.verified.tests.map((one) => one.threshold));
   assert.deepEqual(
     tests.marker.symbol,
-    state.window.verified.tests.map((one) => (one.accepted ? 'circle' : 'x')),
+    state.window.verified.tests.map((one) => one.accepted ? 'circle' : 'x'),
   );
   assert.deepEqual(draws.y, state.window.verified.tests.map((one) => one.draw));
   assert.deepEqual(layout.xaxis.range, [0.4, 6.6]);

@@ -28,7 +28,7 @@ test('lanes of one target share their words; without any, ids stay', () => {
   const stranger = buildLane(
     silent.map((
       event,
-    ) => (event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event)),
+    ) => event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event),
   );
   sharePieces([speaker, stranger]);
   assert.ok(stranger.wordless, 'another target has other words');

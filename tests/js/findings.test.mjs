@@ -34,7 +34,7 @@ const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
 
 test('a run in numbers: what was counted, and what a pass cost', () => {
   const found = run();
-  const tests = drafted.events.flatMap((event) => (event.kind === 'Verified' ? event.tests : []));
+  const tests = drafted.events.flatMap((event) => event.kind === 'Verified' ? event.tests : []);
   assert.equal(found.tested, tests.length);
   near(found.alpha, tests.filter(({ accepted }) => accepted).length / tests.length);
   near(found.odds, tests.reduce((sum, { threshold }) => sum + threshold, 0) / tests.length);
@@ -45,7 +45,7 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   assert.equal(runOf(drafted, null, new Set()), null);
   const stopped = trace.lanes.drafted.map((
     event,
-  ) => (event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event));
+  ) => event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event);
   assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
 });
 

@@ -29,7 +29,7 @@ test('many denoising steps share eight rows, evenly from the first to the last',
 
 test('a row of several steps shows what each of them revealed, and none is left out', () => {
   const reveal = (_, step) =>
-    make.step(Array.from({ length: 16 }, (_, i) => (i <= step ? i : null)), [step], { step });
+    make.step(Array.from({ length: 16 }, (_, i) => i <= step ? i : null), [step], { step });
   const events = [make.started(), ...Array.from({ length: 16 }, reveal)];
   const { rows } = drawn(events);
   const known = rows.map(({ cells }) =>

@@ -20,7 +20,7 @@ const changed = (lane, change) =>
   buildLane(
     lane.events.map((
       event,
-    ) => (event.kind === 'Finished' ? { ...event, ...change(event) } : event)),
+    ) => event.kind === 'Finished' ? { ...event, ...change(event) } : event),
   );
 const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
 const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));

@@ -47,7 +47,7 @@ test("p is the target's and q is the drafter's", () => {
     scored: { p: [0.2], candidates: [[{ id: 9, prob: 0.7 }, { id: 7, prob: 0.2 }]] },
   };
   const rows = inspected(view, 0).rows.map(({ id, p, q }) =>
-    [id, p, q].map((value) => (value === null ? null : Math.round(value * 10) / 10))
+    [id, p, q].map((value) => value === null ? null : Math.round(value * 10) / 10)
   );
   assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
 });
@@ -84,7 +84,7 @@ test('other draws: as often accepted as the threshold says, and instead the resi
 // A tree: 7 and 8 behind the anchor, 9 behind 7, 10 and 11 behind 8. The target draws 8, then 12, which nobody drafted.
 const PARENTS = [-1, -1, 0, 1, 1];
 const candidates = [[8, 0.5, 7, 0.3, 6, 0.1], [9, 0.9], [12, 0.6, 10, 0.2], [1, 1], [1, 1], [1, 1]]
-  .map((row) => row.flatMap((id, i) => (i % 2 ? [] : [{ id, prob: row[i + 1] }])));
+  .map((row) => row.flatMap((id, i) => i % 2 ? [] : [{ id, prob: row[i + 1] }]));
 const walk = [
   make.test(0, 8, true, { kind: 'tree', p: 0.8, q: 1, threshold: 0.8, draw: null, wanted: 8 }),
   make.test(1, 10, false, { kind: 'tree', p: 0.3, q: 1, threshold: 0.3, draw: null, wanted: 12 }),
@@ -109,7 +109,7 @@ const full = treeOf({ draft: { node_q: [0.4, 0.5, 0.7, 0.6, 0.3] }, scored: { ca
 const shown = ({ rows }) =>
   rows.map((
     { id, p, q },
-  ) => [id, ...[p, q].map((value) => (value === null ? null : Math.round(100 * value) / 100))]);
+  ) => [id, ...[p, q].map((value) => value === null ? null : Math.round(100 * value) / 100)]);
 
 test('a node of a tree stands among its siblings, with p behind their parent and q of each', () => {
   const what = inspected(viewOf(full), { node: 3 });

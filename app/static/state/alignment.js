@@ -1,6 +1,5 @@
 // Aligns two runs of any two traces along their texts, as far as these agree. For runs that it decodes itself, the server
 // makes the same answer (specdiff_core/explorations/side_by_side.py). Pure: no element, no request.
-// @ts-check
 
 import { buildLane, isServed, isVanilla, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
@@ -17,7 +16,7 @@ export const BRANCH = 'what if'; // the name of the lane that branches off a run
 /** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not at all */
 /** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new token of each; `target`: whether both have the same target; `prompt`: the first character at which the prompts differ, from 1 */
 
-/** Code points, which Python counts too. @param {string} words */
+/** Code points, which Python counts too. */
 const letters = (words) => [...words];
 
 /** The length of the common prefix of two lists. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
@@ -41,11 +40,7 @@ export function commonOf(a, b) {
     : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
   const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
-  const parted = (
-    /** @type {number} */ agree,
-    /** @type {number} */ length,
-    /** @type {number} */ more,
-  ) => (agree === length && agree === more ? null : agree + 1);
+  const parted = (agree, length, more) => agree === length && agree === more ? null : agree + 1;
   if (same && target) {
     const agree = shared(a.ids, b.ids);
     return { ...known, by: 'tokens', agree, parted: parted(agree, a.ids.length, b.ids.length) };
@@ -74,7 +69,7 @@ export function commonOf(a, b) {
   };
 }
 
-/** The characters that each new token takes. @param {Lane} lane @param {number} start @returns {[number, number][]} */
+/** The characters that each new token takes. @param {Lane} lane @returns {[number, number][]} */
 function spansOf(lane, start) {
   let at = start;
   return lane.shown.map((words) => [at, at += letters(words).length]);
@@ -121,7 +116,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   return columns;
 }
 
-/** A row for each round of a run, like `rounds_of` in Python. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
+/** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
 export function roundsOf(name, lane, start = 1, measured = true) {
   const waits = measured ? waiting(lane) : null;
   let [drafted, at, position] = [0, 0, start];
@@ -195,7 +190,7 @@ export function answerOf({ a, b }) {
     lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false),
     files: { a: aboutRun(a), b: aboutRun(b) },
   };
-  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) =>
+  const placed = (/** @type {Record<string, any>[]} */ rows, start) =>
     rows.map((row) => {
       const character = start;
       start += letters(row.text).length;
@@ -245,7 +240,7 @@ function aboutRun({ file, name, lane }) {
   };
 }
 
-/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer @returns {string[]} */
+/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer */
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
@@ -294,9 +289,7 @@ export function alignmentWords({ facts }) {
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) {
-    return {
-      why: 'The trace doesn’t hold its settings, so the run cannot be continued.',
-    };
+    return { why: 'The trace doesn’t hold its settings, so the run cannot be continued.' };
   }
   const pair = String(header.config.pair);
   if (!pairs.includes(pair)) {
@@ -355,7 +348,7 @@ export class Opened {
     this.branch = /** @type {Lane | null} */ (null);
   }
 
-  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {string} file @param {Trace} trace */
+  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {Trace} trace */
   add(file, trace) {
     const before = { lanes: this.lanes, chosen: this.chosen };
     const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
@@ -377,7 +370,7 @@ export class Opened {
     }
   }
 
-  /** Choose another lane for a run, which drops the branch. @param {'a' | 'b'} run @param {number} lane */
+  /** Choose another lane for a run, which drops the branch. @param {'a' | 'b'} run */
   choose(run, lane) {
     this.chosen = { ...this.chosen, [run]: lane };
     this.update();
@@ -394,7 +387,7 @@ export class Opened {
     if (this.runs) this.answer = answerOf(this.runs);
   }
 
-  /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string[]} pairs */
+  /** See {@link givenOf}. @param {'a' | 'b'} run */
   given(run, round, pairs) {
     const found = this.runs
       ? givenOf(this.runs[run], round, pairs)
@@ -403,7 +396,7 @@ export class Opened {
     return found;
   }
 
-  /** Add the branch that the server decoded. @param {string} given @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
+  /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
   goOn(given, branch, events) {
     const { runs, asked } = this;
     if (!runs || !given || given !== asked.given) return false;

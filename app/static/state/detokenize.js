@@ -1,9 +1,8 @@
 // Token ids -> readable text, as in specdiff_core/schema/events.py (spell). Pure.
-// @ts-check
 
 /** @import { Lane } from './lane.js' */
 
-/** The text of an id, as the trace holds it. @param {Lane} lane @param {number} id */
+/** The text of an id, as the trace holds it. @param {Lane} lane */
 export function piece(lane, id) {
   const known = lane.pieces[id];
   return known === undefined ? `<${id}>` : known;
@@ -17,7 +16,7 @@ const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
  */
 export function joinPieces(pieces) {
   const shown = pieces.slice();
-  const decode = (/** @type {number[]} */ bytes) =>
+  const decode = (bytes) =>
     new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
   let i = 0;
   while (i < pieces.length) {
@@ -44,7 +43,6 @@ export function joinPieces(pieces) {
   return shown;
 }
 
-/** @param {string} source */
 function rawBytes(source) {
   /** @type {number[]} */
   const bytes = [];

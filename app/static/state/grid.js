@@ -1,5 +1,4 @@
 // The draft window as a table: the rows and cells of a round, and their contents. Pure.
-// @ts-check
 
 import { decisive, linesShown } from './lane.js';
 import { piece } from './detokenize.js';
@@ -17,27 +16,23 @@ export const EXTRA =
   'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
 
 /** How many rows a round has: its denoising steps, or the branches of its tree. @param {Round} round */
-export const countOf = (
-  round,
-) => (round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps);
+export const countOf = (round) =>
+  round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps;
 
 /** How many rows the largest round of a lane has. @param {Lane} lane */
 export const mostRows = (lane) => Math.max(0, ...lane.rounds.map(countOf));
 
-/** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. @param {number} count @param {number} most */
+/** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. */
 const spaced = (count, most) =>
   count <= most
     ? Array.from({ length: count }, (_, i) => i)
     : Array.from({ length: most }, (_, i) => Math.round((i * (count - 1)) / (most - 1)));
 
 /** The unit of a round's rows. @param {Window} round */
-export const unitOf = (
-  { tree },
-) => (tree
-  ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}`
-  : 'steps');
+export const unitOf = ({ tree }) =>
+  tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps';
 
-/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane @param {number} most @returns {Row[]} */
+/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane @returns {Row[]} */
 export function gridOf(round, lane, most) {
   const { tree, size } = round;
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
@@ -69,10 +64,9 @@ function labelOf(round, place, from, number) {
     };
   }
   const own = draft
-    ? tree.branches.flatMap((
-      nodes,
-      k,
-    ) => (nodes.length && tree.lines[nodes[nodes.length - 1]] === number ? [k] : []))
+    ? tree.branches.flatMap((nodes, k) =>
+      nodes.length && tree.lines[nodes[nodes.length - 1]] === number ? [k] : []
+    )
     : [];
   const scores = verified ? verified.scores : [];
   const title = own.map((k) =>
@@ -88,7 +82,7 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
+/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -131,7 +125,7 @@ function copyCell(round, lane) {
   };
 }
 
-/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
+/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane @returns {(depth: number) => Cell} */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -194,7 +188,7 @@ function extraOf({ verified, extra, judged }, lane) {
   };
 }
 
-/** @param {Window} round @param {Lane} lane @param {number} position @param {Test | undefined} test that decided it @param {boolean} greedy @returns {Verdict} */
+/** @param {Window} round @param {Lane} lane @param {Test | undefined} test that decided it @returns {Verdict} */
 function verdictOf(
   { verified, scored, size, drafted, tree, judged },
   lane,
@@ -266,19 +260,17 @@ export const isNoted = (lane) =>
     (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))
   );
 
-/** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round @param {number} place */
-export const columnOf = (
-  { verified, size },
-  place,
-) => (verified?.source === 'bonus' && place === verified.accepted ? size : place);
+/** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round */
+export const columnOf = ({ verified, size }, place) =>
+  verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {Window} round @param {number} column @returns {Place | null} */
+/** The place that a column of the tests shows; null if it shows none. @param {Window} round @returns {Place | null} */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;
 }
 
-/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place @param {number} by @returns {Place | null} */
+/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place @returns {Place | null} */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

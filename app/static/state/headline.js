@@ -1,5 +1,4 @@
 // The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
-// @ts-check
 
 import {
   alpha,
@@ -146,9 +145,9 @@ function disturbed(drafted, vanilla) {
 
 /** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
 export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
-  const [one, other] = [drafted, vanilla].map((
-    state,
-  ) => (state ? state.tokens.map((token) => token.id) : []));
+  const [one, other] = [drafted, vanilla].map((state) =>
+    state ? state.tokens.map((token) => token.id) : []
+  );
   const length = Math.min(one.length, other.length);
   if (!length) return '';
   if (isServed(lane)) {
@@ -237,12 +236,11 @@ export function whySlow(drafted, vanilla) {
   const { rounds, duration } = drafted;
   const { sums } = stateAt(drafted, drafted.events.length);
   const pass = base.score / passesOf(vanilla).target;
-  const share = (/** @type {number} */ seconds) => `${Math.round((100 * seconds) / duration)} %`;
-  const passes = (/** @type {number} */ seconds) =>
-    plural(Number(ratio(seconds / pass)), 'vanilla pass');
+  const share = (seconds) => `${Math.round((100 * seconds) / duration)} %`;
+  const passes = (seconds) => plural(Number(ratio(seconds / pass)), 'vanilla pass');
   const rows =
     Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;
-  /** The round whose draft or scoring took longest. @param {string} kind */
+  /** The round whose draft or scoring took longest. */
   const longest = (kind) =>
     drafted.events.reduce(
       (most, one) =>
@@ -259,7 +257,7 @@ export function whySlow(drafted, vanilla) {
   };
   const copied = rounds.filter((round) => !round.drafted);
   const rejected = rounds.filter((round) => round.drafted && !round.accepted);
-  const of = (/** @type {number} */ count) => `${count} of ${plural(rounds.length, 'round')}`;
+  const of = (count) => `${count} of ${plural(rounds.length, 'round')}`;
   const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // if neither lane had read a prompt
   const draft = longest('DraftReady');
   /** @type {[seconds: number, words: string, round: number][]} what the lane would save without it */

@@ -1,5 +1,4 @@
 // The visitor's own runs, in this browser: each has a link.
-// @ts-check
 
 /** @typedef {{query: string, title: string, at: number}} Kept a run: its link, its title, and when it ended (ms) */
 

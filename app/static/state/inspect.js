@@ -1,5 +1,4 @@
 // One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with other draws. Pure.
-// @ts-check
 
 import { decisive, stateAt } from './lane.js';
 import { drawn, normalised, uniform } from './exploration.js';
@@ -52,7 +51,7 @@ export function inspected(view, place, greedy = false) {
   const siblings = !draft || parent === null
     ? []
     : tree
-    ? draft.parents.flatMap((one, i) => (one === parent ? [i] : []))
+    ? draft.parents.flatMap((one, i) => one === parent ? [i] : [])
     : position < draft.ids.length
     ? [position]
     : [];
@@ -83,8 +82,8 @@ export function inspected(view, place, greedy = false) {
       ...siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
     ]),
   ];
-  /** @param {Map<number, number>} probs @param {number} id */
-  const of = (probs, id) => (probs.size ? probs.get(id) ?? null : null);
+  /** @param {Map<number, number>} probs */
+  const of = (probs, id) => probs.size ? probs.get(id) ?? null : null;
   /** @type {Row[]} */
   const rows = target.size || drafter.size || tree
     ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) =>
@@ -93,7 +92,7 @@ export function inspected(view, place, greedy = false) {
     : [];
   const left = (
     /** @type {Map<number, number>} */ probs,
-  ) => (probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null);
+  ) => probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null;
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
   const reached = Boolean(verified) &&
     (tree
@@ -120,7 +119,7 @@ export function inspected(view, place, greedy = false) {
   };
 }
 
-/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests @param {number} position @param {number | null} node @param {number | null} drafted */
+/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests */
 function testOf(tests, position, node, drafted) {
   const last = decisive(tests).get(position) ?? null;
   if (node === null || last?.kind === 'tree') return last;
@@ -144,7 +143,7 @@ export function tokenOf(lane, token) {
   return null;
 }
 
-/** The probability that each rule accepts a token of the draft: rule -> probability. @param {number} p @param {number} q */
+/** The probability that each rule accepts a token of the draft: rule -> probability. */
 export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: p, match: p });
 
 /** The residual (p − q)₊ by row, as a distribution; null if it is zero. @param {Row[]} rows */
@@ -176,5 +175,5 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
   return { accepted, counts };
 }
 
-/** p without one row, as a distribution. @param {Row[]} rows @param {number} mine */
-const without = (rows, mine) => normalised(rows.map(({ p }, i) => (i === mine ? 0 : p ?? 0)));
+/** p without one row, as a distribution. @param {Row[]} rows */
+const without = (rows, mine) => normalised(rows.map(({ p }, i) => i === mine ? 0 : p ?? 0));

@@ -1,6 +1,5 @@
 // One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no timer.
 // Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test compares the two.
-// @ts-check
 
 import { spell } from './detokenize.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
@@ -16,7 +15,7 @@ const EPSILON = 1e-9;
 const SERVER = 'server';
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
-/** @param {Event} event @param {number} last @returns {number} its time; `last` if it has none of its own */
+/** @returns {number} its time; `last` if it has none of its own */
 function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
@@ -34,11 +33,7 @@ export function treeOf(parents) {
   parents.forEach((parent, node) => children.at(parent)?.push(node));
   const [depths, lines] = [parents.map(() => 0), parents.map(() => 0)];
   let count = 0;
-  const grow = (
-    /** @type {number} */ node,
-    /** @type {number} */ depth,
-    /** @type {number} */ line,
-  ) => {
+  const grow = (node, depth, line) => {
     [depths[node], lines[node]] = [depth, line];
     children[node].forEach((child, i) => grow(child, depth + 1, i ? count++ : line));
   };
@@ -77,7 +72,7 @@ export function linesShown(tree, most) {
   return [...wanted].slice(0, most).sort((a, b) => a - b);
 }
 
-/** A round without events so far. @param {number} round */
+/** A round without events so far. */
 const roundOf = (round) => ({
   round,
   size: 0, // columns that its window needs
@@ -206,7 +201,7 @@ export function reached(tests) {
 /** The test that decided each position: the last one if several drafts were tested there. @param {Test[]} tests */
 export const decisive = (tests) => new Map(tests.map((test) => [test.position, test]));
 
-/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane @param {Event} event @param {number} time */
+/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane */
 function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
@@ -259,7 +254,7 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {number} n @param {State | null} [state] @returns {State} */
+/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {State | null} [state] @returns {State} */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {
@@ -269,7 +264,7 @@ export function stateAt(lane, n, state = null) {
   return known;
 }
 
-/** @param {Lane} lane @param {number} t @returns {number} how many events happened by time t */
+/** @param {Lane} lane @returns {number} how many events happened by time t */
 export function countAt(lane, t) {
   let low = 0;
   let high = lane.times.length;

@@ -1,6 +1,5 @@
 // Colours and marks of methods, the same in every chart; dash and pattern show how a drafter is used. Other lanes (of a
 // foreign trace, or with an unnamed setting) get the colours and marks that are left. Pure.
-// @ts-check
 
 /** @import { Lanes } from './race.js' */
 
@@ -37,7 +36,7 @@ const USES = {
 };
 
 /** @param {string} use as in USES @returns {[string, string]} dash of a line, pattern of a bar */
-export const usedAs = (use) => (Object.hasOwn(USES, use) ? USES[use] : ['10px,3px,2px,3px', '+']);
+export const usedAs = (use) => Object.hasOwn(USES, use) ? USES[use] : ['10px,3px,2px,3px', '+'];
 
 /** How the settings of a run use its drafter. @param {Record<string, any> | null} config */
 export function useOf(config) {
@@ -60,10 +59,7 @@ export function spare(methods) {
   const colours = [...new Set(Object.values(methods).map((method) => method.colour))].filter((
     role,
   ) => role !== 'target');
-  return (/** @type {number} */ i) => ({
-    mark: left[i % left.length],
-    colour: colours[i % colours.length],
-  });
+  return (i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
 }
 
 /**

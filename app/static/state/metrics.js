@@ -1,15 +1,11 @@
 // The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares the two on every trace.
-// @ts-check
 
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment; `rate`: tokens per second so far */
 
-export const ratioOf = (
-  /** @type {number} */ above,
-  /** @type {number} */ below,
-) => (below ? above / below : null);
+export const ratioOf = (above, below) => below ? above / below : null;
 
 /** τ, tokens per round. @param {State} state */
 export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
@@ -28,10 +24,8 @@ export function clockOf(lane, state, t) {
 }
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
-export const speedUp = (
-  fast,
-  slow,
-) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
+export const speedUp = (fast, slow) =>
+  fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
 
 /** Tokens per second of a whole lane. @param {Lane} lane */
 export const pace = (lane) => ({ rate: lane.shown.length / lane.duration });
@@ -72,7 +66,7 @@ export function predicted(drafted, vanilla) {
   };
 }
 
-/** Compare two token lists. @param {number[]} one @param {number[]} other @returns {number} the first difference, or −1 */
+/** Compare two token lists. @returns {number} the first difference, or −1 */
 export function firstDifference(one, other) {
   const length = Math.min(one.length, other.length);
   for (let i = 0; i < length; i += 1) if (one[i] !== other[i]) return i;

@@ -1,5 +1,4 @@
 // The playhead: play, pause, step, seek, speed. Pure: the player calls tick() and draws.
-// @ts-check
 
 /** @import { Stop } from './race.js' */
 
@@ -36,15 +35,14 @@ export const RACE_SECONDS = 12;
 
 const FELT = 60; // tokens per second; slower races can be watched in real time
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} duration @param {number} [rate] tokens per second of the baseline */
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;
   if (rate < FELT && wanted > 1) return 1;
-  return NICE.reduce((
-    best,
-    value,
-  ) => (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best));
+  return NICE.reduce((best, value) =>
+    Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best
+  );
 }
 
 export class Playhead {
@@ -74,7 +72,7 @@ export class Playhead {
     else this.play();
   }
 
-  /** Wall milliseconds passed. Returns whether the playhead moved. @param {number} milliseconds */
+  /** Wall milliseconds passed. Returns whether the playhead moved. */
   tick(milliseconds) {
     if (!this.playing) return false;
     this.t = Math.min(this.duration, this.t + milliseconds / 1000 / this.slow);
@@ -83,13 +81,12 @@ export class Playhead {
     return true;
   }
 
-  /** @param {number} t */
   seek(t) {
     this.t = Math.max(0, Math.min(this.duration, t));
     this.stop = -1;
   }
 
-  /** Stand exactly on a stop, even where several share one time. @param {number} index */
+  /** Stand exactly on a stop, even where several share one time. */
   stand(index) {
     if (!this.stops.length) return;
     this.playing = false;
@@ -97,7 +94,7 @@ export class Playhead {
     this.t = this.stops[this.stop].t;
   }
 
-  /** Go `count` stops forward (negative: back) from here. @param {number} count */
+  /** Go `count` stops forward (negative: back) from here. */
   step(count) {
     if (this.stop >= 0) {
       this.stand(this.stop + count);
@@ -109,7 +106,6 @@ export class Playhead {
     );
   }
 
-  /** @param {number} index */
   onTime(index) {
     return index >= 0 && Math.abs(this.stops[index].t - this.t) < 1e-9;
   }

@@ -1,5 +1,4 @@
 // A race of any number of lanes: its lanes, how it ends, and where stepping stops. Pure.
-// @ts-check
 
 import { countAt, isVanilla } from './lane.js';
 import { clockOf, speedUp, tau } from './metrics.js';
@@ -23,7 +22,7 @@ export function choose(lanes, wanted = null) {
   return { names: there.slice(0, MOST_LANES), left: Math.max(0, there.length - MOST_LANES) };
 }
 
-/** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes @param {string[]} names @returns {string | null} */
+/** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes */
 export function baselineOf(lanes, names) {
   return names.includes('vanilla')
     ? 'vanilla'
@@ -40,8 +39,8 @@ export const complete = (lane) =>
  * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
-  const length = (/** @type {string} */ name) => lanes[name]?.shown.length ?? 0;
-  const duration = (/** @type {string} */ name) => lanes[name]?.duration ?? 0;
+  const length = (name) => lanes[name]?.shown.length ?? 0;
+  const duration = (name) => lanes[name]?.duration ?? 0;
   const done = names.filter((name) => complete(lanes[name]));
   const most = Math.max(0, ...done.map(length));
   const full = done.filter((name) => length(name) === most);
@@ -103,7 +102,7 @@ export function stopsOf(lanes, names, selected) {
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 
-/** How many events of a lane the playhead has passed. @param {Lane} lane @param {string} name @param {Playhead} playhead */
+/** How many events of a lane the playhead has passed. @param {Lane} lane @param {Playhead} playhead */
 export function passed(lane, name, playhead) {
   const stop = playhead.stop >= 0 ? playhead.stops[playhead.stop] : null;
   return stop && stop.lane === name ? stop.n : countAt(lane, playhead.t);

@@ -1,5 +1,4 @@
 // The stage of a player: the lanes of a trace or of a race under way, and their state at a moment. Pure.
-// @ts-check
 
 import { buildLane, stateAt } from './lane.js';
 import { nameLanes } from './marks.js';
@@ -42,7 +41,7 @@ export class Stage {
     this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
   }
 
-  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {string[] | null} wanted @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
+  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
   static of(events, wanted, options, labels) {
     const { names, left } = choose(events, wanted);
     if (!names.length) throw new TypeError('a race without lanes');
@@ -59,18 +58,18 @@ export class Stage {
     return slowest ? pace(slowest).rate : Infinity;
   }
 
-  /** The last lane that has events. @returns {string | null} */
+  /** The last lane that has events. */
   get latest() {
     return this.there.at(-1) ?? this.names.at(-1) ?? null;
   }
 
-  /** The fastest lane besides the baseline. @returns {string | null} */
+  /** The fastest lane besides the baseline. */
   get first() {
     if (this.names.length <= 2) return this.latest === this.baseline ? null : this.latest;
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** The lanes, of this one and the baseline, whose threads had to wait while measured. @param {string | null} name @returns {[string, number | null][]} */
+  /** The lanes, of this one and the baseline, whose threads had to wait while measured. @returns {[string, number | null][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
@@ -78,7 +77,7 @@ export class Stage {
     });
   }
 
-  /** @template T @param {Record<string, T | null>} of @param {string | null} selected @returns {Pair<T>} */
+  /** @template T @param {Record<string, T | null>} of @returns {Pair<T>} */
   pair(of, selected) {
     const drafts = selected !== null && selected !== this.baseline;
     return {
@@ -87,7 +86,7 @@ export class Stage {
     };
   }
 
-  /** Where stepping stops while a lane is selected. @param {string | null} selected */
+  /** Where stepping stops while a lane is selected. */
   stops(selected) {
     return stopsOf(this.lanes, this.names, selected);
   }
@@ -147,7 +146,7 @@ export class Stage {
 const momentOf = ({ round, phase, older }) =>
   round
     ? [round.round, round.passes.length, round.draft, round.scored, round.verified, round.committed]
-      .map((one) => (typeof one === 'number' ? one : Number(Boolean(one)))).join() + phase + older
+      .map((one) => typeof one === 'number' ? one : Number(Boolean(one))).join() + phase + older
     : '';
 
 /** The round of a lane to show, and its phase: between two rounds the last one stays. @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
@@ -172,7 +171,7 @@ export function roundOf(state, stands) {
   };
 }
 
-/** The stop at the commit of a round. @param {Playhead} player @param {Lane | null} lane @param {string | null} name @param {number} round */
+/** The stop at the commit of a round. @param {Playhead} player @param {Lane | null} lane */
 export const commitOf = (player, lane, name, round) =>
   player.stops.findIndex((stop) => {
     const event = lane && stop.lane === name ? lane.events[stop.n - 1] : null;

@@ -1,5 +1,4 @@
 // Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first.
-// @ts-check
 
 /** @import { Event } from './events.d.ts' */
 
@@ -26,7 +25,6 @@ export const DEFAULTS = {
   Failed: { run: '' },
 };
 
-/** @param {string} text */
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** @param {Uint8Array} bytes @param {CompressionStream | DecompressionStream} stream */
@@ -45,7 +43,7 @@ export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
 /** @param {Uint8Array} bytes */
 export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
 
-/** Parse the text of a trace file. Throws an Error if it is no trace. @param {string} source @returns {Trace} */
+/** Parse the text of a trace file. Throws an Error if it is no trace. @returns {Trace} */
 export function parse(source) {
   const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
   const header = lines.shift();
@@ -57,7 +55,7 @@ export function parse(source) {
       `not a trace that this page can read: its schema is ${String(header.schema).slice(0, 20)}`,
     );
   }
-  const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
+  const lanes = Object.fromEntries(header.lanes.map((name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
     lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
@@ -100,7 +98,7 @@ export async function unzip(bytes) {
 /** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
-/** Fetch a file that ships with the page, from the server or from the page itself. @param {string} url @returns {Promise<Response>} */
+/** Fetch a file that ships with the page, from the server or from the page itself. @returns {Promise<Response>} */
 export async function fetchFile(url) {
   const own = carried.get(url);
   if (own !== undefined) {
@@ -116,7 +114,6 @@ const LIVE = /^\{"kind":"(RunStarted|PiecesSeen|Committed|Finished|Failed)"/;
 
 /** A trace file that the server is still writing: the part that has arrived. */
 export class GrowingTrace {
-  /** @param {string} url */
   constructor(url) {
     this.url = url;
     this.size = 0; // bytes
@@ -138,7 +135,7 @@ export class GrowingTrace {
   }
 }
 
-/** A recording, or a run that the server keeps. @param {string} url @returns {Promise<Trace>} */
+/** A recording, or a run that the server keeps. @returns {Promise<Trace>} */
 export async function fetchTrace(url) {
   const bytes = new Uint8Array(await (await fetchFile(url)).arrayBuffer());
   return unzip(isPacked(bytes) ? bytes : await gzip(bytes));

@@ -1,6 +1,5 @@
 // You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one, before the rule's own
 // verdict is shown. Pure.
-// @ts-check
 
 import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
@@ -12,13 +11,13 @@ import { plural } from './format.js';
 
 const CONTEXT = 70; // characters of text shown before the token
 
-/** Whether an event is the verdict on a draft. @param {Event} event @returns {event is Verified} */
+/** Whether an event is the verdict on a draft. @returns {event is Verified} */
 const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
 
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
 
-/** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane @param {number} from */
+/** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane */
 function verdictFrom(lane, from) {
   const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
   return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
@@ -103,7 +102,6 @@ export class Verifier {
     return lane.times[at];
   }
 
-  /** @param {boolean} accept */
   judge(accept) {
     if (this.answer !== null) return;
     this.answer = accept;

@@ -1,5 +1,4 @@
 // The player bar: play, step, scrub, speed, download.
-// @ts-check
 
 import { Button, html, icon } from './ui.js';
 import { RACE_SECONDS } from '../state/playhead.js';
@@ -16,10 +15,8 @@ const PACE =
 export function Bar({ app, scene }) {
   const { t, duration, playing, slow, auto } = app.player;
   const share = scene.running || !duration ? 0 : t / duration;
-  const scrub = (/** @type {any} */ { currentTarget }) =>
-    app.seek(Number(currentTarget.value) / STEPS);
-  const pick = (/** @type {any} */ { currentTarget: { value } }) =>
-    app.slow(value === 'auto' ? null : Number(value));
+  const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
+  const pick = ({ currentTarget: { value } }) => app.slow(value === 'auto' ? null : Number(value));
   const play = playing ? 'Pause (space)' : 'Play (space)';
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar" inert=${scene.running}>

@@ -1,5 +1,4 @@
 // A table of methods with a bar for each speed-up; a bar opens its race.
-// @ts-check
 
 import { html } from './ui.js';
 import { ratio } from '../state/format.js';
@@ -17,8 +16,7 @@ const HEADS = [
 
 /** @param {{row: Row, end: number, open: ((race: string) => void) | null}} props `end`: the speed-up at the right end of the track */
 function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, race }, end, open }) {
-  const share = (/** @type {number} */ speed) =>
-    `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
+  const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
   const words = `${ratio(value)}×, ${said}. ${
     race && open ? 'Open its race.' : 'No race was recorded for this bar.'
   }`;

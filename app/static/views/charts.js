@@ -1,6 +1,5 @@
 // Plotly figures of the latest state, updated at most 12 times a second and only while visible. Keeps its own reference
 // to Plotly, because other components may replace the global one.
-// @ts-check
 
 import { glossAxis } from './glossary.js';
 import { text } from './dom.js';
@@ -17,7 +16,7 @@ const SHARE = 5; // at most a fifth of the time goes into charts
 /** @type {Promise<any> | null} */
 let library = null;
 
-/** Load Plotly once, from this server. @param {string} address */
+/** Load Plotly once, from this server. */
 function loadPlotly(address) {
   library ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
@@ -29,13 +28,13 @@ function loadPlotly(address) {
   return library;
 }
 
-/** Colours of the page by role, from the palette's custom properties. @param {Element} element @returns {Colours} */
+/** Colours of the page by role, from the palette's custom properties. @returns {Colours} */
 function colours(element) {
   const style = getComputedStyle(element);
   return new Proxy({}, { get: (_, role) => style.getPropertyValue(`--sd-${String(role)}`).trim() });
 }
 
-export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more = {}) => ({
+export const axis = (/** @type {Colours} */ c, title, more = {}) => ({
   title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 },
   gridcolor: c.line,
   linecolor: c.line,
@@ -64,7 +63,7 @@ export const layout = (
   dragmode: false,
 });
 
-/** Escape a label: Plotly interprets some markup, and a lane's name may come from a foreign trace. @param {string} words */
+/** Escape a label: Plotly interprets some markup, and a lane's name may come from a foreign trace. */
 export const escaped = (words) =>
   words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
@@ -143,7 +142,7 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
   };
 }
 
-/** Round tick values up to the longest text; the space for labels above it has none. @param {number} most */
+/** Round tick values up to the longest text; the space for labels above it has none. */
 function ticks(most) {
   const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
@@ -155,10 +154,8 @@ export function acceptanceFigure({ lane, state, view }, c) {
   const { testedAt, acceptedAt } = state.sums;
   const tests = view && view.verified ? view.verified.tests : [];
   if (!testedAt.length && !tests.length) return 'No draft has been tested yet.';
-  const word = (/** @type {number} */ id) => cell(piece(lane, id));
-  const details = tests.map((
-    t,
-  ) => [
+  const word = (id) => cell(piece(lane, id));
+  const details = tests.map((t) => [
     word(t.id),
     exact(t.p),
     exact(t.q),
@@ -188,8 +185,8 @@ export function acceptanceFigure({ lane, state, view }, c) {
       customdata: details,
       marker: {
         size: 10,
-        symbol: tests.map((t) => (t.accepted ? 'circle' : 'x')),
-        color: tests.map((t) => (t.accepted ? c.draft : c.residual)),
+        symbol: tests.map((t) => t.accepted ? 'circle' : 'x'),
+        color: tests.map((t) => t.accepted ? c.draft : c.residual),
         line: { color: c.card, width: 1 },
       },
       hovertemplate: template,
@@ -231,9 +228,7 @@ export function confidenceFigure({ lane, view }, c) {
   const total = Math.max(view.steps, steps.length, 1);
   const x = Array.from({ length: view.size }, (_, i) => i + 1);
   const rows = Array.from({ length: total }, (_, s) => s);
-  const z = rows.map((
-    s,
-  ) => (steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null))); // a tree may be shallower than the window
+  const z = rows.map((s) => steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null)); // a tree may be shallower than the window
   const words = rows.map((s) =>
     x.map((_, i) => {
       const id = steps[s] ? steps[s].ids[i] : null;
@@ -336,20 +331,19 @@ export class Charts {
     });
   }
 
-  /** Set the newest scene; earlier undrawn ones are dropped. @param {any} scene */
+  /** Set the newest scene; earlier undrawn ones are dropped. */
   offer(scene) {
     this.scene = scene;
     for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
     this.wake();
   }
 
-  /** Show a sentence instead of every figure. @param {string} words */
+  /** Show a sentence instead of every figure. */
   blank(words) {
     this.scene = null;
     for (const element of Object.values(this.places)) this.say(element, words);
   }
 
-  /** @param {HTMLElement} element @param {string} words */
   say(element, words) {
     if (this.plotly && element.classList.contains('js-plotly-plot')) this.plotly.purge(element);
     element.dataset.empty = 'true';
@@ -367,7 +361,6 @@ export class Charts {
     if (!this.frame && this.waiting) this.frame = requestAnimationFrame((now) => this.tick(now));
   }
 
-  /** @param {number} now */
   tick(now) {
     this.frame = 0;
     const name = this.waiting;
@@ -392,7 +385,7 @@ export class Charts {
     this.wake();
   }
 
-  /** @param {HTMLElement} element @param {Figure} figure */
+  /** @param {Figure} figure */
   draw(element, figure) {
     if (typeof figure === 'string') {
       this.say(element, figure);

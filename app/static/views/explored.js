@@ -1,6 +1,5 @@
 // The view of the Explore and the Compare tab: the question, its form, its answer with figures and boards, and the origin
 // of the numbers.
-// @ts-check
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
@@ -30,17 +29,14 @@ const buttons = (choices) =>
 
 /** The figures that the switches choose. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
 class Figures extends Component {
-  /** @override */
   componentDidMount() {
     const { app, figures } = this.props;
     const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
       figures[i].key,
       /** @type {HTMLElement} */ (place),
     ]);
-    const draw =
-      (/** @type {string} */ key) =>
-      (/** @type {any} */ { shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
-        drawn(shown[key], c, widget?.adds?.(key));
+    const draw = (key) => ({ shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
+      drawn(shown[key], c, widget?.adds?.(key));
     app.charts = new Charts(
       Object.fromEntries(places),
       Object.fromEntries(figures.map(({ key }) => [key, draw(key)])),
@@ -54,19 +50,18 @@ class Figures extends Component {
     this.componentDidUpdate();
   }
 
-  /** @override */
   componentDidUpdate() {
     const { app, figures } = this.props;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
-      const data = figure.data?.filter((/** @type {any} */ { name }) => lines?.includes(name));
+      const data = figure.data?.filter(({ name }) => lines?.includes(name));
       return figure.key === panel && data?.length ? { ...figure, data } : figure;
     };
     const shown = Object.fromEntries(figures.map((figure) => [figure.key, part(figure)]));
     app.charts?.offer({ shown, widget: app.widget });
   }
 
-  /** @override @param {{app: Explore, figures: Figure[]}} props */
+  /** @param {{app: Explore, figures: Figure[]}} props */
   render({ app, figures }) {
     const stops = /** @type {Set<string>} */ (new Set());
     return html`<div class="sd-cmp-charts">${
@@ -92,11 +87,9 @@ class Figures extends Component {
 /** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
   const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
-  const rows = found?.rows.filter((/** @type {any} */ { label }) =>
-    app.only?.lines.includes(label)
-  );
+  const rows = found?.rows.filter(({ label }) => app.only?.lines.includes(label));
   const board = app.only?.panel === 'board' && rows?.length ? { ...found, rows } : found;
-  const choose = (/** @type {string} */ name, /** @type {string} */ value) => {
+  const choose = (name, value) => {
     chosen[name] = value;
     app.draw();
   };
@@ -120,13 +113,13 @@ function Boards({ app, answer: { report: { boards = [], switches = [] } }, chose
       </header>
       <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
         html`<${Board} board=${board} open=${
-          app.hasRaces ? (/** @type {string} */ race) => app.openRace(race) : null
+          app.hasRaces ? (race) => app.openRace(race) : null
         } />`}</div>
     </section>
   `;
 }
 
-/** A value in the table. @param {any} value @returns {string} */
+/** A value in the table. */
 function cell(value) {
   if (value === null || value === undefined) return '';
   if (Array.isArray(value)) return value.map(cell).join(' ');
@@ -139,7 +132,7 @@ function cell(value) {
 function Rows({ app, answer: { rows } }) {
   const columns = columnsOf(rows);
   const meanings = app.options.forms[app.name].columns;
-  const opened = (/** @type {any} */ { currentTarget }) => {
+  const opened = ({ currentTarget }) => {
     app.listed = currentTarget.open;
     app.draw();
   };
@@ -174,8 +167,7 @@ function Origin({ app, answer }) {
       ) => /** @type {[string, string]} */ ([`${run.toUpperCase()}: ${name}`, value]))
     )
     : originOf(answer);
-  const save = (/** @type {string} */ words, /** @type {() => void} */ act) =>
-    html`<${Link} act=${act}>${words}<//>`;
+  const save = (words, act) => html`<${Link} act=${act}>${words}<//>`;
   return html`
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
       <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${save(
@@ -209,9 +201,9 @@ function Full({ app, answer }) {
   return html`
     <div class="sd-exp-notes">${report.answer &&
       html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}${(report.notes ?? [])
-      .map((words) => html`<p>${glossed(words, stops)}</p>`)}${(facts.skipped ?? []).map((
-        /** @type {string} */ words,
-      ) => html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`)}</div>
+      .map((words) => html`<p>${glossed(words, stops)}</p>`)}${(facts.skipped ?? []).map((words) =>
+        html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
+      )}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
     ${FIRST.includes(name) && aside}
     <${Figures} key="${name} ${figures.map(({ key }) => key).join(
@@ -228,8 +220,8 @@ function Sources({ app }) {
   const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
   const choice = (
     /** @type {import('../explore.js').Source} */ source,
-    /** @type {string} */ file,
-    /** @type {string} */ words,
+    file,
+    words,
   ) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
@@ -237,11 +229,7 @@ function Sources({ app }) {
   });
   const known = [
     ...app.options.recorded[name].map((file) =>
-      choice(
-        'recorded',
-        file,
-        `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`,
-      )
+      choice('recorded', file, `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`)
     ),
     ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
     ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
@@ -256,7 +244,7 @@ function Sources({ app }) {
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';
-  const read = (/** @type {any} */ { currentTarget }) => {
+  const read = ({ currentTarget }) => {
     const files = [...currentTarget.files];
     currentTarget.value = ''; // the same file may be chosen again
     app.read(files);
@@ -267,7 +255,7 @@ function Sources({ app }) {
   const lane = (/** @type {'a' | 'b'} */ run) =>
     html`<label>${run.toUpperCase()} <select aria-label="Run ${run.toUpperCase()}" value=${
       opened.chosen[run]
-    } onchange=${(/** @type {any} */ { currentTarget }) => {
+    } onchange=${({ currentTarget }) => {
       opened.choose(run, Number(currentTarget.value));
       app.showOpened();
     }}>${
@@ -282,16 +270,13 @@ function Sources({ app }) {
     <span class="sd-source-words">${words}</span>
     <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
     ${
-    name === OPENS && html`<${Link} act=${(/** @type {any} */ { currentTarget }) =>
+    name === OPENS && html`<${Link} act=${({ currentTarget }) =>
       currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
   }
     ${
-    mine.length > 0 &&
-    html`
+    mine.length > 0 && html`
       <select class="sd-pick" aria-label="Open one of my runs" value=""
-        onchange=${(
-          /** @type {any} */ { currentTarget },
-        ) => {
+        onchange=${({ currentTarget }) => {
           const run = mine[Number(currentTarget.value)];
           app.readRun(titleOf(run), run);
           currentTarget.value = '';
@@ -315,7 +300,7 @@ export function Explored({ app }) {
     pressed: own === name,
     act: () => app.select(own),
   }));
-  const opened = (/** @type {any} */ { target }) => target.open && app.press('pairs'); // loads the pairs that this server offers
+  const opened = ({ target }) => target.open && app.press('pairs'); // loads the pairs that this server offers
   const form = html`
     <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">

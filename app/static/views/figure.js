@@ -1,11 +1,10 @@
 // Draws the figures of any question, whose colours are roles, and applies its switches.
-// @ts-check
 
 import { axis, layout } from './charts.js';
 /** @import { Figure, Report } from '../state/exploration.js' */
 /** @import { Colours } from './charts.js' */
 
-/** JSON with the theme's colours in place of roles (`"@draft"`). @param {any} value @param {Colours} c @returns {any} */
+/** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
 export function painted(value, c) {
   if (typeof value === 'string') {
     return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] : value;
@@ -28,7 +27,7 @@ export function drawn({ data = [], layout: described, empty = '' }, c, added = {
   const { xaxis = {}, yaxis = {}, ...rest } = painted(described, c);
   const styled = (
     /** @type {Record<string, any>} */ { title = '', ...more },
-    /** @type {number} */ reach,
+    reach,
   ) =>
     axis(
       c,
@@ -52,9 +51,7 @@ export const isShown = ({ when = {} }, chosen) =>
 
 /** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
 export const settled = ({ switches = [] }, asked) =>
-  Object.fromEntries(
-    switches.map(({ name, options }) => [
-      name,
-      options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
-    ]),
-  );
+  Object.fromEntries(switches.map(({ name, options }) => [
+    name,
+    options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
+  ]));

@@ -1,7 +1,6 @@
 // Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of docs/theory.md
 // (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip on hover, on keyboard focus and on a
 // tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` of the title of an axis.
-// @ts-check
 
 import { attribute, h, text } from './dom.js';
 
@@ -35,9 +34,7 @@ export function know(given) {
   );
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
-  const own = (
-    /** @type {Event} */ { target },
-  ) => (target instanceof Element ? target.closest('[data-symbol]') : null);
+  const own = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
   for (const event of ['mouseover', 'focusin']) {
     document.addEventListener(event, (found) => show(own(found)));
   }
@@ -46,13 +43,13 @@ export function know(given) {
       if (own(found) === pointed) hide();
     });
   }
-  document.addEventListener('pointerdown', (found) => (own(found) ? show(own(found)) : hide())); // a tap moves no mouse
+  document.addEventListener('pointerdown', (found) => own(found) ? show(own(found)) : hide()); // a tap moves no mouse
   document.addEventListener('keydown', ({ key }) => {
     if (key === 'Escape') hide();
   }, true);
 }
 
-/** A symbol, its meaning and its unit as a sentence; empty for other text. @param {string} symbol */
+/** A symbol, its meaning and its unit as a sentence; empty for other text. */
 export function means(symbol) {
   const known = symbols[symbol];
   return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
@@ -87,8 +84,7 @@ export function gloss(root) {
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
   /** @type {Map<Element | null, Set<string>>} */
   const saidIn = new Map();
-  const said = (/** @type {Element} */ place) =>
-    saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
+  const said = (place) => saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
   for (const node of texts) {
     const parent = node.parentElement;
     if (!parent || parent.closest(QUIET)) continue;
@@ -131,7 +127,6 @@ export function glossAxis(title, words) {
   attribute(title, 'aria-label', first ? words : null);
 }
 
-/** @param {Element | null} target */
 function show(target) {
   const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(
     means,

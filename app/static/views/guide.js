@@ -1,7 +1,6 @@
 // A card that guides through the page step by step, with words, answers to choose from, and an element that it points at.
 // The tour of the Live tab and the lessons of the Learn tab use it. A question must be answered before the next step. In
 // a presentation, explanations and verdicts are hidden until they are revealed (views/presenter.js).
-// @ts-check
 
 import { glossed, html, render } from './ui.js';
 import { plural } from '../state/format.js';
@@ -56,14 +55,13 @@ export class Guide {
     });
   }
 
-  /** @param {string} name @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
+  /** @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
   }
 
-  /** @param {number} at */
   async go(at) {
     this.point(null);
     if (at < 0 || at >= this.steps.length) {
@@ -132,9 +130,9 @@ export class Guide {
     const all = votes?.reduce((sum, one) => sum + one, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
-    const judged = (/** @type {Option} */ { right }, /** @type {number} */ i) =>
+    const judged = (/** @type {Option} */ { right }, i) =>
       right !== undefined && (room ? open : i === chosen);
-    const choose = (/** @type {number} */ i) => {
+    const choose = (i) => {
       this.chosen[at] = i;
       this.answered(at, i);
       this.draw();
@@ -149,12 +147,10 @@ export class Guide {
           )} data-right=${judged(option, i) ? String(option.right) : null}
             onclick=${() => choose(i)}>
                   ${option.words}${room && judged(option, i) &&
-                    html`<small>${mark(option)}</small>`}${room && open && all > 0 &&
-                    html`
-                      <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
-                        all}">${votes
-                        ?.[i] ?? 0}</span>
-                    `}</button>
+                    html`<small>${mark(option)}</small>`}${room && open && all > 0 && html`
+                    <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
+                      all}">${votes?.[i] ?? 0}</span>
+                  `}</button>
         `
       )
     }</div>
@@ -180,7 +176,7 @@ export class Guide {
     this.draw();
   }
 
-  /** Dim the page except one element. @param {Element | null} target */
+  /** Dim the page except one element. */
   point(target) {
     this.here?.classList.remove('sd-guide-here');
     document.body.classList.toggle('sd-guided', Boolean(target));
@@ -188,7 +184,6 @@ export class Guide {
     this.here = target;
   }
 
-  /** @param {boolean} [onward] */
   end(onward = false) {
     this.at = -1;
     this.card.hidden = true;

@@ -1,6 +1,5 @@
 // The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are side by side, each with
 // its text; more lanes are rows, and the text of the selected one is below.
-// @ts-check
 
 import { Text } from './text.js';
 import { glossed, html, Link, useState, walk } from './ui.js';
@@ -36,7 +35,7 @@ const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, En
 const upTo = (state, other) =>
   state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
-/** A lane's settings, or the description of its method. @param {Lane | null} lane @param {string} about @param {Set<string>} noSteps */
+/** A lane's settings, or the description of its method. @param {Lane | null} lane @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;
@@ -67,12 +66,7 @@ function Head({ app, scene, name, columns, select }) {
     'aria-controls': `${app.prefix}-panel`,
     tabindex: selected ? 0 : -1,
   };
-  const number = (
-    /** @type {string} */ key,
-    /** @type {string} */ value,
-    /** @type {string} */ unit,
-    more = {},
-  ) =>
+  const number = (key, value, unit, more = {}) =>
     html`
       <span class="sd-lane-number sd-lane-${key}" title=${TITLES[key] ||
         null} data-symbol=${key === 'tau' ? 'τ' : null}
@@ -121,16 +115,16 @@ export function Lanes({ app, scene }) {
     'aria-orientation': 'vertical',
     'aria-label': 'Lanes: select one to see its window',
   };
-  const keys = (/** @type {KeyboardEvent} */ event) => {
+  const keys = (event) => {
     if (columns) return;
     const heads =
       /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
     const to = walk(event, heads, ROW_KEYS);
     if (to >= 0) app.select(names[to]);
   };
-  const card = (/** @type {string} */ name) => {
+  const card = (name) => {
     const select = () => app.select(name);
-    const own = app.pinned?.name === name ? app.pinned.token : -1;
+    const own = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
     const state = app.game && name !== selected
       ? upTo(states[name], states[selected ?? '']) // it would reveal the answer to the visitor
       : states[name];
@@ -149,10 +143,7 @@ export function Lanes({ app, scene }) {
         <${Text} label="${named[name].label}: text" lane=${lanes[name] ??
           null} state=${state} count=${state?.tokens.length ?? 0}
           round=${name === selected ? scene.view : null} moment=${scene
-            .moment} pinned=${own} press=${(
-            /** @type {number} */ token,
-            /** @type {boolean} */ byKey,
-          ) => app.pinToken(name, token, byKey)} />
+            .moment} pinned=${own} press=${(token, byKey) => app.pinToken(name, token, byKey)} />
       `
     }
       <p class="sd-lane-note">${failed}</p>

@@ -1,5 +1,4 @@
 // Messages of a job: a card for errors, and a status line for the server's progress.
-// @ts-check
 
 import { html, render } from './ui.js';
 
@@ -34,7 +33,7 @@ export class CardView {
     this.mark('');
   }
 
-  /** Outline the control that the card refers to. @param {string} field */
+  /** Outline the control that the card refers to. */
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((one) => one.classList.remove('sd-invalid'));
     const id = `${this.prefix}-${field}`;
@@ -54,7 +53,6 @@ export class StatusView {
     Object.assign(this.element, { className: 'sd-status', role: 'status', hidden: true });
   }
 
-  /** @param {string} words */
   show(words) {
     this.element.hidden = !words;
     if (words) this.count += 1;

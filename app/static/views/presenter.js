@@ -1,7 +1,6 @@
 // Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for everything.
 // Explanations and right answers are hidden until they are revealed. The link for the room opens the same lesson at the
 // same step, without the bar.
-// @ts-check
 
 import { Dialog, html, render } from './ui.js';
 import { address } from './link.js';
@@ -139,12 +138,7 @@ export class Presenter {
 
   draw() {
     const { number, lessons, guide, lesson } = this;
-    const button = (
-      /** @type {string} */ words,
-      /** @type {string} */ key,
-      /** @type {() => void} */ act,
-      more = {},
-    ) =>
+    const button = (words, key, act, more = {}) =>
       html`
         <button type="button" class="sd-b" onclick=${act}
           ...${more}>${words}<kbd aria-hidden="true">${key}</kbd></button>
@@ -194,25 +188,24 @@ export class Presenter {
     here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=${this.room}`;
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
-    const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // hides it if the host has no /qr
+    const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
     const coded = () => {
       this.coded = true;
       this.update();
     };
     return html`
-      ${here.protocol !== 'file:' && here.href.length <= LONGEST &&
-        html`
-          <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
-            .href}
-            onload=${this.coded ? null : coded}
-            onerror=${hide} />
-        `}
+      ${here.protocol !== 'file:' && here.href.length <= LONGEST && html`
+        <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
+          .href}
+          onload=${this.coded ? null : coded}
+          onerror=${hide} />
+      `}
             <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
         class="sd-sub">${hint(here, this.coded)}</p>
     `;
   }
 
-  /** The next or the previous step; after the last one the next lesson begins. @param {number} by */
+  /** The next or the previous step; after the last one the next lesson begins. */
   step(by) {
     const at = this.guide.at + by;
     if (at < 0) this.turn(-1, true);
@@ -245,7 +238,6 @@ export class Presenter {
     this.walk.left(lesson);
   }
 
-  /** @param {KeyboardEvent} event */
   keys(event) {
     const { target, key } = event;
     if (

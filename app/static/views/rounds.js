@@ -1,5 +1,4 @@
 // One bar per round: how many drafted tokens were accepted. Each bar is a button that jumps to its verdict.
-// @ts-check
 
 import { html, walk } from './ui.js';
 /** @import { App } from '../app.js' */
@@ -20,7 +19,7 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
   const rounds = lane && !running && lane.rounds.some((round) => round.size) ? lane.rounds : [];
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
   const here = shown.older ? state?.window?.round : view?.round;
-  const keys = (/** @type {KeyboardEvent} */ event) => {
+  const keys = (event) => {
     const buttons =
       /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
     const to = walk(event, buttons, {

@@ -1,5 +1,4 @@
 // The speed-up and its numbers, each with symbol and unit. Measured, unless labelled as predicted.
-// @ts-check
 
 import { glossed, html, Link } from './ui.js';
 import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.js';
@@ -57,8 +56,7 @@ export function Hero({ app, scene }) {
   const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
   const slow = over && whySlow(drafted, vanilla);
   const kind = `${race.lossy ? ' sd-lossy' : ''}${race.trusted ? '' : ' sd-crowded'}`;
-  const share = (/** @type {number} */ value) =>
-    `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
+  const share = (value) => `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
   return html`<section class="sd-panel sd-hero${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
     <div class="sd-big"><span class="sd-speed">${

@@ -1,5 +1,4 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
-// @ts-check
 
 import { Component, Dialog, html, Link } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
@@ -85,10 +84,9 @@ function Report({ lanes, title }) {
 
 /** @extends {Component<{app: App, scene: Scene}, {open: boolean}>} */
 export class Source extends Component {
-  /** @override */
   state = { open: false };
 
-  /** @override @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
   render({ app, scene }, { open }) {
     const { stage, trace, source, options, recordings, file } = app;
     const runs = scene.running ? [] : keptRuns(options.kept);
@@ -105,7 +103,7 @@ export class Source extends Component {
     const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const another = (/** @type {any} */ { currentTarget }) => {
+    const another = ({ currentTarget }) => {
       if (currentTarget.value) app.open({ url: currentTarget.value });
       currentTarget.value = '';
     };
@@ -122,7 +120,7 @@ export class Source extends Component {
                 title="Opens this page with the prompt and the settings of this race">Use its settings</a>
             `}
             ${header && file && html`
-              <${Link} act=${(/** @type {any} */ event) => app.keepMoment(event.currentTarget)}
+              <${Link} act=${(event) => app.keepMoment(event.currentTarget)}
                 title=${isRun(file)
                   ? `${LINKED} This server keeps it for ${days} days, or until it restarts.`
                   : LINKED}>Link to this moment<//>
@@ -134,8 +132,8 @@ export class Source extends Component {
               }</select>`}
             ${runs.length > 0 &&
               html`<select class="sd-pick" aria-label="My runs" value="" onchange=${(
-                /** @type {any} */ { currentTarget },
-              ) => (location.search = currentTarget.value)}>
+                { currentTarget },
+              ) => location.search = currentTarget.value}>
         <option value="">My runs…</option>${
                 runs.map(({ title, query }) => html`<option value=${query}>${title}</option>`)
               }</select>`}

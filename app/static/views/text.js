@@ -1,5 +1,4 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
-// @ts-check
 
 import { Component, html, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
@@ -17,7 +16,7 @@ const PROMPT_SHOWN = 280;
  * @property {(token: number, byKey: boolean) => void} press a token, by its place among the new ones
  */
 
-const looksLikeCode = (/** @type {string} */ prompt) =>
+const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
 /** The current tokens of a draft under way; for a tree, its first branch. @param {Lane} lane @param {Window | null} round */
@@ -27,26 +26,25 @@ function guesses(lane, round) {
   const drafted = draft ? draft.ids : [];
   const ids = passes.at(-1)?.ids ??
     (tree ? drafted.filter((_, node) => tree.lines[node] === 0) : drafted);
-  return ids.map((id) => (id === null ? '▒' : lane.pieces[id] ?? '')).join('');
+  return ids.map((id) => id === null ? '▒' : lane.pieces[id] ?? '').join('');
 }
 
 /** @extends {Component<Props, {at: number}>} */
 export class Text extends Component {
-  /** @override */
   state = { at: -1 }; // the token at which the Tab key stops; −1: the last
 
-  /** @override @param {Props} next @param {{at: number}} state */
+  /** @param {Props} next @param {{at: number}} state */
   shouldComponentUpdate(next, state) {
     const keys = /** @type {const} */ (['lane', 'count', 'moment', 'pinned']);
     return state.at !== this.state.at || keys.some((key) => next[key] !== this.props[key]);
   }
 
-  /** @override @param {Props} before */
+  /** @param {Props} before */
   componentDidUpdate(before) {
     if (this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
   }
 
-  /** @override @param {Props} props @param {{at: number}} state */
+  /** @param {Props} props @param {{at: number}} state */
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';
@@ -61,7 +59,7 @@ export class Text extends Component {
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
     const token = (
       /** @type {import('../state/lane.js').Token} */ one,
-      /** @type {number} */ i,
+      i,
     ) => {
       const known = lane?.pieces[one.id] !== undefined;
       const source = plain ? 'plain' : SOURCES[one.source] ? one.source : 'target';
@@ -77,11 +75,11 @@ export class Text extends Component {
       `;
     };
     const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-t')]);
-    const click = (/** @type {MouseEvent} */ { target }) => {
+    const click = ({ target }) => {
       const found = spans().findIndex((span) => span === target);
       if (found >= 0) press(found, false);
     };
-    const key = (/** @type {KeyboardEvent} */ event) => {
+    const key = (event) => {
       const to = walk(event, spans(), {
         ArrowLeft: -1,
         ArrowRight: 1,

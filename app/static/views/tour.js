@@ -1,5 +1,4 @@
 // A tour of the Live tab: six steps that point at its elements, with the recording on the stage. Offered once.
-// @ts-check
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
@@ -48,10 +47,10 @@ const STEPS = [
 ];
 
 /** What to do next; an export has no Run button. */
-const farewell =
-  () => (document.getElementById('live-run')
+const farewell = () =>
+  document.getElementById('live-run')
     ? 'Now press Run.'
-    : 'To race a prompt of your own, start the lab.');
+    : 'To race a prompt of your own, start the lab.';
 
 /** @extends {Component<{app: App}, {seen: boolean}>} */
 export class TourOffer extends Component {
@@ -94,7 +93,7 @@ export class TourOffer extends Component {
     );
   }
 
-  /** @override @param {{app: App}} props @param {{seen: boolean}} state */
+  /** @param {{app: App}} props @param {{seen: boolean}} state */
   render(props, { seen }) {
     return html`
       <p class="sd-tour-offer"

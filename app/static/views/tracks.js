@@ -1,5 +1,4 @@
 // Two runs along one text; a rejection can be inspected and continued with another token.
-// @ts-check
 
 import { aligned, trackOf, uniform } from '../state/exploration.js';
 import { again, inspected } from '../state/inspect.js';
@@ -32,7 +31,7 @@ const NOTE =
 
 /** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
-  const placed = (/** @type {string} */ name, /** @type {Cell[]} */ cells) =>
+  const placed = (name, /** @type {Cell[]} */ cells) =>
     columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
   const forced = branch && branch.take >= 0
     ? [{
@@ -90,7 +89,7 @@ const Tracks = kept(
     const words = facts.opened && facts.common.by !== 'tokens';
     const columns = aligned(tracks, { b: words ? '' : 'a', [BRANCH]: facts.branch?.run });
     const kinds = [...new Set(Object.values(tracks).flat().map(({ kind }) => kind))];
-    const place = (/** @type {string} */ name, /** @type {Cell[]} */ cells = []) => {
+    const place = (name, /** @type {Cell[]} */ cells = []) => {
       const drawn = cells.map((cell) => html`<${Token} ...${{ of, name, cell, pinned }} />`);
       if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
       return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`; // a branch begins late, and is the last
@@ -238,9 +237,11 @@ export class SideBySide {
     const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((
       { id },
     ) => id);
-    const chosen = [...new Set(ids)].filter((id) => id !== null && id !== verified.extra)
-      .slice(0, MOST_CANDIDATES);
-    const numbers = (/** @type {number | null} */ id) =>
+    const chosen = [...new Set(ids)].filter((id) => id !== null && id !== verified.extra).slice(
+      0,
+      MOST_CANDIDATES,
+    );
+    const numbers = (id) =>
       what.rows.filter((row) => row.id === id).map(({ p, q }) =>
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');

@@ -1,5 +1,4 @@
 // Shared by the views: the view library and common components. Text always becomes a text node.
-// @ts-check
 
 // @ts-types="../vendor/preact.d.ts"
 import { Component, html } from '../vendor/preact.js';
@@ -15,13 +14,13 @@ export { Component, html, render, useState } from '../vendor/preact.js';
 export const kept = (draw, key) =>
   /** @extends {Component<P>} */
   class extends Component {
-    /** @override @param {P} next */
+    /** @param {P} next */
     shouldComponentUpdate(next) {
       const before = key(this.props);
       return key(next).some((one, i) => one !== before[i]);
     }
 
-    /** @override @param {P} props */
+    /** @param {P} props */
     render(props) {
       return draw(props);
     }
@@ -29,23 +28,20 @@ export const kept = (draw, key) =>
 
 /** Holds an element that other code fills, such as a job's card. */
 export class Held extends Component {
-  /** @override */
   shouldComponentUpdate() {
     return false;
   }
 
-  /** @override */
   componentDidMount() {
     this.base.append(this.props.element);
   }
 
-  /** @override */
   render() {
     return html`<div class="sd-held"></div>`;
   }
 }
 
-/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {string} words @param {Set<string> | null} [stops] */
+/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) =>
   parts(words).map((one, i) => {
     if (i % 2 === 0) return one;
@@ -64,7 +60,7 @@ export const glossed = (words, stops = new Set()) =>
 
 /** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not after a key. @param {Button} props */
 export const Button = ({ label, act, name = '', children }) => {
-  const press = (/** @type {MouseEvent} */ event) => {
+  const press = (event) => {
     act();
     if (event.detail) /** @type {HTMLElement} */ (event.currentTarget).blur();
   };
@@ -84,12 +80,10 @@ export const Link = ({ act, children, ...more }) =>
  * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
  */
 export class Dialog extends Component {
-  /** @override */
   componentDidMount() {
     this.follow();
   }
 
-  /** @override */
   componentDidUpdate() {
     this.follow();
   }
@@ -101,9 +95,9 @@ export class Dialog extends Component {
     else dialog.close();
   }
 
-  /** @override @param {{title: string, closed: () => void, children: Child}} props */
+  /** @param {{title: string, closed: () => void, children: Child}} props */
   render({ title, closed, children }) {
-    const away = (/** @type {MouseEvent} */ event) => event.target === this.base && closed();
+    const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
       <form method="dialog"><h2>${title}</h2><button class="sd-b" aria-label="Close">✕</button></form>
       ${children}
@@ -111,7 +105,7 @@ export class Dialog extends Component {
   }
 }
 
-/** Move the focus among elements that share one stop of the Tab key. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
+/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} moves key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
 export function walk(event, all, moves) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
@@ -150,7 +144,7 @@ const PATHS = {
   save: 'M7.3 2h1.4v6.3l2.2-2.2 1 1L8 11 4.1 7.1l1-1 2.2 2.2zM3 12.5h10V14H3z',
 };
 
-/** A drawing that needs no icon font; decorative, so hidden from assistive technology. @param {string} name */
+/** A drawing that needs no icon font; decorative, so hidden from assistive technology. */
 export const icon = (name) =>
   html`
     <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">

@@ -1,5 +1,4 @@
 // The visitor as the verifier: judges one drafted token after the other, before the target's numbers are shown.
-// @ts-check
 
 import { Bars, wordsOf } from './inspector.js';
 import { Button, Component, glossed, html } from './ui.js';
@@ -13,12 +12,10 @@ const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
 /** @extends {Component<{app: App, game: Verifier}>} */
 export class Judge extends Component {
-  /** @override */
   componentDidMount() {
     this.hold();
   }
 
-  /** @override */
   componentDidUpdate() {
     if (this.seen !== this.props.game.asked) this.hold();
   }
@@ -32,15 +29,11 @@ export class Judge extends Component {
     }
   }
 
-  /** @override @param {{app: App, game: Verifier}} props */
+  /** @param {{app: App, game: Verifier}} props */
   render({ app, game }) {
     const { lane, view, answer, place, last } = game;
     const word = wordsOf(lane);
-    const button = (
-      /** @type {string} */ words,
-      /** @type {string} */ key,
-      /** @type {() => void} */ act,
-    ) =>
+    const button = (words, key, act) =>
       html`
         <button type="button" class="sd-take" aria-keyshortcuts=${key}
           onclick=${act}>${words} <small aria-hidden="true">${SHOWN[key] ?? key}</small></button>

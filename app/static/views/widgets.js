@@ -1,5 +1,4 @@
 // Interactive panels of the Explore tab: the sandbox of a round's cost, and a test with three tokens.
-// @ts-check
 
 import { glossed, html } from './ui.js';
 import {
@@ -24,15 +23,14 @@ const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`
     <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>
       <input type="range" ...${limits} value=${value} aria-label=${label} title=${title}
-        oninput=${(/** @type {any} */ { currentTarget }) => act(Number(currentTarget.value))} />
+        oninput=${({ currentTarget }) => act(Number(currentTarget.value))} />
       <output>${Number(value.toFixed(2))}</output></label>
   `;
 
 /** @param {{label: string, value: string, options: [string, string][], act: (value: string) => void}} props */
 const Select = ({ label, value, options, act }) =>
-  html`<select aria-label=${label} value=${value} onchange=${(
-    /** @type {any} */ { currentTarget },
-  ) => act(currentTarget.value)}>
+  html`<select aria-label=${label} value=${value} onchange=${({ currentTarget }) =>
+    act(currentTarget.value)}>
     ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>`;
 
 /** @typedef {'alpha' | 'gamma' | 'draft' | 'passes' | 'count'} Dragged */
@@ -66,7 +64,6 @@ const QUESTIONS = [
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
 const OWN = 'own'; // must not be a method's name
-/** @param {number} number */
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
 
@@ -109,7 +106,7 @@ export class Sandbox {
     return sandbox({ ...this.box, ...change }, this.used);
   }
 
-  /** Data to add to a figure, and the axis ranges it needs. @param {string} key @returns {{data: object[], reach?: {x: number, y: number}}} */
+  /** Data to add to a figure, and the axis ranges it needs. @returns {{data: object[], reach?: {x: number, y: number}}} */
   adds(key) {
     const { cost, tau, speedup } = this.at();
     if (key === 'passes' && this.typed) {
@@ -148,11 +145,11 @@ export class Sandbox {
     );
   }
 
-  /** Use one α for all positions, a separate one for each, or those of a method with its γ. @param {string} positions */
+  /** Use one α for all positions, a separate one for each, or those of a method with its γ. */
   spread(positions) {
     this.positions = positions;
-    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map(
-      (/** @type {number | null} */ alpha) => alpha ?? 0,
+    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map((alpha) =>
+      alpha ?? 0
     );
     if (alphas) this.set({ gamma: alphas.length, alphas });
     else this.set({ alphas: positions ? alphasOf(this.box) : null });
@@ -164,7 +161,7 @@ export class Sandbox {
     this.changed();
   }
 
-  /** Use the measured cost of a drafter's pass. @param {string} drafter */
+  /** Use the measured cost of a drafter's pass. */
   take(drafter) {
     this.drafter = drafter;
     const known = this.answer?.facts.drafts[drafter];
@@ -172,7 +169,6 @@ export class Sandbox {
     this.set({ draft: Number((costAt(known, this.box.gamma) / costAt(this.used, 1)).toFixed(2)) });
   }
 
-  /** @param {string} words */
   type(words) {
     this.words = words;
     this.typed = readCurve(words) ?? this.typed;
@@ -185,11 +181,11 @@ export class Sandbox {
     const even = breakEven(box, used);
     const [gamma, best] = bestGamma(box, used);
     const speed = (/** @type {Partial<Box>} */ change) => `${ratio(this.at(change).speedup)}×`;
-    const more = (/** @type {number} */ place) =>
+    const more = (place) =>
       // if one position is accepted a little more often
       ratio(
         this.at({
-          alphas: alphasOf(box).map((one, j) => (j === place ? Math.min(1, one + 0.05) : one)),
+          alphas: alphasOf(box).map((one, j) => j === place ? Math.min(1, one + 0.05) : one),
         }).tau,
       );
     return [
@@ -223,45 +219,41 @@ export class Sandbox {
           <div>
               <div class="sd-row-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES} act=${(
-                  /** @type {any} */ shape,
+                  shape,
                 ) => this.set({ shape })} />
                 <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${[
                   ['', 'drafter: as set'],
                   ...Object.keys(answer?.facts.drafts ?? {}).map((
                     name,
                   ) => [name, `drafter: ${name}`]),
-                ]} act=${(/** @type {string} */ name) => this.take(name)} />
+                ]} act=${(name) => this.take(name)} />
                 <${Select} label="α of the positions" value=${this.positions} options=${[
                   ['', 'α: one for all'],
                   [OWN, 'α: one for each position'],
                   ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
-                ]} act=${(/** @type {string} */ positions) => this.spread(positions)} /></div>
+                ]} act=${(positions) => this.spread(positions)} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
                     <${Slider} key=${j} label="α${subscript(j + 1)}" min=${0} max=${1} step=${0.01}
                       title="Acceptance of position ${j +
                         1}, given that it is reached" value=${value}
-                      act=${(/** @type {number} */ now) =>
-                        this.set({
-                          alphas: alphasOf(box).map((old, i) => (i === j ? now : old)),
-                        })} />
+                      act=${(now) =>
+                        this.set({ alphas: alphasOf(box).map((old, i) => i === j ? now : old) })} />
                   `
                 )}</div>
               ${SLIDERS.map(([name, label, min, max, step, title]) =>
                 html`
                   <${Slider} ...${{ label, title, min, max, step, value: box[name] }}
-                    hidden=${hidden[/** @type {'alpha'} */ (name)] ?? false} act=${(
-                      /** @type {number} */ value,
-                    ) => this.set({ [name]: value })} />
+                    hidden=${hidden[/** @type {'alpha'} */ (name)] ?? false} act=${(value) =>
+                      this.set({ [name]: value })} />
                 `
               )}
               <label class="sd-exp-curve">
                 <span class="sd-sub">Target passes: rows and milliseconds. You can type another machine’s.</span>
                 <textarea rows="2" aria-label="Cost of the target’s pass, rows and milliseconds" spellcheck="false"
-                  value=${this.words || measured} oninput=${(
-                    /** @type {any} */ { currentTarget },
-                  ) => this.type(currentTarget.value)}></textarea></label>
+                  value=${this.words || measured} oninput=${({ currentTarget }) =>
+                    this.type(currentTarget.value)}></textarea></label>
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
             </div>
           <div>
@@ -308,17 +300,11 @@ export class Playground {
     return { kept, added: this.p.map((p, i) => p - kept[i]) };
   }
 
-  /** The bars of its figure. @param {string} key @returns {{data: object[]}} */
+  /** The bars of its figure. @returns {{data: object[]}} */
   adds(key) {
     if (key !== 'three') return { data: [] };
     const { kept, added } = this.parts;
-    const bar = (
-      /** @type {string} */ name,
-      /** @type {number[]} */ y,
-      /** @type {string} */ colour,
-      pattern = '',
-      base = [0, 0, 0],
-    ) => ({
+    const bar = (name, y, colour, pattern = '', base = [0, 0, 0]) => ({
       type: 'bar',
       name,
       x: TOKENS,
@@ -355,8 +341,7 @@ export class Playground {
     const { alpha, residual } = acceptance(this.p, this.q);
     const { kept, added } = this.parts;
     const areas = TOKENS.map((token, i) => `${token} ${ratio(kept[i])} + ${ratio(added[i])}`);
-    const shares = (/** @type {number[]} */ values) =>
-      TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
+    const shares = (values) => TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
     const rest = residual
       ? `After a rejection: ${shares(residual)}.`
       : 'p = q: nothing is ever rejected.';
@@ -373,13 +358,13 @@ export class Playground {
   }
 
   view() {
-    const sliders = (/** @type {'p' | 'q'} */ which, /** @type {string} */ who) =>
+    const sliders = (/** @type {'p' | 'q'} */ which, who) =>
       TOKENS.map((token, i) =>
         html`
           <${Slider} label="${which}(${token})" min=${0.01} max=${0.98} step=${0.01}
             value=${this[which][i]}
             title="Probability of “${token}” for the ${who}; the other two share the rest"
-            act=${(/** @type {number} */ value) => {
+            act=${(value) => {
               this[which] = withProbability(this[which], i, value);
               this.drawn = null;
               this.changed();

@@ -1,6 +1,5 @@
 // The draft window: rows are denoising steps, columns are positions; below them the acceptance tests. DOM, no canvas,
 // so that every number can be hovered and read aloud.
-// @ts-check
 
 import { Component, html, Link } from './ui.js';
 import { Inspector } from './inspector.js';
@@ -105,22 +104,19 @@ const Test = (
 
 /** The table of a round. @extends {Component<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
 class Grid extends Component {
-  /** @override */
   state = { stop: '' }; // the cell at which the Tab key stops
 
-  /** @override @param {Grid['props']} next @param {{stop: string}} state */
+  /** @param {Grid['props']} next @param {{stop: string}} state */
   shouldComponentUpdate({ moment, all, pinned, lane }, state) {
     const { props } = this;
     return moment !== props.moment || all !== props.all || pinned !== props.pinned ||
       lane !== props.lane || state !== this.state;
   }
 
-  /** @override */
   componentDidMount() {
     this.reveal();
   }
 
-  /** @override */
   componentDidUpdate() {
     this.reveal();
   }
@@ -146,9 +142,9 @@ class Grid extends Component {
   /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
-      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((
-        one,
-      ) => (one.dataset.stop ? one : null))
+      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((one) =>
+        one.dataset.stop ? one : null
+      )
     );
     return rows.filter((row) => row.some(Boolean));
   }
@@ -171,7 +167,6 @@ class Grid extends Component {
     app.pin(lane, round, place);
   }
 
-  /** @param {KeyboardEvent} event */
   keyed(event) {
     const { stops } = this;
     const here = stops.flat().find((one) => one !== null && one === event.target) ?? null;
@@ -185,23 +180,20 @@ class Grid extends Component {
     event.preventDefault();
   }
 
-  /** @override @param {Grid['props']} props @param {{stop: string}} state */
+  /** @param {Grid['props']} props @param {{stop: string}} state */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
     const greedy = lane.header?.config.temperature === 0;
     const rows = gridOf(round, lane, all ? Infinity : MOST_ROWS);
     const verdicts = verdictsOf(round, lane);
     const nodes = rows.flatMap(({ cells }) =>
-      cells.flatMap(({ node }) => (node === undefined ? [] : [`n${node}`]))
+      cells.flatMap(({ node }) => node === undefined ? [] : [`n${node}`])
     );
     const stops = [...nodes, ...verdicts.map((_, i) => `t${i}`)];
     const own = stops.includes(stop) ? stop : stops[0];
     const anchor = piece(lane, round.anchor);
-    const at = (/** @type {string} */ name) => ({
-      'data-stop': name,
-      tabindex: name === own ? 0 : -1,
-    });
-    const mark = (/** @type {string} */ name) => (name === pinned ? ' sd-pinned' : '');
+    const at = (name) => ({ 'data-stop': name, tabindex: name === own ? 0 : -1 });
+    const mark = (name) => name === pinned ? ' sd-pinned' : '';
     const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1'; // each node can be pressed
     const tall = String(Boolean(round.tree && rows.length > MOST_ROWS));
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
@@ -211,19 +203,15 @@ class Grid extends Component {
         <div class="sd-grid" role="table"
           aria-label="Denoising steps by position, then the acceptance tests" style=${style}
           data-wide=${String(size > 16)} data-dense=${least}
-          onclick=${(/** @type {MouseEvent} */ event) => this.choose(event.target)} onkeydown=${(
-            /** @type {KeyboardEvent} */ event,
-          ) => this.keyed(event)}>
+          onclick=${(event) => this.choose(event.target)} onkeydown=${(event) => this.keyed(event)}>
           <div class="sd-row sd-head" role="row">
                 <div class="sd-label" role="columnheader">anchor</div>
                 <div class="sd-anchor" role="cell" title="anchor: the last committed token, ${JSON
                   .stringify(anchor)}">${cell(anchor)}</div>
-                ${verdicts.map((
-                  _,
-                  i,
-                ) => (i < size
-                  ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
-                  : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`)
+                ${verdicts.map((_, i) =>
+                  i < size
+                    ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
+                    : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`
                 )}
               </div>
           <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
@@ -263,10 +251,9 @@ class Grid extends Component {
 
 /** @extends {Component<{app: App, scene: Scene}, {all: boolean}>} */
 export class DraftWindow extends Component {
-  /** @override */
   state = { all: false }; // whether every row is drawn
 
-  /** @override @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
   render({ app, scene }, { all }) {
     const { lane } = scene;
     const { game } = app;
@@ -320,7 +307,7 @@ export class DraftWindow extends Component {
             ${pinned && html`
               <${Inspector} round=${pinned.view} lane=${pinned.lane} place=${pinned
                 .place} who=${pinned.who} close=${() => app.unpin()}
-                walk=${(/** @type {number} */ by) => app.walk(by)} />
+                walk=${(by) => app.walk(by)} />
             `}
             <div class="sd-foot"><span class="sd-fallback">${drawn && lane
               ? noteOf(drawn, lane)
