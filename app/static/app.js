@@ -20,6 +20,7 @@ import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
 import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
+import { recall } from './storage.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
@@ -834,20 +835,11 @@ export class App extends Job {
   }
 }
 
-/** The visitor's choice of the Theme button (app/scripts.py), if there was one. */
-function restoreTheme() {
-  try {
-    const kept = localStorage.getItem('specdiff-theme');
-    if (kept) document.body.classList.toggle('dark', kept === 'dark');
-  } catch (error) {
-    console.info('no theme kept', error); // storage may be forbidden: the system's theme stays
-  }
-}
-
 /** Called by each player's component (app/page.py) once per page. @param {Options} options */
 export function mount(element, props, watch, options) {
   if (options.kind === 'live') {
-    restoreTheme();
+    const theme = recall('specdiff-theme'); // of the Theme button (app/scripts.py)
+    if (theme) document.body.classList.toggle('dark', theme === 'dark');
     arrowTabs();
   }
   know(options.symbols);

@@ -12,6 +12,7 @@ import { address } from './views/link.js';
 import { download } from './views/dom.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
+import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { readMoment } from './state/moment.js';
@@ -126,10 +127,7 @@ export class Explore extends Job {
 
   /** Follow a measurement that was running when the page was reloaded. */
   again() {
-    let kept = null;
-    try {
-      kept = sessionStorage.getItem(this.kept);
-    } catch { /* storage is forbidden: nothing to follow */ }
+    const kept = recall(this.kept, 'sessionStorage');
     if (!kept) return;
     this.token = kept;
     this.follows = true;
@@ -474,11 +472,7 @@ export class Explore extends Job {
   pressedRun() {
     this.token = newToken();
     this.follows = false;
-    try {
-      sessionStorage.setItem(this.kept, this.token);
-    } catch (error) {
-      console.info('a reload will not find this measurement:', error);
-    }
+    keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
     const query = this.query();
     if (this.prefix === 'explore' && query.length < 8000) address(query); // a reload opens this tab again
@@ -494,9 +488,7 @@ export class Explore extends Job {
     this.more = {};
     this.bar = null;
     for (const widget of Object.values(this.widgets)) widget?.over?.();
-    try {
-      sessionStorage.removeItem(this.kept);
-    } catch { /* storage is forbidden */ }
+    keep(this.kept, null, 'sessionStorage');
     this.draw();
   }
 

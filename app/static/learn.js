@@ -5,6 +5,7 @@ import { glossed, Held, html } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
+import { keep, recall } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { openTab, page } from './page.js';
 import { proven, watched } from './state/findings.js';
@@ -65,7 +66,7 @@ class Learn {
     this.lessons = lessons;
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
-    this.answers = this.kept();
+    this.answers = JSON.parse(recall(KEPT) ?? '{}');
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} measured numbers of a step, and a button to measure them */
@@ -115,25 +116,11 @@ class Learn {
     } else if (lesson && at >= 0) this.start(lesson, at);
   }
 
-  /** @returns {Record<string, Answered>} */
-  kept() {
-    try {
-      return { ...JSON.parse(localStorage.getItem(KEPT) || '{}') };
-    } catch (error) {
-      console.info('kept answers cannot be read:', error);
-      return {};
-    }
-  }
-
   /** @param {Answered} given @param {string} [name] of the lesson */
   keep(given, name = this.lesson?.name ?? '') {
     if (this.guide.room) return; // a room's answers are not this visitor's
     this.answers[name] = { ...this.answers[name], ...given };
-    try {
-      localStorage.setItem(KEPT, JSON.stringify(this.answers));
-    } catch (error) {
-      console.info('answers are not kept:', error);
-    }
+    keep(KEPT, JSON.stringify(this.answers));
     this.draw();
   }
 

@@ -2,35 +2,11 @@
 
 /** @import { Stop } from './race.js' */
 
+/** Slow-motion factors to choose from. */
 const NICE = [
-  0.1,
-  0.2,
-  0.5,
-  1,
-  2,
-  3,
-  4,
-  5,
-  6,
-  8,
-  10,
-  12,
-  15,
-  20,
-  25,
-  30,
-  40,
-  50,
-  60,
-  80,
-  100,
-  120,
-  150,
-  200,
-  300,
-  500,
-  1000,
-];
+  [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80],
+  [100, 120, 150, 200, 300, 500, 1000],
+].flat();
 export const RACE_SECONDS = 12;
 
 const FELT = 60; // tokens per second; slower races can be watched in real time

@@ -1,6 +1,6 @@
 // The player bar: play, step, scrub, speed, download.
 
-import { Button, html, icon } from './ui.js';
+import { Button, html, icon, Select } from './ui.js';
 import { RACE_SECONDS } from '../state/playhead.js';
 import { seconds, slowWords } from '../state/format.js';
 /** @import { App } from '../app.js' */
@@ -16,7 +16,11 @@ export function Bar({ app, scene }) {
   const { t, duration, playing, slow, auto } = app.player;
   const share = scene.running || !duration ? 0 : t / duration;
   const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
-  const pick = ({ currentTarget: { value } }) => app.slow(value === 'auto' ? null : Number(value));
+  const pick = (value) => app.slow(value === 'auto' ? null : Number(value));
+  const speeds = [
+    ['auto', `${slowWords(auto)} (auto)`],
+    ...SPEEDS.map((one) => [one, slowWords(one)]),
+  ];
   const play = playing ? 'Pause (space)' : 'Play (space)';
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar" inert=${scene.running}>
@@ -39,13 +43,8 @@ export function Bar({ app, scene }) {
         <span class="sd-time">${scene.running
           ? 'measuring'
           : `${seconds(t)} / ${seconds(duration)} s`}</span>
-        <select class="sd-pick" aria-label="Playback speed, the same for all lanes" title=${PACE} value=${slow ===
-            auto
-          ? 'auto'
-          : String(slow)} onchange=${pick}>
-          <option value="auto">${slowWords(auto)} (auto)</option>${SPEEDS.map((one) =>
-            html`<option value=${String(one)}>${slowWords(one)}</option>`
-          )}</select>
+        <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
+          value=${slow === auto ? 'auto' : slow} options=${speeds} act=${pick} />
         <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${() =>
           app.save()}>${icon('save')}<span>Trace</span><//>
       </div>

@@ -3,7 +3,7 @@
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, glossed, Held, html, Link } from './ui.js';
+import { Component, glossed, Held, html, Link, Pick, Select } from './ui.js';
 import { drawn, isShown, settled } from './figure.js';
 import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
 import { keptRuns } from '../state/history.js';
@@ -252,17 +252,18 @@ function Sources({ app }) {
   const mine = name === OPENS ? keptRuns(Infinity) : [];
   const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
     `${title} · ${new Date(at).toLocaleTimeString()}`;
-  const lane = (/** @type {'a' | 'b'} */ run) =>
-    html`<label>${run.toUpperCase()} <select aria-label="Run ${run.toUpperCase()}" value=${
-      opened.chosen[run]
-    } onchange=${({ currentTarget }) => {
-      opened.choose(run, Number(currentTarget.value));
+  const lanes = opened.lanes.map((run, i) => [i, `${run.name} of ${run.file}`]);
+  const lane = (/** @type {'a' | 'b'} */ run) => {
+    const choose = (value) => {
+      opened.choose(run, Number(value));
       app.showOpened();
-    }}>${
-      opened.lanes.map(({ file, name: own }, i) =>
-        html`<option value=${i}>${own} of ${file}</option>`
-      )
-    }</select></label>`;
+    };
+    const sign = run.toUpperCase();
+    return html`
+      <label>${sign} <${Select} label="Run ${sign}" value=${opened
+        .chosen[run]} options=${lanes} act=${choose} /></label>
+    `;
+  };
   return html`<div class="sd-source">
     <span class="sd-chip" data-kind=${app.isLive ? 'measured' : 'recording'}>${
     answer && CHIPS[now]
@@ -273,18 +274,8 @@ function Sources({ app }) {
     name === OPENS && html`<${Link} act=${({ currentTarget }) =>
       currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
   }
-    ${
-    mine.length > 0 && html`
-      <select class="sd-pick" aria-label="Open one of my runs" value=""
-        onchange=${({ currentTarget }) => {
-          const run = mine[Number(currentTarget.value)];
-          app.readRun(titleOf(run), run);
-          currentTarget.value = '';
-        }}><option value="">Open one of my runs…</option>${mine.map((run, i) =>
-          html`<option value=${i}>${titleOf(run)}</option>`
-        )}</select>
-    `
-  }
+    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${(run) =>
+    app.readRun(titleOf(run), run)} />
     <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }

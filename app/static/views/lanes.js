@@ -117,9 +117,7 @@ export function Lanes({ app, scene }) {
   };
   const keys = (event) => {
     if (columns) return;
-    const heads =
-      /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
-    const to = walk(event, heads, ROW_KEYS);
+    const to = walk(event, [...event.currentTarget.children], ROW_KEYS);
     if (to >= 0) app.select(names[to]);
   };
   const card = (name) => {

@@ -20,14 +20,7 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
   const here = shown.older ? state?.window?.round : view?.round;
   const keys = (event) => {
-    const buttons =
-      /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
-    const to = walk(event, buttons, {
-      ArrowRight: 1,
-      ArrowLeft: -1,
-      Home: -Infinity,
-      End: Infinity,
-    });
+    const to = walk(event, [...event.currentTarget.children]);
     if (to >= 0) app.jump(to);
   };
   const bar = (/** @type {Round} */ round) => {

@@ -1,6 +1,6 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 
-import { Component, Dialog, html, Link } from './ui.js';
+import { Component, Dialog, html, Link, Pick } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
@@ -103,10 +103,6 @@ export class Source extends Component {
     const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const another = ({ currentTarget }) => {
-      if (currentTarget.value) app.open({ url: currentTarget.value });
-      currentTarget.value = '';
-    };
     return html`
       <div
         class="sd-source"><span class="sd-chip" data-kind=${kind}>${scene.running
@@ -125,18 +121,12 @@ export class Source extends Component {
                   ? `${LINKED} This server keeps it for ${days} days, or until it restarts.`
                   : LINKED}>Link to this moment<//>
             `}
-            ${!scene.running && recordings.length > 1 &&
-              html`<select class="sd-pick sd-more" aria-label="Another recording" value="" onchange=${another}>
-        <option value="">Another recording…</option>${
-                recordings.map(({ title, url }) => html`<option value=${url}>${title}</option>`)
-              }</select>`}
-            ${runs.length > 0 &&
-              html`<select class="sd-pick" aria-label="My runs" value="" onchange=${(
-                { currentTarget },
-              ) => location.search = currentTarget.value}>
-        <option value="">My runs…</option>${
-                runs.map(({ title, query }) => html`<option value=${query}>${title}</option>`)
-              }</select>`}
+            ${!scene.running && recordings.length > 1 && html`
+              <${Pick} name="sd-more" label="Another recording" all=${recordings}
+                words=${({ title }) => title} open=${({ url }) => app.open({ url })} />
+            `}
+            <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
+              open=${({ query }) => location.search = query} />
             <${Dialog} title="How this was measured" open=${open} closed=${() =>
               this.setState({ open: false })}>${open &&
               html`<${Report} lanes=${stage.lanes} title=${trace?.title ?? ''} />`}<//></div>

@@ -1,6 +1,6 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
 
-import { Component, html, walk } from './ui.js';
+import { ALONG, Component, html, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isServed, isVanilla } from '../state/lane.js';
@@ -80,14 +80,7 @@ export class Text extends Component {
       if (found >= 0) press(found, false);
     };
     const key = (event) => {
-      const to = walk(event, spans(), {
-        ArrowLeft: -1,
-        ArrowRight: 1,
-        Home: -Infinity,
-        End: Infinity,
-        Enter: 0,
-        ' ': 0,
-      });
+      const to = walk(event, spans(), { ...ALONG, Enter: 0, ' ': 0 });
       if (to < 0) return;
       this.setState({ at: to });
       if (event.key === 'Enter' || event.key === ' ') press(to, true);

@@ -2,6 +2,7 @@
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
+import { keep, recall } from '../storage.js';
 /** @import { App } from '../app.js' */
 
 const KEPT = 'specdiff-tour';
@@ -58,22 +59,12 @@ export class TourOffer extends Component {
   constructor(props) {
     super(props);
     this.guide = new Guide(() => props.app.stand('start'));
-    this.state = { seen: false };
-    try {
-      this.state.seen = localStorage.getItem(KEPT) !== null;
-    } catch (error) {
-      this.state.seen = true; // without storage it would be offered every time
-      console.info('the tour is not offered:', error);
-    }
+    this.state = { seen: recall(KEPT) !== null }; // without storage it would be offered every time
   }
 
   remember() {
     this.setState({ seen: true });
-    try {
-      localStorage.setItem(KEPT, 'seen');
-    } catch (error) {
-      console.info('the tour will be offered again:', error);
-    }
+    keep(KEPT, 'seen');
   }
 
   start() {

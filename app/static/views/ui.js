@@ -75,6 +75,25 @@ export const Button = ({ label, act, name = '', children }) => {
 export const Link = ({ act, children, ...more }) =>
   html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
 
+/** A list to choose from. @param {{label: string, value: string | number, options: [value: string | number, words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
+export const Select = ({ label, value, options, act, ...more }) =>
+  html`
+    <select aria-label=${label} value=${value}
+      onchange=${(event) => act(event.currentTarget.value)} ...${more}>
+      ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
+  `;
+
+/** A list of things to open, which shows its own name again; nothing if it is empty. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
+export const Pick = ({ label, all, words, open, name = '' }) =>
+  all.length > 0 && html`
+    <select class="sd-pick ${name}" aria-label=${label} value="" onchange=${(event) => {
+      open(all[event.currentTarget.value]);
+      event.currentTarget.value = '';
+    }}>
+      <option value="">${label}…</option>
+      ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
+  `;
+
 /**
  * A dialog; `open` shows it, and `closed` is called when it is closed.
  * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
@@ -105,8 +124,11 @@ export class Dialog extends Component {
   }
 }
 
-/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} moves key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
-export function walk(event, all, moves) {
+/** Keys that move along a row, and the number of steps. */
+export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+
+/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} [moves] key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
+export function walk(event, all, moves = ALONG) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
   event.preventDefault();
@@ -128,7 +150,7 @@ export function arrowTabs() {
       : null;
     const tabs = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll('[role=tab]') ?? [])])
       .filter((tab) => tab.offsetParent);
-    const to = walk(event, tabs, { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity });
+    const to = walk(event, tabs);
     if (to >= 0) tabs[to].click();
   });
 }

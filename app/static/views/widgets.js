@@ -1,6 +1,6 @@
 // Interactive panels of the Explore tab: the sandbox of a round's cost, and a test with three tokens.
 
-import { glossed, html } from './ui.js';
+import { glossed, html, Select } from './ui.js';
 import {
   acceptance,
   alphasOf,
@@ -26,12 +26,6 @@ const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
         oninput=${({ currentTarget }) => act(Number(currentTarget.value))} />
       <output>${Number(value.toFixed(2))}</output></label>
   `;
-
-/** @param {{label: string, value: string, options: [string, string][], act: (value: string) => void}} props */
-const Select = ({ label, value, options, act }) =>
-  html`<select aria-label=${label} value=${value} onchange=${({ currentTarget }) =>
-    act(currentTarget.value)}>
-    ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>`;
 
 /** @typedef {'alpha' | 'gamma' | 'draft' | 'passes' | 'count'} Dragged */
 /** @type {[Dragged, string, number, number, number, string][]} name, label, least, most, step, meaning */
