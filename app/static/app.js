@@ -5,7 +5,7 @@ import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
 import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
-import { commitOf, Stage } from './state/stage.js';
+import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
@@ -632,12 +632,7 @@ export class App extends Job {
 
   /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
-    const index = commitOf(
-      this.player,
-      this.lanes[this.selected ?? ''] ?? null,
-      this.selected,
-      round,
-    );
+    const index = stopAt(this.player, this.lanes[this.selected ?? ''], this.selected, round);
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
@@ -663,11 +658,7 @@ export class App extends Job {
     const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // the first has less to show
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
-    const index = player.stops.findLastIndex((stop) => {
-      const event =
-        /** @type {any} */ (lane && stop.lane === selected ? lane.events[stop.n - 1] : null);
-      return event && event.kind === kind && event.round === round?.round;
-    });
+    const index = stopAt(player, lane, selected, round?.round, kind);
     if (index >= 0) this.act(() => player.stand(index));
   }
 

@@ -1,7 +1,7 @@
 // Aligns two runs of any two traces along their texts, as far as these agree. For runs that it decodes itself, the server
 // makes the same answer (specdiff_core/explorations/side_by_side.py). Pure: no element, no request.
 
-import { buildLane, isServed, isVanilla, stateAt } from './lane.js';
+import { buildLane, isServed, isVanilla, refusedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
 import { waiting } from './metrics.js';
@@ -118,41 +118,28 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
 
 /** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
 export function roundsOf(name, lane, start = 1, measured = true) {
-  const waits = measured ? waiting(lane) : null;
-  let [drafted, at, position] = [0, 0, start];
-  /** @type {import('./events.d.ts').Verified | null} */
-  let verdict = null;
-  /** @type {Record<string, any>[]} */
-  const rows = [];
-  for (const event of lane.events) {
-    if (event.kind === 'RoundStarted') [drafted, verdict] = [0, null];
-    else if (event.kind === 'DraftReady') drafted = event.ids.length;
-    else if (event.kind === 'Verified') verdict = event;
-    else if (event.kind === 'Committed' && verdict) {
-      const last = verdict.tests.at(-1);
-      const refused = last && !last.accepted ? last : null;
-      rows.push({
-        run: name,
-        round: event.round + 1,
-        position,
-        drafted,
-        accepted: verdict.accepted,
-        refused: refused && piece(lane, refused.id),
-        added: piece(lane, verdict.extra),
-        added_as: verdict.source,
-        p: refused && refused.p,
-        q: refused && refused.q,
-        threshold: refused && refused.threshold,
-        u: refused && refused.draw,
-        milliseconds: measured ? Math.round(1e7 * (event.at - at)) / 1e4 : null,
-        waiting: waits,
-        text: lane.shown.slice(position - start, position - start + event.ids.length).join(''),
-      });
-      position += event.ids.length;
-      at = event.at;
-    }
-  }
-  return rows;
+  return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
+    if (!verdict || !commit) return [];
+    const refused = refusedOf(verdict);
+    const began = lane.rounds[round - 1]?.commit?.at ?? 0;
+    return [{
+      run: name,
+      round: round + 1,
+      position: start + first,
+      drafted: proposal?.ids.length ?? 0,
+      accepted: verdict.accepted,
+      refused: refused && piece(lane, refused.id),
+      added: piece(lane, verdict.extra),
+      added_as: verdict.source,
+      p: refused && refused.p,
+      q: refused && refused.q,
+      threshold: refused && refused.threshold,
+      u: refused && refused.draw,
+      milliseconds: measured ? Math.round(1e7 * (commit.at - began)) / 1e4 : null,
+      waiting: measured ? waiting(lane) : null,
+      text: lane.shown.slice(first, first + commit.ids.length).join(''),
+    }];
+  });
 }
 
 /** The label of a run: its file, its lane, and its settings. @param {Run} run */
@@ -298,25 +285,16 @@ export function givenOf({ lane }, round, pairs) {
         `The run is of the pair ${pair}, which is not available here, so it cannot be continued.`,
     };
   }
-  /** @type {number[]} */
-  const after = [];
-  for (const event of lane.events) {
-    if (event.kind !== 'Committed') continue;
-    if (event.round + 1 === round) {
-      return {
-        pair,
-        given: JSON.stringify({
-          config: header.config,
-          prompt: header.prompt,
-          prompt_ids: header.prompt_ids,
-          target: header.models.target,
-          after: [...after, ...event.ids.slice(0, -1)],
-        }),
-      };
-    }
-    after.push(...event.ids);
-  }
-  return { why: 'The trace doesn’t hold all of that round.' };
+  const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
+  if (!commit) return { why: 'The trace doesn’t hold all of that round.' };
+  const given = {
+    config: header.config,
+    prompt: header.prompt,
+    prompt_ids: header.prompt_ids,
+    target: header.models.target,
+    after: lane.ids.slice(0, first + commit.ids.length - 1),
+  };
+  return { pair, given: JSON.stringify(given) };
 }
 
 /** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events @returns {Lane} */

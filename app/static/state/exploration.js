@@ -1,7 +1,7 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 
 import { plural, ratio } from './format.js';
-import { stateAt } from './lane.js';
+import { refusedOf, stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 
 /** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
@@ -262,10 +262,6 @@ export function drawTokens(p, q, draws, seed) {
 
 /** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
 export function trackOf(lane, start = 1) {
-  const refused = new Map(lane.events.flatMap((event) => {
-    const last = event.kind === 'Verified' ? event.tests.at(-1) : null;
-    return event.kind === 'Verified' && last && !last.accepted ? [[event.round, last.id]] : [];
-  }));
   const { tokens } = stateAt(lane, Infinity);
   return tokens.map(({ id, source, round }, i) => ({
     position: start + i,
@@ -275,7 +271,9 @@ export function trackOf(lane, start = 1) {
     round,
     differs: false,
     begins: tokens[i - 1]?.round !== round,
-    refused: tokens[i + 1]?.round === round ? null : refused.get(round) ?? null, // the target's own token ends a round
+    refused: tokens[i + 1]?.round === round // the target's own token ends a round
+      ? null
+      : refusedOf(lane.rounds[round]?.verdict)?.id ?? null,
   }));
 }
 

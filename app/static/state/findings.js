@@ -8,7 +8,7 @@ import { percent, plural, ratio, settingsWords, times } from './format.js';
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
-/** @import { Test, Verified } from './events.d.ts' */
+/** @import { Test } from './events.d.ts' */
 
 /** @typedef {ReturnType<typeof measured>} Run a drafted lane compared with vanilla, in numbers */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
@@ -42,9 +42,7 @@ function measured(lane, vanilla, noSteps, quiet) {
   const header = /** @type {NonNullable<Lane['header']>} */ (lane.header);
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
-  const tests = lane.events.flatMap((event) =>
-    event.kind === 'Verified' ? /** @type {Verified} */ (event).tests : []
-  );
+  const tests = lane.rounds.flatMap(({ verdict }) => verdict?.tests ?? []);
   const cost = predicted(lane, vanilla);
   return {
     config,

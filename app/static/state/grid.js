@@ -255,9 +255,8 @@ export function noteOf({ verified, decided, draft }, lane) {
 
 /** Whether some round of a lane has a note. @param {Lane} lane */
 export const isNoted = (lane) =>
-  lane.events.some((event) =>
-    event.kind === 'Decided' ||
-    (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))
+  lane.rounds.some(({ decided, verdict }) =>
+    decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
   );
 
 /** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round */

@@ -128,19 +128,11 @@ function testOf(tests, position, node, drafted) {
 
 /** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
 export function tokenOf(lane, token) {
-  let before = 0;
-  for (let n = 0; n < lane.events.length; n += 1) {
-    const event = lane.events[n];
-    if (event.kind !== 'Committed') continue;
-    if (token >= before && token < before + event.ids.length) {
-      const view = stateAt(lane, n + 1).window;
-      return view?.committed === event && view.draft && view.verified
-        ? { view, place: token - before }
-        : null;
-    }
-    before += event.ids.length;
-  }
-  return null;
+  const round = lane.rounds.find(({ first, commit }) =>
+    commit && token >= first && token < first + commit.ids.length
+  );
+  const view = round?.proposal && round.verdict ? stateAt(lane, round.ends.Committed).window : null;
+  return round && view ? { view, place: token - round.first } : null;
 }
 
 /** The probability that each rule accepts a token of the draft: rule -> probability. */

@@ -15,7 +15,7 @@ const EPSILON = 1e-9;
 const SERVER = 'server';
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
-/** @returns {number} its time; `last` if it has none of its own */
+/** @param {Event} event @returns {number} its time; `last` if it has none of its own */
 function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
@@ -84,6 +84,11 @@ const roundOf = (round) => ({
   copied: false, // without any drafter pass
   unrecorded: false, // whether its drafter passes are not in the trace
   decided: /** @type {Decided | null} */ (null),
+  proposal: /** @type {DraftReady | null} */ (null),
+  verdict: /** @type {Verified | null} */ (null),
+  commit: /** @type {Committed | null} */ (null),
+  first: 0, // place of its first token in the text
+  ends: /** @type {Record<string, number>} */ ({}), // by kind: events of the lane up to the last of this round
 });
 
 /** @param {Event[]} events */
@@ -107,6 +112,11 @@ export function buildLane(events) {
     lane.duration = eventTime(event, lane.duration);
     lane.times.push(lane.duration);
     if (STOPS.has(event.kind)) lane.stops.push(index);
+    if (event.kind === 'RoundStarted') {
+      round = roundOf(event.round);
+      lane.rounds.push(round);
+    }
+    round.ends[event.kind] = index + 1;
     switch (event.kind) {
       case 'RunStarted':
         lane.header = event;
@@ -120,10 +130,6 @@ export function buildLane(events) {
       case 'Failed':
         lane.failed = event;
         break;
-      case 'RoundStarted':
-        round = roundOf(event.round);
-        lane.rounds.push(round);
-        break;
       case 'Decided':
         round.decided = event;
         break;
@@ -132,6 +138,7 @@ export function buildLane(events) {
         round.size = event.ids.length;
         break;
       case 'DraftReady':
+        round.proposal = event;
         round.tree = event.parents.length
           ? { ...treeOf(event.parents), branches: event.branches }
           : null;
@@ -141,10 +148,11 @@ export function buildLane(events) {
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
         break;
       case 'Verified':
-        round.accepted = event.accepted;
+        Object.assign(round, { verdict: event, accepted: event.accepted });
         if (round.tree) Object.assign(round.tree, { path: event.path, chosen: event.chosen });
         break;
       case 'Committed':
+        Object.assign(round, { commit: event, first: lane.ids.length });
         lane.ids.push(...event.ids);
         round.extra = event.ids.length > round.accepted;
         break;
@@ -198,10 +206,16 @@ export function reached(tests) {
   return [...found.values()];
 }
 
+/** The test that rejected a drafted token, or null. @param {Verified | null | undefined} verdict */
+export function refusedOf(verdict) {
+  const last = verdict?.tests.at(-1);
+  return last && !last.accepted ? last : null;
+}
+
 /** The test that decided each position: the last one if several drafts were tested there. @param {Test[]} tests */
 export const decisive = (tests) => new Map(tests.map((test) => [test.position, test]));
 
-/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane */
+/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane @param {Event} event */
 function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {

@@ -171,9 +171,8 @@ export function roundOf(state, stands) {
   };
 }
 
-/** The stop at the commit of a round. @param {Playhead} player @param {Lane | null} lane */
-export const commitOf = (player, lane, name, round) =>
-  player.stops.findIndex((stop) => {
-    const event = lane && stop.lane === name ? lane.events[stop.n - 1] : null;
-    return Boolean(event && event.kind === 'Committed' && event.round === round);
-  });
+/** The stop at the last event of a kind in a round of a lane; −1 if there is none. @param {Playhead} player @param {Lane | null | undefined} lane */
+export const stopAt = (player, lane, name, round, kind = 'Committed') =>
+  player.stops.findIndex((stop) =>
+    stop.lane === name && stop.n === lane?.rounds[round]?.ends[kind]
+  );

@@ -5,22 +5,22 @@ import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
-/** @import { Event, Verified } from './events.d.ts' */
-/** @import { Lane, Window } from './lane.js' */
+/** @import { Lane, Round, Window } from './lane.js' */
 /** @import { Word } from './story.js' */
 
 const CONTEXT = 70; // characters of text shown before the token
 
-/** Whether an event is the verdict on a draft. @returns {event is Verified} */
-const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
+/** Whether a round has a verdict on a draft. @param {Round} round */
+const isTested = ({ verdict }) => Boolean(verdict?.tests.length);
 
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
-export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
+export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
 
 /** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane */
 function verdictFrom(lane, from) {
-  const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
-  return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
+  const tested = lane.rounds.filter(isTested);
+  const { ends } = tested.find(({ round }) => round >= from) ?? tested[0];
+  return stateAt(lane, ends.Verified);
 }
 
 export class Verifier {
@@ -95,11 +95,7 @@ export class Verifier {
 
   /** The time on the lane's clock when the draft is complete and not yet scored. */
   get time() {
-    const { lane, view } = this;
-    const at = lane.events.findIndex((one) =>
-      one.kind === 'DraftReady' && one.round === view.round
-    );
-    return lane.times[at];
+    return this.lane.times[this.view.ends.DraftReady - 1];
   }
 
   judge(accept) {

@@ -168,10 +168,7 @@ export class SideBySide {
     const at = key.lastIndexOf('/');
     const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
     const lane = this.lanes[name];
-    const n = lane?.events.findIndex((event) =>
-      event.kind === 'Committed' && event.round === round
-    );
-    const view = lane && stateAt(lane, n + 1).window;
+    const view = lane && stateAt(lane, lane.rounds[round]?.ends.Committed ?? 0).window;
     const verified = view?.verified;
     if (!verified) return;
     const greedy = lane.header?.config.temperature === 0;
