@@ -28,22 +28,19 @@ function run(
     ...more
   } = {},
 ) {
-  const events = [
-    {
-      kind: 'RunStarted',
-      config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 },
-      prompt,
-      prompt_ids: [1],
-      models: { target },
-      device: 'cpu: X',
-      dtype: 'fp32',
-      threads: 1,
-      started_at: '2026-11-23T10:00',
-      lossless: true,
-      ...more,
-    },
-    { kind: 'PiecesSeen', pieces: Object.fromEntries(words.map((word) => [ids(word), word])) },
-  ];
+  const events = [{
+    kind: 'RunStarted',
+    config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 },
+    prompt,
+    prompt_ids: [1],
+    models: { target },
+    device: 'cpu: X',
+    dtype: 'fp32',
+    threads: 1,
+    started_at: '2026-11-23T10:00',
+    lossless: true,
+    ...more,
+  }, { kind: 'PiecesSeen', pieces: Object.fromEntries(words.map((word) => [ids(word), word])) }];
   for (let i = 0; i < words.length; i += 2) {
     const [round, own] = [i / 2, words.slice(i, i + 2).map(ids)];
     const drafted = own.slice(0, -1);
@@ -87,12 +84,10 @@ test('a prompt that goes on in the other text begins later, and is aligned with 
     run('Once upon', [' a', ' time', '!']),
   ];
   const { common, columns } = held(a, b);
-  assert.deepEqual([common.by, common.starts, common.agree, common.parted], [
-    'texts',
-    { a: 0, b: 5 },
-    12,
-    13,
-  ]);
+  assert.deepEqual(
+    [common.by, common.starts, common.agree, common.parted],
+    ['texts', { a: 0, b: 5 }, 12, 13],
+  );
   assert.deepEqual(columns, { a: [1, 2, 3, 4], b: [2, 3, 4] });
   assert.match(said(a, b), /run B begins 5 characters later.*agree over 12 characters/);
 });
@@ -112,12 +107,10 @@ test('tokens of two targets share a column where their words end together', () =
 
 test('other prompts are aligned from their beginnings, and the page says why', () => {
   const { common, columns } = held(run('Q: 1', [' yes', ' no']), run('Q: 2', [' yes', ' so']));
-  assert.deepEqual([common.by, common.prompt, common.agree, common.parted], [
-    'beginnings',
-    4,
-    5,
-    6,
-  ]);
+  assert.deepEqual(
+    [common.by, common.prompt, common.agree, common.parted],
+    ['beginnings', 4, 5, 6],
+  );
   assert.deepEqual(columns, { a: [1, 2], b: [1, 2] });
   assert.match(
     said(run('Q: 1', [' yes']), run('Q: 2', [' no'])),
@@ -177,10 +170,7 @@ test('files are opened one after the other, and a wrong one takes nothing away',
       good.slice(0, 2),
     ]
   ) {
-    assert.throws(
-      () => opened.add('z', { title: '', lanes: { a: events } }),
-      /are inconsistent/,
-    );
+    assert.throws(() => opened.add('z', { title: '', lanes: { a: events } }), /are inconsistent/);
   }
   assert.throws(() => opened.add('z', { title: '', lanes: { a: [] } }), /no events of a run/);
   assert.deepEqual([opened.answer, opened.lanes.length], [kept, 3]);

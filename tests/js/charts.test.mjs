@@ -9,10 +9,7 @@ import { rowAt } from '../../app/static/state/race.js';
 import { acceptanceFigure, confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
 
 const c = new Proxy({}, {
-  get: (
-    _,
-    role,
-  ) =>
+  get: (_, role) =>
     role === 'toJSON'
       ? undefined
       : `#${
@@ -57,18 +54,16 @@ test('tokens over time: a line, its mark, its dash and its label for each lane t
   );
   assert.ok(data.every((line) => !line.hovertemplate.includes('<b>d')));
   const [base, own] = data;
-  assert.deepEqual([base.line.dash, base.line.color, own.line.color], [
-    'dot',
-    c.target,
-    c[named['<b>drafted'].colour],
-  ]);
+  assert.deepEqual(
+    [base.line.dash, base.line.color, own.line.color],
+    ['dot', c.target, c[named['<b>drafted'].colour]],
+  );
   assert.ok(own.line.width > base.line.width, 'the selected lane stands out');
   assert.deepEqual(own.x.slice(-1), [drafted.duration]);
-  assert.deepEqual([own.y[0], own.y[own.y.length - 1], own.x.length], [
-    0,
-    40,
-    drafted.rounds.length + 2,
-  ]);
+  assert.deepEqual(
+    [own.y[0], own.y[own.y.length - 1], own.x.length],
+    [0, 40, drafted.rounds.length + 2],
+  );
   for (const [i, note] of layout.annotations.entries()) {
     assert.equal(note.font.color, data[i].line.color);
   }

@@ -43,9 +43,9 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   assert.equal(found.rows, 1 + found.config.gamma);
   assert.ok(found.window && found.c > 0 && found.v > 0);
   assert.equal(runOf(drafted, null, new Set()), null);
-  const stopped = trace.lanes.drafted.map((
-    event,
-  ) => event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event);
+  const stopped = trace.lanes.drafted.map((event) =>
+    event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event
+  );
   assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
 });
 

@@ -92,11 +92,10 @@ test('a bonus token has the last column, and the places beside a place end with 
   ]);
   assert.deepEqual([columnOf(round, 1), columnOf(round, 2)], [1, 3]);
   assert.deepEqual([placeAt(round, 1), placeAt(round, 3)], [1, 2]);
-  assert.deepEqual([besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)], [
-    null,
-    1,
-    null,
-  ]);
+  assert.deepEqual(
+    [besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)],
+    [null, 1, null],
+  );
   assert.deepEqual(besides(round, { node: 0 }, 1), { node: 1 });
 });
 

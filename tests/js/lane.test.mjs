@@ -78,19 +78,16 @@ test('the window holds its round as far as it has come, and the last one is reme
   const at = (kind, round) =>
     lane.events.findIndex((event) => event.kind === kind && event.round === round) + 1;
   const begun = stateAt(lane, at('RoundStarted', 1));
-  assert.deepEqual([
-    begun.window.round,
-    begun.window.passes.length,
-    begun.window.draft,
-    begun.last.round,
-  ], [1, 0, null, 0]);
+  assert.deepEqual(
+    [begun.window.round, begun.window.passes.length, begun.window.draft, begun.last.round],
+    [1, 0, null, 0],
+  );
   assert.ok(begun.last.committed && begun.last.verified);
   const drafted = stateAt(lane, at('DraftReady', 1));
-  assert.deepEqual([drafted.window.passes.length, drafted.window.scored, drafted.window.steps], [
-    3,
-    null,
-    3,
-  ]);
+  assert.deepEqual(
+    [drafted.window.passes.length, drafted.window.scored, drafted.window.steps],
+    [3, null, 3],
+  );
 });
 
 test('a token knows its round, its source and the test that it passed', () => {
@@ -122,11 +119,10 @@ test('of several drafts that are tested at one position, the last test is the to
   ];
   const { tokens, sums } = stateAt(buildLane(events), Infinity);
   assert.deepEqual(tokens.map((token) => token.test.id), [8, 6, 3]);
-  assert.deepEqual([sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt], [3, 2, [1, 1, 1], [
-    1,
-    1,
-    0,
-  ]]);
+  assert.deepEqual(
+    [sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt],
+    [3, 2, [1, 1, 1], [1, 1, 0]],
+  );
   assert.deepEqual(reached(tests), [true, true, false]);
   assert.deepEqual(reached([make.test(0, 7, true), make.test(0, 8, false)]), [true]);
 });

@@ -41,9 +41,7 @@ test('words for a plain window only', () => {
       { drafter: 'none' },
       { tree_nodes: 8 },
       { num_drafts: 4 },
-      {
-        auto: true,
-      },
+      { auto: true },
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
@@ -61,11 +59,10 @@ test('what is typical was measured: same pair, temperature, device and method, w
     over: 'over 5 prompts',
     about: 'Races',
   };
-  const known = [
-    { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } },
-    { ...one, cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] } },
-    { ...one, cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] } },
-  ];
+  const known = [{ ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } }, {
+    ...one,
+    cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] },
+  }, { ...one, cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] } }];
   const plain = {
     pair: 'toy',
     drafter: 'block',

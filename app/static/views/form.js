@@ -56,10 +56,7 @@ export class Form {
     return Object.fromEntries(this.fields.map((field) => {
       const value = this.held[field.name];
       const names = isBoxes(field) ? this.offered(field) : [];
-      return [
-        field.name,
-        isBoxes(field) ? names.filter((name) => value.includes(name)) : value,
-      ];
+      return [field.name, isBoxes(field) ? names.filter((name) => value.includes(name)) : value];
     }));
   }
 
