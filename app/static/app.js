@@ -1,5 +1,5 @@
-// The player of the page, for any number of lanes. It holds one trace in the browser and moves the playhead; while it
-// plays it makes no requests. The Live and the Race tab each have one.
+// The player of the page, for any number of lanes. It holds one trace in the browser and moves the
+// playhead; while it plays it makes no requests. The Live and the Race tab each have one.
 
 import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
@@ -187,8 +187,8 @@ export class App extends Job {
   }
 
   /**
-   * The trace of a final message: the race that was followed, a file that the server read, or, in an export, a file
-   * that this page read. @param {any} message @returns {Promise<Trace | null>}
+   * The trace of a final message: the race that was followed, a file that the server read, or, in
+   * an export, a file that this page read. @param {any} message @returns {Promise<Trace | null>}
    */
   async traceOf({ run, trace, size }) {
     if (typeof trace !== 'string') return trace ?? null;
@@ -199,8 +199,9 @@ export class App extends Job {
   }
 
   /**
-   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During the untimed warm-up
-   * the page draws freely; its status line does not change when the clock starts, so nothing is drawn then.
+   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During
+   * the untimed warm-up the page draws freely; its status line does not change when the clock
+   * starts, so nothing is drawn then.
    * @param {any} message
    */
   async update(message) {

@@ -1,5 +1,6 @@
-// The Explore and the Compare tab: a form, an answer and its figures for each question, all described by the server
-// (specdiff_core/explorations). Opens with recorded answers; after a reload it follows a measurement that still runs.
+// The Explore and the Compare tab: a form, an answer and its figures for each question, all
+// described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
+// it follows a measurement that still runs.
 
 import { busyMachine, csvOf, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
@@ -353,7 +354,7 @@ export class Explore extends Job {
     });
   }
 
-  /** The address of a race's trace; undefined until the exploration ends. @returns {Promise<string | undefined>} */
+  /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
     if (this.isOpened) {
       const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));

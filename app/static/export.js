@@ -1,5 +1,5 @@
-// The page without a server: the page itself holds the data (app/export.py). Its players are those of the lab, each
-// created when its tab is first opened.
+// The page without a server: the page itself holds the data (app/export.py). Its players are those
+// of the lab, each created when its tab is first opened.
 
 import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';

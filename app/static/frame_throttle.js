@@ -1,5 +1,6 @@
-// Draws the page at most once a second while a lane is being measured. Browser and decoder often share a processor, and
-// Gradio's own waiting clock asks for sixty frames. Runs before Gradio's scripts (app/gradio_patches.py).
+// Draws the page at most once a second while a lane is being measured. Browser and decoder often
+// share a processor, and Gradio's own waiting clock asks for sixty frames. Runs before Gradio's
+// scripts (app/gradio_patches.py).
 
 (function throttle(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);

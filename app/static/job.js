@@ -1,5 +1,5 @@
-// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the queue, is followed,
-// stopped, or lost; and the component that carries the server's messages.
+// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
+// queue, is followed, stopped, or lost; and the component that carries the server's messages.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
@@ -111,7 +111,7 @@ export class Job {
   /** Called when the server stops responding, or does not react to Stop. */
   lost(stopped) {}
 
-  /** Handle a message of the server. @returns {void | Promise<void>} */
+  /** Handle a message of the server. */
   receive(message) {
     this.waiting = false;
     this.watchdog.restart();

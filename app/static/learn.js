@@ -36,7 +36,7 @@ const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
-/** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each @returns {Promise<T | null>} */
+/** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each */
 async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
@@ -48,10 +48,10 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The tab of a question. @returns {'compare' | 'explore'} */
+/** The tab of a question. */
 const tabOf = (name) => name === 'compare' ? 'compare' : 'explore';
 
-/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
+/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
@@ -166,7 +166,7 @@ class Learn {
     this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
   }
 
-  /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson @returns {Step[]} */
+  /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
@@ -236,7 +236,7 @@ class Learn {
     return query;
   }
 
-  /** Open what a lesson points at, and return its element. @param {Lesson} lesson @returns {Promise<Element | null>} */
+  /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
     const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
     if (!trace && !explore) {

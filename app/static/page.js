@@ -1,5 +1,5 @@
-// The players of the page and the state they share: whether something is measured, which tab is open, and the race that
-// another tab wants to play.
+// The players of the page and the state they share: whether something is measured, which tab is
+// open, and the race that another tab wants to play.
 
 import { giveLink, say } from './views/link.js';
 

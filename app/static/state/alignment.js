@@ -69,15 +69,16 @@ export function commonOf(a, b) {
   };
 }
 
-/** The characters that each new token takes. @param {Lane} lane @returns {[number, number][]} */
+/** The characters that each new token takes. @param {Lane} lane */
 function spansOf(lane, start) {
   let at = start;
   return lane.shown.map((words) => [at, at += letters(words).length]);
 }
 
 /**
- * The column of each new token of both runs, from 1. As far as the texts agree, a column ends where a token of both runs
- * ends, so it may hold several tokens of one run; after that, or aligned by tokens, it holds one of each.
+ * The column of each new token of both runs, from 1. As far as the texts agree, a column ends where
+ * a token of both runs ends, so it may hold several tokens of one run; after that, or aligned by
+ * tokens, it holds one of each.
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
 export function columnsOfTokens(a, b, { by, agree, starts }) {
@@ -164,7 +165,7 @@ function mustBeEqual(a, b, { by }) {
     (one.seed === other.seed && one.rule === 'match' && other.rule === 'match');
 }
 
-/** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
+/** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs */
 export function answerOf({ a, b }) {
   const common = commonOf(a.lane, b.lane);
   const header = a.lane.header ?? b.lane.header;
@@ -212,7 +213,7 @@ export function answerOf({ a, b }) {
   };
 }
 
-/** The origin of a run, as lines of a table. @param {Run} run @returns {Record<string, string>} */
+/** The origin of a run, as lines of a table. @param {Run} run */
 function aboutRun({ file, name, lane }) {
   const { header, finished } = lane;
   if (!header) return { file, lane: name };
@@ -297,7 +298,7 @@ export function givenOf({ lane }, round, pairs) {
   return { pair, given: JSON.stringify(given) };
 }
 
-/** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events @returns {Lane} */
+/** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events */
 function checked(events) {
   const lane = buildLane(events);
   /** @type {State | null} */
@@ -354,7 +355,6 @@ export class Opened {
     this.update();
   }
 
-  /** @returns {{a: Run, b: Run} | null} */
   get runs() {
     const [a, b] = [this.lanes[this.chosen.a], this.lanes[this.chosen.b]];
     return a && b ? { a, b } : null;
@@ -406,7 +406,7 @@ export class Opened {
     return true;
   }
 
-  /** The shown lanes as a trace, for the player. @returns {Trace} */
+  /** The shown lanes as a trace, for the player. */
   get trace() {
     const { runs, branch } = this;
     /** @type {Record<string, Event[]>} */

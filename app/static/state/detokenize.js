@@ -11,8 +11,8 @@ export function piece(lane, id) {
 const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
 
 /**
- * Make pieces readable. A character whose bytes are spread over tokens appears at the token that completes it;
- * bytes that never complete one stay written as \xNN. @param {string[]} pieces
+ * Make pieces readable. A character whose bytes are spread over tokens appears at the token that
+ * completes it; bytes that never complete one stay written as \xNN. @param {string[]} pieces
  */
 export function joinPieces(pieces) {
   const shown = pieces.slice();

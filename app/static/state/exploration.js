@@ -96,8 +96,9 @@ export function expectedTau(alphas, drafts = 1) {
 }
 
 /**
- * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at depth j is accepted
- * with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes. @param {number[]} alphas by depth @param {number} nodes
+ * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at
+ * depth j is accepted with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes. @param
+ * {number[]} alphas by depth @param {number} nodes
  */
 export function treeTau(alphas, nodes) {
   const open = alphas.slice(0, 1).map((odds) => ({ odds, level: 1, before: 1, rank: 1 }));
@@ -140,7 +141,7 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
-/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null if the text is no such list. @returns {[number, number][] | null} */
+/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null if the text is no such list. */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
     part.split(/[\s:]+/).map(Number)
@@ -191,7 +192,7 @@ export function breakEven(box, curve) {
   return high;
 }
 
-/** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve @returns {[number, number]} */
+/** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
 export function bestGamma(box, curve) {
   const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
     i + 1,
@@ -260,7 +261,7 @@ export function drawTokens(p, q, draws, seed) {
 
 /** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the rejected draft token that it replaces */
 
-/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
+/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 */
 export function trackOf(lane, start = 1) {
   const { tokens } = stateAt(lane, Infinity);
   return tokens.map(({ id, source, round }, i) => ({
@@ -277,7 +278,7 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
-/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with @returns {Record<string, Cell[]>[]} */
+/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const at = Object.fromEntries(names.map((name) => {

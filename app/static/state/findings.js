@@ -1,5 +1,5 @@
-// Sentences of the lessons with measured numbers: from the visitor's own runs and explorations, otherwise from a
-// recording, always naming the source. Pure: strings out.
+// Sentences of the lessons with measured numbers: from the visitor's own runs and explorations,
+// otherwise from a recording, always naming the source. Pure: strings out.
 
 import { acceptance, costAt } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
@@ -329,10 +329,12 @@ export function watched(lesson, explored) {
 }
 
 /**
- * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their latest run that has
- * some; otherwise the recorded ones.
- * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored} explored
- * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording @param {Sliders | null} [sliders]
+ * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their
+ * latest run that has some; otherwise the recorded ones.
+ * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored}
+ * explored
+ * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording @param
+ * {Sliders | null} [sliders]
  * @returns {string[]} sentences
  */
 export function proven(lesson, runs, explored, recorded, sliders = null) {

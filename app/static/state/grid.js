@@ -32,7 +32,7 @@ const spaced = (count, most) =>
 export const unitOf = ({ tree }) =>
   tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps';
 
-/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane @returns {Row[]} */
+/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane */
 export function gridOf(round, lane, most) {
   const { tree, size } = round;
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
@@ -82,7 +82,7 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
+/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -109,7 +109,7 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens copied without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
+/** Cells of tokens copied without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -125,7 +125,7 @@ function copyCell(round, lane) {
   };
 }
 
-/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane @returns {(depth: number) => Cell} */
+/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -153,7 +153,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   };
 }
 
-/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane @returns {Verdict[]} */
+/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = lane.header?.config.temperature === 0;
@@ -164,7 +164,7 @@ export function verdictsOf(round, lane) {
   return [...own, extraOf(round, lane)];
 }
 
-/** @param {Window} round @param {Lane} lane @returns {Verdict} */
+/** @param {Window} round @param {Lane} lane */
 function extraOf({ verified, extra, judged }, lane) {
   if (!verified || judged < Infinity) return { kind: 'none', title: EXTRA };
   if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
@@ -188,7 +188,7 @@ function extraOf({ verified, extra, judged }, lane) {
   };
 }
 
-/** @param {Window} round @param {Lane} lane @param {Test | undefined} test that decided it @returns {Verdict} */
+/** @param {Window} round @param {Lane} lane @param {Test | undefined} test that decided it */
 function verdictOf(
   { verified, scored, size, drafted, tree, judged },
   lane,
@@ -263,13 +263,13 @@ export const isNoted = (lane) =>
 export const columnOf = ({ verified, size }, place) =>
   verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {Window} round @returns {Place | null} */
+/** The place that a column of the tests shows; null if it shows none. @param {Window} round */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;
 }
 
-/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place @returns {Place | null} */
+/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

@@ -78,9 +78,11 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
 }
 
 /**
- * The large number and its label. Seconds are compared only if both lanes have equally many tokens; otherwise it is a
- * ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
- * @param {boolean} baseline whether the selected lane is the baseline @returns {[number: string, words: string, slower?: boolean]}
+ * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
+ * otherwise it is a ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>}
+ * clocks @param {ReturnType<typeof verdict>} race
+ * @param {boolean} baseline whether the selected lane is the baseline @returns
+ * {[number: string, words: string, slower?: boolean]}
  */
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
   if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
@@ -161,7 +163,7 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
 }
 
-/** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @returns {{tau: string, alpha: string, calls: string, nfe: string, against: string}} */
+/** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states */
 export function numbers({ drafted: lane }, { drafted, vanilla }) {
   const sums = drafted ? drafted.sums : null;
   const served = isServed(lane); // which does not report its passes
@@ -223,9 +225,10 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
 const BARELY = 1.1; // from this speed-up on no explanation is offered
 
 /**
- * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would save most. Null if the
- * lane is faster, or not timed by this lab. `round`: one that shows it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla @returns {{question: string, words: string, round: number} | null}
+ * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would
+ * save most. Null if the lane is faster, or not timed by this lab. `round`: one that shows it.
+ * @param {Lane | null} drafted @param {Lane | null} vanilla @returns
+ * {{question: string, words: string, round: number} | null}
  */
 export function whySlow(drafted, vanilla) {
   const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;

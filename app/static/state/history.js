@@ -7,7 +7,7 @@ import { keep, recall } from '../storage.js';
 const KEY = 'specdiff-runs';
 const MOST = 30;
 
-/** The kept runs, latest first, without those that the server has deleted. @param {number} seconds that it keeps them @returns {Kept[]} */
+/** The kept runs, latest first, without those that the server has deleted. @param {number} seconds that it keeps them */
 export const keptRuns = (seconds) =>
   JSON.parse(recall(KEY) ?? '[]').filter(({ at }) => Date.now() - at < 1000 * seconds);
 

@@ -22,7 +22,7 @@ import { drawn, normalised, uniform } from './exploration.js';
  * @property {'all' | 'drafted' | 'none'} holds the tokens whose p is in the trace
  */
 
-/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
+/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place */
 function inTree({ draft, verified, tree }, place) {
   if (typeof place !== 'number') {
     return {
@@ -126,7 +126,7 @@ function testOf(tests, position, node, drafted) {
   return tests.find((test) => test.position === position && test.id === drafted) ?? null;
 }
 
-/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
+/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
 export function tokenOf(lane, token) {
   const round = lane.rounds.find(({ first, commit }) =>
     commit && token >= first && token < first + commit.ids.length
@@ -143,9 +143,10 @@ export const residual = (rows) =>
   normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
 /**
- * Repeat a test `draws` times with other draws: how often it accepts, and which row came out otherwise. In a tree the
- * target draws from p, and any token that was drafted there is accepted.
- * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed @returns {{accepted: number, counts: number[]}}
+ * Repeat a test `draws` times with other draws: how often it accepts, and which row came out
+ * otherwise. In a tree the target draws from p, and any token that was drafted there is accepted.
+ * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed
+ * @returns {{accepted: number, counts: number[]}}
  */
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);

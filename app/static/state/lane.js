@@ -1,5 +1,6 @@
-// One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no timer.
-// Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test compares the two.
+// One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no
+// timer. Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test
+// compares the two.
 
 import { spell } from './detokenize.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
@@ -23,8 +24,8 @@ function eventTime(event, last) {
 }
 
 /**
- * A draft tree as a picture. A node's first child stays on its line, so the first line is the most probable window and
- * every other child begins a branch of its own.
+ * A draft tree as a picture. A node's first child stays on its line, so the first line is the most
+ * probable window and every other child begins a branch of its own.
  * @param {number[]} parents
  */
 export function treeOf(parents) {
@@ -50,8 +51,8 @@ export function treeOf(parents) {
 }
 
 /**
- * The lines of a tree to draw, at most `most`, in order: the first (the most probable window), those on the target's
- * path, that of the draft it chose, then the longest.
+ * The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
+ * those on the target's path, that of the draft it chose, then the longest.
  * @param {Tree} tree @param {number} most @returns {number[]}
  */
 export function linesShown(tree, most) {
@@ -196,7 +197,7 @@ const emptyState = () => ({
   },
 });
 
-/** For each position that the verifier reached, whether one of its tests accepted. @param {Test[]} tests @returns {boolean[]} */
+/** For each position that the verifier reached, whether one of its tests accepted. @param {Test[]} tests */
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
   const found = new Map();
@@ -268,7 +269,7 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {State | null} [state] @returns {State} */
+/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {

@@ -61,7 +61,7 @@ export const momentQuery = ({ tab, trace, lane, round, at, asked }) => {
     : `${new URLSearchParams({ tab, trace })}&${moment}`;
 };
 
-/** The moment named in an address, or null. @returns {Moment | null} */
+/** The moment named in an address, or null. */
 export function readMoment(search) {
   const query = new URLSearchParams(search);
   const round = Number(query.get('round') ?? 1);

@@ -1,5 +1,5 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map, and the typical range
-// after it. Pure.
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map,
+// and the typical range after it. Pure.
 
 import { ratio, times } from './format.js';
 import { useOf } from './marks.js';
@@ -56,8 +56,10 @@ export function predictedWords(known, asked, denoises) {
 }
 
 /**
- * The measured range nearest to the settings of a run, in words, and its source; null if the pair, the temperature, the
- * kind of device or the method was not measured, or only with windows less than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether the drafter uses T
+ * The measured range nearest to the settings of a run, in words, and its source; null if the pair,
+ * the temperature, the kind of device or the method was not measured, or only with windows less
+ * than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header
+ * @param {boolean} denoises whether the drafter uses T
  */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   if (!samplesAsUsual(config)) return null;

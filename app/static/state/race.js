@@ -34,8 +34,9 @@ export const complete = (lane) =>
   Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
 
 /**
- * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked by their clocks; equal
- * clocks share a place. `short`: the lane finished with fewer tokens, so its clock cannot be compared and it has no place.
+ * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked
+ * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, so its
+ * clock cannot be compared and it has no place.
  * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
@@ -78,8 +79,9 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 }
 
 /**
- * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of each, or, if there is only
- * one other lane, each of its commits. @param {Lanes} lanes @param {string[]} names @param {string | null} selected @returns {Stop[]}
+ * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
+ * each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes @param
+ * {string[]} names @param {string | null} selected @returns {Stop[]}
  */
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
@@ -109,9 +111,10 @@ export function passed(lane, name, playhead) {
 }
 
 /**
- * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels of running lanes stay
- * at their lines, at least `gap` apart; those of finished lanes are stacked above the plot, the first highest, so that no
- * leader crosses a label. @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels
+ * of running lanes stay at their lines, at least `gap` apart; those of finished lanes are stacked
+ * above the plot, the first highest, so that no leader crosses a label. @param
+ * {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);

@@ -30,7 +30,7 @@ export const placeOf = (header) =>
     header.server ? '' : `, ${plural(header.threads, 'thread')}`
   }`;
 
-/** The lanes that started. @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} */
+/** The lanes that started. @param {Lanes} lanes */
 const headersOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, own: lane.header }] : []);
 
@@ -71,7 +71,7 @@ const serversOf = (lanes) =>
     ]]
   );
 
-/** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race @returns {[string, string][]} */
+/** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race */
 export function factsOf(lanes, header, title) {
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
   const several = drafted.length > 1;

@@ -21,8 +21,8 @@ import { sharePieces } from './detokenize.js';
 export class Stage {
   /**
    * @param {string[]} names @param {Lanes} lanes null where a lane has no events
-   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that waited for a processor,
-   *   on average, from which a time cannot be trusted
+   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
+   * waited for a processor,   on average, from which a time cannot be trusted
    * @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown
    */
   constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
@@ -77,7 +77,7 @@ export class Stage {
     });
   }
 
-  /** @template T @param {Record<string, T | null>} of @returns {Pair<T>} */
+  /** @template T @param {Record<string, T | null>} of */
   pair(of, selected) {
     const drafts = selected !== null && selected !== this.baseline;
     return {

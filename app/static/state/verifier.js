@@ -1,5 +1,5 @@
-// You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one, before the rule's own
-// verdict is shown. Pure.
+// You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one,
+// before the rule's own verdict is shown. Pure.
 
 import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
@@ -87,7 +87,7 @@ export class Verifier {
     return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
   }
 
-  /** The round with the visitor's judgements so far, without later results. @returns {Window} */
+  /** The round with the visitor's judgements so far, without later results. */
   get shown() {
     const judged = this.answer === null ? this.place : this.place + 1;
     return { ...this.view, scored: null, committed: null, judged };

@@ -1,5 +1,5 @@
-// Plotly figures of the latest state, updated at most 12 times a second and only while visible. Keeps its own reference
-// to Plotly, because other components may replace the global one.
+// Plotly figures of the latest state, updated at most 12 times a second and only while visible.
+// Keeps its own reference to Plotly, because other components may replace the global one.
 
 import { glossAxis } from './glossary.js';
 import { text } from './dom.js';
@@ -28,7 +28,7 @@ function loadPlotly(address) {
   return library;
 }
 
-/** Colours of the page by role, from the palette's custom properties. @returns {Colours} */
+/** Colours of the page by role, from the palette's custom properties. */
 function colours(element) {
   const style = getComputedStyle(element);
   return new Proxy({}, { get: (_, role) => style.getPropertyValue(`--sd-${String(role)}`).trim() });
@@ -67,7 +67,7 @@ export const layout = (
 export const escaped = (words) =>
   words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
-/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {
   const most = Math.max(1, total);
   const gap = most * 0.075;
@@ -148,7 +148,7 @@ function ticks(most) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Share accepted at each position so far, and the tests of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** Share accepted at each position so far, and the tests of the round on screen. @param {Scene} scene @param {Colours} c */
 export function acceptanceFigure({ lane, state, view }, c) {
   if (!lane || !state) return 'Vanilla drafts nothing, so nothing is tested.';
   const { testedAt, acceptedAt } = state.sums;
@@ -216,7 +216,7 @@ export function acceptanceFigure({ lane, state, view }, c) {
   };
 }
 
-/** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c */
 export function confidenceFigure({ lane, view }, c) {
   if (!lane) return 'Vanilla has no drafter.';
   if (!view || !view.passes.length) {

@@ -1,5 +1,5 @@
-// The view of the Explore and the Compare tab: the question, its form, its answer with figures and boards, and the origin
-// of the numbers.
+// The view of the Explore and the Compare tab: the question, its form, its answer with figures and
+// boards, and the origin of the numbers.
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';

@@ -49,7 +49,7 @@ export function drawn({ data = [], layout: described, empty = '' }, c, added = {
 export const isShown = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
-/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
+/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked */
 export const settled = ({ switches = [] }, asked) =>
   Object.fromEntries(switches.map(({ name, options }) => [
     name,

@@ -51,7 +51,7 @@ export class Form {
     this.fill({});
   }
 
-  /** The values in the form, unchecked; the server checks them. @returns {Record<string, any>} */
+  /** The values in the form, unchecked; the server checks them. */
   values() {
     return Object.fromEntries(this.fields.map((field) => {
       const value = this.held[field.name];
@@ -60,7 +60,7 @@ export class Form {
     }));
   }
 
-  /** The values that differ from the defaults, for a link. @returns {Record<string, any>} */
+  /** The values that differ from the defaults, for a link. */
   changed() {
     const values = this.values();
     const plain = (/** @type {Field} */ field, value) => {

@@ -1,6 +1,7 @@
-// Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of docs/theory.md
-// (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip on hover, on keyboard focus and on a
-// tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` of the title of an axis.
+// Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of
+// docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip
+// on hover, on keyboard focus and on a tap; `gloss` makes such elements of the symbols in a text,
+// and `glossAxis` of the title of an axis.
 
 import { attribute, h, text } from './dom.js';
 

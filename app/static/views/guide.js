@@ -1,6 +1,7 @@
-// A card that guides through the page step by step, with words, answers to choose from, and an element that it points at.
-// The tour of the Live tab and the lessons of the Learn tab use it. A question must be answered before the next step. In
-// a presentation, explanations and verdicts are hidden until they are revealed (views/presenter.js).
+// A card that guides through the page step by step, with words, answers to choose from, and an
+// element that it points at. The tour of the Live tab and the lessons of the Learn tab use it. A
+// question must be answered before the next step. In a presentation, explanations and verdicts are
+// hidden until they are revealed (views/presenter.js).
 
 import { glossed, html, render } from './ui.js';
 import { plural } from '../state/format.js';

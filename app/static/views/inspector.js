@@ -21,7 +21,7 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
  * @property {() => void} close @property {(by: number) => void} [walk] shows the position before or after
  */
 
-/** A token in a sentence. @param {Lane} lane @returns {(id: number | null) => string} */
+/** A token in a sentence. @param {Lane} lane */
 export const wordsOf = (lane) => (id) => id === null ? OTHERS : quoted(piece(lane, id));
 
 /** Whether a random draw decided the test. @param {Inspected} what */

@@ -1,5 +1,5 @@
-// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are side by side, each with
-// its text; more lanes are rows, and the text of the selected one is below.
+// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are
+// side by side, each with its text; more lanes are rows, and the text of the selected one is below.
 
 import { Text } from './text.js';
 import { glossed, html, Link, useState, walk } from './ui.js';

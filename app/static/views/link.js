@@ -1,5 +1,5 @@
-// A link to the current view: it is put into the address and copied; if the browser does not permit that, it is shown for
-// copying by hand.
+// A link to the current view: it is put into the address and copied; if the browser does not permit
+// that, it is shown for copying by hand.
 
 import { Dialog, html, render } from './ui.js';
 import { text } from './dom.js';

@@ -1,6 +1,6 @@
-// Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for everything.
-// Explanations and right answers are hidden until they are revealed. The link for the room opens the same lesson at the
-// same step, without the bar.
+// Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for
+// everything. Explanations and right answers are hidden until they are revealed. The link for the
+// room opens the same lesson at the same step, without the bar.
 
 import { Dialog, html, render } from './ui.js';
 import { address } from './link.js';
@@ -181,7 +181,7 @@ export class Presenter {
     );
   }
 
-  /** The link that opens this step on other machines. @returns {Child} */
+  /** The link that opens this step on other machines. */
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
@@ -260,7 +260,6 @@ export class Presenter {
     if (!same) act();
   }
 
-  /** @returns {Record<string, () => void>} */
   acts() {
     const [next, back] = [() => this.step(1), () => this.step(-1)];
     return {

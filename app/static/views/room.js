@@ -1,5 +1,5 @@
-// Votes of a room: phones send their choice, and the projector fetches the counts. There are no names: each page has a
-// random number, so that a changed vote counts once.
+// Votes of a room: phones send their choice, and the projector fetches the counts. There are no
+// names: each page has a random number, so that a changed vote counts once.
 
 /** A random code: of a room, or of a page. */
 export const code = () =>
@@ -21,7 +21,7 @@ export function send(room, question, option) {
   );
 }
 
-/** Votes for each option; null if no server counts them. @returns {Promise<number[] | null>} */
+/** Votes for each option; null if no server counts them. */
 export async function counts(room, question) {
   try {
     const answer = await fetch(place(room, question));

@@ -29,7 +29,7 @@ const MOST_CANDIDATES = 8;
 const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
+/** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
   const placed = (name, /** @type {Cell[]} */ cells) =>
     columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;

@@ -90,7 +90,7 @@ export class Sandbox {
     this.answer = answer;
   }
 
-  /** The curve in use. @returns {[number, number][]} */
+  /** The curve in use. */
   get used() {
     return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
   }
@@ -100,7 +100,7 @@ export class Sandbox {
     return sandbox({ ...this.box, ...change }, this.used);
   }
 
-  /** Data to add to a figure, and the axis ranges it needs. @returns {{data: object[], reach?: {x: number, y: number}}} */
+  /** Data to add to a figure, and the axis ranges it needs. */
   adds(key) {
     const { cost, tau, speedup } = this.at();
     if (key === 'passes' && this.typed) {
@@ -132,7 +132,7 @@ export class Sandbox {
     };
   }
 
-  /** The measured methods that test a single window, so that their α_j belong to its positions. @returns {Record<string, any>[]} */
+  /** The measured methods that test a single window, so that their α_j belong to its positions. */
   get windows() {
     return (this.answer?.rows ?? []).filter((row) =>
       row.alpha_at?.length && !row.nodes && row.drafts === 1
@@ -294,7 +294,7 @@ export class Playground {
     return { kept, added: this.p.map((p, i) => p - kept[i]) };
   }
 
-  /** The bars of its figure. @returns {{data: object[]}} */
+  /** The bars of its figure. */
   adds(key) {
     if (key !== 'three') return { data: [] };
     const { kept, added } = this.parts;

@@ -1,5 +1,5 @@
-// The draft window: rows are denoising steps, columns are positions; below them the acceptance tests. DOM, no canvas,
-// so that every number can be hovered and read aloud.
+// The draft window: rows are denoising steps, columns are positions; below them the acceptance
+// tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
 import { Component, html, Link } from './ui.js';
 import { Inspector } from './inspector.js';
@@ -139,7 +139,7 @@ class Grid extends Component {
     base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
   }
 
-  /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
+  /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
       /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((one) =>
