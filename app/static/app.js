@@ -39,7 +39,7 @@ import { wordsOf } from './views/inspector.js';
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
- * @property {string[]} noSteps drafters without denoising steps
+ * @property {string[]} noSteps that don't denoise
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
@@ -80,7 +80,7 @@ const NOT_KEPT = {
 };
 const KEPT = ' The page shows what arrived before that.';
 
-/** Values in the form of a link's query; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
+/** Values as a link's query, as the controls write theirs (app/scripts.py). @param {Asked} asked */
 const linkOf = (asked) =>
   new URLSearchParams(
     Object.entries(asked).flatMap(([name, value]) =>
@@ -102,7 +102,7 @@ export class App extends Job {
     this.shown = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
-    this.follow = true; // while measuring, the measured lane is the selected one, until the visitor selects another
+    this.follow = true; // while measuring, select the measured lane
     this.player = new Playhead({ duration: 0, stops: [] });
     /** @type {Trace | null} */
     this.trace = null;
@@ -110,10 +110,10 @@ export class App extends Job {
     this.asked = ''; // the settings of the trace, as a link's query
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
-    this.linked = false; // a link chose the recording, so the controls replace it only when they change
+    this.linked = false; // a link chose the recording
     /** @type {number | null} threads for the next run */
     this.threads = null;
-    this.calls = 0; // requests for recordings and files; late answers to earlier requests are dropped
+    this.calls = 0; // requests; late answers to earlier ones are dropped
     /** @type {Pinned | null} */
     this.pinned = null;
     /** @type {Verifier | null} while the visitor is the verifier */
@@ -334,7 +334,7 @@ export class App extends Job {
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
-    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's address stays
+    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's stays
     const lane = this.lanes[this.shown.first ?? ''];
     const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
@@ -346,7 +346,7 @@ export class App extends Job {
     return runOf(lane, vanilla, this.noSteps, quiet);
   }
 
-  /** The numbers of a shipped recording, without showing it; null if there is no such recording or a measurement is running. */
+  /** The numbers of a shipped recording; null if there is none or a measurement is running. */
   async numbersOfRecording(file) {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
@@ -421,7 +421,7 @@ export class App extends Job {
 
   // ---- one position ----
 
-  /** Inspect a place of the round on the screen. @param {Lane} lane @param {Round} view @param {Place} place */
+  /** Inspect a place of the round. @param {Lane} lane @param {Round} view @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
     this.pinned = {
@@ -472,7 +472,7 @@ export class App extends Job {
 
   // ---- the visitor as the verifier ----
 
-  /** Let the visitor judge the round on the stage, or the next one if its verdict is already shown. */
+  /** Let the visitor judge the round on the stage, or the next if its verdict is shown. */
   verify() {
     const [lane, view] = [
       this.lanes[this.selected ?? ''],
@@ -483,7 +483,7 @@ export class App extends Job {
     this.deal(new Verifier(lane, view ? view.round + Number(Boolean(view.verified)) : 0));
   }
 
-  /** Move the playhead to where the round's draft is complete and not yet judged. @param {Verifier} game */
+  /** Move the playhead to the end of the round's draft. @param {Verifier} game */
   deal(game) {
     this.act(() => {
       this.player.pause();
@@ -517,7 +517,7 @@ export class App extends Job {
 
   // ---- actions of the visitor ----
 
-  /** Handle changed settings in the controls: show the recording that matches them. @param {string} asked as a link's query */
+  /** Show the recording that matches changed controls. @param {string} asked as a link's query */
   controls(asked) {
     const before = this.wanted;
     this.wanted = asked;
@@ -577,7 +577,7 @@ export class App extends Job {
       return;
     }
     if (this.wanted && this.wanted.length < 8000) {
-      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     this.cancel(); // Gradio still considers the run active and would not start another
     const message = `The server has stopped responding.${kept}${
@@ -656,7 +656,7 @@ export class App extends Job {
       });
     }
     const lane = this.lanes[selected ?? ''];
-    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // the first has less to show
+    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
     const index = stopAt(player, lane, selected, round?.round, kind);
@@ -722,7 +722,7 @@ export class App extends Job {
     if (!wanted) return false;
     this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
-    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // no other request came meanwhile
+    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
     return true;
   }
 
@@ -737,7 +737,7 @@ export class App extends Job {
     });
   }
 
-  /** Download the trace file: the server's bytes, or the same format written here after a stopped run. */
+  /** Download the trace: the server's bytes, or the same format after a stopped run. */
   async save() {
     if (!this.trace) return;
     const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
@@ -762,7 +762,7 @@ export class App extends Job {
     this.move(scene);
   }
 
-  /** Move the tokens of a round that has just been committed from the window into the text. @param {Scene} scene */
+  /** Move newly committed tokens from the window into the text. @param {Scene} scene */
   move({ view }) {
     if (
       view?.committed && this.before && this.before.round === view.round && !this.before.committed
@@ -781,7 +781,7 @@ export class App extends Job {
     this.before = view && { round: view.round, committed: Boolean(view.committed) };
   }
 
-  /** Follow the player's tab being opened or left: a hidden player draws nothing and stands still. */
+  /** Follow the tab being opened or left: a hidden player draws nothing and stands still. */
   turn() {
     this.asleep = !isShown(this.root);
     if (this.asleep) land();

@@ -51,7 +51,7 @@ const UNREADABLE = {
   hint: 'Measure again.',
 };
 
-/** A random token that only this tab knows. `crypto.randomUUID` is missing on pages served without TLS. */
+/** A random token of this tab. `crypto.randomUUID` is missing on pages served without TLS. */
 const newToken = () =>
   [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
@@ -62,7 +62,7 @@ export class Explore extends Job {
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.kept = `specdiff-exploring-${options.prefix}`; // key of the token with which a reload finds this tab's measurement
+    this.kept = `specdiff-exploring-${options.prefix}`; // where the token is kept for a reload
     this.name = ''; // of the question
     /** @type {Source} */
     this.source = 'recorded';
@@ -79,7 +79,7 @@ export class Explore extends Job {
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
     ); // the recorded file that is shown; undefined if none ships
-    /** @type {Record<string, string>} by name: the token for downloading the weights of a live answer */
+    /** @type {Record<string, string>} by name: tokens for downloading weights */
     this.made = {};
     this.token = '';
     this.follows = false; // a measurement from before a reload
@@ -97,7 +97,7 @@ export class Explore extends Job {
         [name, { fields }],
       ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
-    this.status.element.removeAttribute('role'); // it changes every second; the voice announces news
+    this.status.element.removeAttribute('role'); // it changes every second
     this.place();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
@@ -203,7 +203,7 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: this exploration, its settings, and which of several recorded answers is shown. */
+  /** A link's query: the question, its settings, and which recorded answer is shown. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
     for (const [name, value] of Object.entries(this.form.changed())) {
@@ -233,7 +233,7 @@ export class Explore extends Job {
     if (this.looked) this.fetchRecorded();
   }
 
-  /** Show a recorded answer, with its settings in the form, or the visitor's own. @param {Source} source */
+  /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
   async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
@@ -242,7 +242,7 @@ export class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
-  /** The answer to an exploration, and whether this visitor measured it; otherwise the recorded one. */
+  /** The answer to a question, and whether this visitor measured it. */
   async answerOf(name) {
     const live = this.answers.live[name];
     if (live) {
@@ -273,7 +273,7 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor, in this browser. The shown answer stays until there are two lanes. @param {File[]} files */
+  /** Open traces of the visitor. The answer stays until there are two lanes. @param {File[]} files */
   async read(files) {
     const { name } = this;
     const wrong = [];
@@ -297,7 +297,7 @@ export class Explore extends Job {
     if (this.name === name) this.compareOpened();
   }
 
-  /** Open one of the visitor's own runs, which the server keeps for a while. @param {string} title @param {Kept} run */
+  /** Open one of the visitor's runs on the server. @param {string} title @param {Kept} run */
   async readRun(title, { query }) {
     const { name } = this;
     this.card.hide();
@@ -343,7 +343,7 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, or show them in the widget. @param {any} element that Plotly has drawn into */
+  /** Let clicks on a figure's marks open races, or show them in the widget. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
@@ -392,7 +392,7 @@ export class Explore extends Job {
     });
   }
 
-  /** Take in the branch that the server decoded from an opened run. @param {Answer} result @param {string} url of its trace */
+  /** Add the branch that the server decoded from an opened run. @param {Answer} result */
   async goOn(result, url) {
     const { lanes } = await fetchTrace(url);
     if (
@@ -476,7 +476,7 @@ export class Explore extends Job {
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
     const query = this.query();
-    if (this.prefix === 'explore' && query.length < 8000) address(query); // a reload opens this tab again
+    if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
     this.busy = true;
     pauseAll();
     super.pressedRun();
@@ -510,7 +510,7 @@ export class Explore extends Job {
     );
   }
 
-  /** Called when Gradio's event ends in any way: if the final message is missing, it will not come. */
+  /** Called when Gradio's event ends: a final message that is missing won't come. */
   ended() {
     const { token } = this;
     setTimeout(() => {
@@ -529,7 +529,7 @@ export class Explore extends Job {
     }
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = name === 'side-by-side' && message.result?.choice.given; // a branch of an opened run
+    const branch = name === 'side-by-side' && message.result?.choice.given; // of an opened run
     if (branch && message.finished && message.files?.runs) {
       this.goOn(message.result, message.files.runs);
     }
@@ -545,7 +545,7 @@ export class Explore extends Job {
       if (message.phase === 'finished') this.before = null;
       const back = Boolean(this.before);
       this.over();
-      if (card) this.card.show(back ? { ...card, field: '' } : card); // the form no longer holds the wrong value
+      if (card) this.card.show(back ? { ...card, field: '' } : card); // the value is gone
       const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
       this.voice = card
         ? ''

@@ -45,7 +45,7 @@ function playerOf(tab) {
   return /** @type {App} */ (page.players[tab]);
 }
 
-/** Play a visitor's file in the tab for races of its kind, by the server's rule (app/run/race.py). @param {File} file */
+/** Play a visitor's file in its tab, as app/run/race.py does. @param {File} file */
 async function openFile(file) {
   try {
     const trace = await readFile(file);

@@ -5,7 +5,7 @@
 (function throttle(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);
   const drop = page.cancelAnimationFrame.bind(page);
-  const held = new Map(); // our number -> {callback, frame}: the browser's number, or 0 while it waits
+  const held = new Map(); // our number -> {callback, frame}; frame 0: it waits
   let count = 0;
   let drawn = -Infinity; // when the last frame of a measurement was drawn
   let timer = 0;
@@ -26,7 +26,7 @@
   page.requestAnimationFrame = (/** @type {FrameRequestCallback} */ callback) => {
     const live = race();
     if (!live || live.warming) {
-      if (live && live.hasEvents) drawn = page.performance.now(); // a lane is already shown; the next drawing can wait
+      if (live && live.hasEvents) drawn = page.performance.now(); // a lane is already shown
       return ask(callback);
     }
     count -= 1; // the browser's own numbers are positive

@@ -11,7 +11,7 @@ export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
-   * @param {{waits: string, alone: string, stops: string}} words for the status line; `alone`: the reason for waiting
+   * @param {{waits: string, alone: string, stops: string}} words `alone`: the reason for waiting
    */
   constructor(root, prefix, patience, words) {
     this.root = root;
@@ -33,14 +33,14 @@ export class Job {
       });
     }
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
-    document.addEventListener('click', ({ target }) => { // a drawer creates its buttons when it is opened
+    document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // Gradio ignores the button too while busy
+      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // as Gradio does
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
 
-  /** The run that the server prepares or measures, or null. Its end releases the animation frames (frame_throttle.js). */
+  /** The run that is prepared or measured, or null. Its end releases animation frames. */
   get live() {
     return this.measured;
   }
@@ -58,7 +58,7 @@ export class Job {
 
   set busy(on) {
     this.root.classList.toggle('sd-busy', on);
-    this.content.setAttribute('aria-busy', String(on)); // the status line stays outside, so that it is read out
+    this.content.setAttribute('aria-busy', String(on)); // not on the status line
     guard();
   }
 
@@ -81,7 +81,7 @@ export class Job {
     if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
   }
 
-  /** Remove a waiting run from the queue; give a measured run a moment to send its final message. */
+  /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
     if (this.waiting) {
       this.cancel();
@@ -121,11 +121,11 @@ export class Job {
 /**
  * Pass the messages of a component to its player; an unchanged value is ignored.
  * @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
- * @param {{title: string, message: string, hint: string}} unreadable shown if a message cannot be handled
+ * @param {{title: string, message: string, hint: string}} unreadable shown on an error
  */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};
-  let last = first.card && first.source === 'file' ? props.value : ''; // the open tab has already shown it
+  let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab
   let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
   const take = () => {
     const { value } = props;

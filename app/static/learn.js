@@ -30,13 +30,13 @@ import { send } from './views/room.js';
  */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
-/** @typedef {{guess?: number, answer?: number}} Answered to the question and to the check of a lesson; a guess of −1: skipped */
+/** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
-/** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each */
+/** Wait for something. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
@@ -75,7 +75,7 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link that opened the page, until it is shown */
     this.asked = null;
-    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link opened the page
+    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // a room's link
     this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
       const part = at === CHECK ? 'answer' : 'guess';
       this.keep({ [part]: option });
@@ -248,7 +248,7 @@ class Learn {
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
       this.offer([], player, 'live', () => this.race(player));
-      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // requested by the link, the first time
+      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // the first time
       this.asked = null;
       if (!(asked && (await player.openMoment(asked)))) {
         await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted', asked: '' });
@@ -290,7 +290,7 @@ class Learn {
       document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
-      const back = () => here === this.guide.here && this.guide.look(); // a starting run scrolls to its status
+      const back = () => here === this.guide.here && this.guide.look(); // a run scrolls away
       await begin?.();
       let words = '';
       await until(() => {
@@ -317,7 +317,7 @@ class Learn {
     this.guide.draw();
   }
 
-  /** Run the race of the recording on the stage; the server first fills in its settings. @param {App} player */
+  /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
     if (player.asked) document.getElementById('live-fill')?.click();
     await until(() => !player.asked || player.wanted === player.asked);
@@ -330,7 +330,7 @@ class Learn {
     const asked = proof || watch.explore;
     const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== asked) explore.select(asked); // a link may open this step directly
+    if (explore && explore.name !== asked) explore.select(asked); // after a link
     const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
@@ -360,7 +360,7 @@ class Learn {
   }
 }
 
-/** Called by the component of the tab once per page. @param {unknown} props @param {unknown} watch @param {Options} options */
+/** Called by the component of the tab. @param {unknown} props @param {unknown} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

@@ -57,7 +57,7 @@ export const isShown = (root) =>
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
 
-/** Whether the server works for this page or the visitor waits for it: drawing would disturb the clock. */
+/** Whether the server works for this page: drawing would disturb the clock. */
 export const measuring = () =>
   Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
 

@@ -19,14 +19,14 @@ export const BRANCH = 'what if'; // the name of the lane that branches off a run
 /** Code points, which Python counts too. */
 const letters = (words) => [...words];
 
-/** The length of the common prefix of two lists. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
+/** The length of a common prefix. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
 function shared(one, other) {
   let i = 0;
   while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
   return i;
 }
 
-/** How two runs can be aligned, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
+/** How two runs align, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({
     prompt: lane.header?.prompt ?? null,
@@ -34,7 +34,7 @@ export function commonOf(a, b) {
     text: lane.shown.join(''),
   }));
   const target = one.target !== null && one.target === other.target &&
-    a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // a server’s pieces may be cut anywhere
+    a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
   const within = one.prompt === null || other.prompt === null
     ? 0
     : shared(letters(one.prompt), letters(other.prompt));
@@ -271,7 +271,7 @@ export function alignmentWords({ facts }) {
 }
 
 /**
- * What the server needs to branch off a run of a file at the target's token of a round, or why it cannot.
+ * What the server needs to branch off a run at the target's token of a round, or why it cannot.
  * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows @returns {{given: string, pair: string} | {why: string}}
  */
 export function givenOf({ lane }, round, pairs) {
@@ -298,7 +298,7 @@ export function givenOf({ lane }, round, pairs) {
   return { pair, given: JSON.stringify(given) };
 }
 
-/** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events */
+/** Build a lane and check its events; throws if they are inconsistent. @param {Event[]} events */
 function checked(events) {
   const lane = buildLane(events);
   /** @type {State | null} */

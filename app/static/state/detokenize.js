@@ -35,7 +35,7 @@ export function joinPieces(pieces) {
         i = j;
         done = true;
       } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
+        if (!(error instanceof TypeError)) throw error; // TypeError: an incomplete character
       }
     }
     i += 1;

@@ -8,7 +8,7 @@ import { refusedOf, stateAt } from './lane.js';
 /** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>}} Answer */
 
-/** The names of a table's columns, in the order of their first appearance. @param {Record<string, any>[]} rows */
+/** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
 /** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has an apostrophe before it. @param {Record<string, any>[]} rows */
@@ -31,7 +31,7 @@ export function csvOf(rows) {
 /** `2026-11-22 09:43 UTC` */
 export const when = (date) => date.replace('T', ' ').replace(/([+]00:00|Z)$/, ' UTC');
 
-/** Where an answer comes from: [label, value] pairs. @param {Answer} answer @returns {[string, string][]} */
+/** The origin of an answer. @param {Answer} answer @returns {[string, string][]} */
 export function originOf({ origin, machine }) {
   const versions = Object.entries(origin.versions ?? {}).flatMap(([name, version]) =>
     version ? [`${name} ${version}`] : []
@@ -125,7 +125,7 @@ export function treeTau(alphas, nodes) {
   return total;
 }
 
-/** Seconds of a pass over so many rows: linear between and beyond the measured points. @param {[number, number][]} curve */
+/** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
   const i = Math.min(
@@ -141,7 +141,7 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
-/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null if the text is no such list. */
+/** `1 4.8, 17 7.0` (rows, milliseconds) -> rows and seconds, sorted; null if malformed. */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
     part.split(/[\s:]+/).map(Number)
@@ -159,7 +159,7 @@ export function readCurve(words) {
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
 
-/** α of γ positions; the last known α is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
+/** α of γ positions; the last is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
   Array.from(
     { length: gamma },
@@ -192,7 +192,7 @@ export function breakEven(box, curve) {
   return high;
 }
 
-/** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
+/** The fastest γ, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
 export function bestGamma(box, curve) {
   const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
     i + 1,
@@ -226,7 +226,7 @@ export function drawn(odds, u) {
   return found < 0 ? odds.length - 1 : found;
 }
 
-/** Speculative sampling of one token: acceptance Σ min(p, q), and the residual (p − q)₊ over its sum; null where p = q. */
+/** Acceptance Σ min(p, q) of one token, and the normalised residual (p − q)₊, or null. */
 export function acceptance(p, q) {
   const kept = p.map((value, i) => Math.min(value, q[i]));
   const residual = normalised(p.map((value, i) => Math.max(0, value - q[i])));
@@ -244,7 +244,7 @@ export function uniform(seed) {
   };
 }
 
-/** Sample `draws` tokens by draft, test and residual: how often each came out, and how many drafts were accepted. */
+/** Sample tokens by draft, test and residual: counts, and accepted drafts. */
 export function drawTokens(p, q, draws, seed) {
   const u = uniform(seed);
   const { residual } = acceptance(p, q);

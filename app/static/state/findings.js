@@ -19,7 +19,7 @@ const whole = (value) => `${Math.round(100 * value)} %`;
 export const geometric = (alpha, gamma) =>
   alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1;
 
-/** The distribution of a token when the drafter always proposes its likeliest one, tested with p/q. */
+/** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
 export function pointMass(p, q) {
   const top = q.indexOf(Math.max(...q));
   const accepted = Math.min(1, p[top] / q[top]);
@@ -63,7 +63,7 @@ function measured(lane, vanilla, noSteps, quiet) {
     c: cost?.cost ?? null,
     v: cost?.verify ?? null,
     rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),
-    window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // whether it drafts one window of γ tokens
+    window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // one window of γ tokens
   };
 }
 
@@ -322,7 +322,7 @@ const sourceOf = ({ answer, own, busy }) =>
     ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
     : `The recording (${answer.machine.device})`;
 
-/** The visitor's own measurement for a lesson's panel; the lesson itself quotes the recording. @param {Explored} explored */
+/** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
 export function watched(lesson, explored) {
   const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
   return explored && found ? `${sourceOf(explored)}: ${found}` : '';

@@ -139,7 +139,7 @@ export function tokenTitle(token, vanilla, greedy) {
     : where;
 }
 
-/** p, q and u of one test, exactly. At temperature 0 nothing is drawn: the target has one token. @param {Test} test */
+/** p, q and u of one test. At temperature 0 nothing is drawn. @param {Test} test */
 export function testWords(test, greedy) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
   if (test.kind === 'match') {
@@ -215,7 +215,7 @@ export const quotedTau = (quoted) =>
     ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}`
     : '';
 
-/** The report of an attached server on its own speculation in a run; not measured here. @param {Quoted | null} quoted */
+/** An attached server's report on its own speculation. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
   const { drafted, accepted, tokens_per_second: pace } = quoted;
@@ -234,7 +234,7 @@ const list = (numbers) =>
     ? String(numbers[0])
     : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
 
-/** One sentence about the window. @param {Window | null} view @param {(id: number) => string} word */
+/** A sentence on the window. @param {Window | null} view @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;

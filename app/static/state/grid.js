@@ -7,7 +7,7 @@ import { cell, decisionWords, exact, short, testFigures, testWords } from './for
 /** @import { Place } from './inspect.js' */
 /** @import { Lane, Round, Tree, Window } from './lane.js' */
 
-/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0 to 5; `node` of a tree */
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
 /** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number, draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to accept, 0 to 1 */
 
@@ -15,14 +15,14 @@ export const MOST_ROWS = 8; // of denoising steps or branches, until all are req
 export const EXTRA =
   'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
 
-/** How many rows a round has: its denoising steps, or the branches of its tree. @param {Round} round */
+/** Rows of a round: denoising steps, or branches of its tree. @param {Round} round */
 export const countOf = (round) =>
   round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps;
 
 /** How many rows the largest round of a lane has. @param {Lane} lane */
 export const mostRows = (lane) => Math.max(0, ...lane.rounds.map(countOf));
 
-/** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. */
+/** At most `most` of the numbers 0 … count − 1, evenly spaced from first to last. */
 const spaced = (count, most) =>
   count <= most
     ? Array.from({ length: count }, (_, i) => i)
@@ -82,7 +82,7 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane */
+/** Cells of a row of one or several denoising steps. @param {Window} round @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -109,7 +109,7 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens copied without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane */
+/** Cells of tokens that were copied, or whose passes weren't recorded. @param {Window} round @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -259,7 +259,7 @@ export const isNoted = (lane) =>
     decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
   );
 
-/** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round */
+/** The column of a place of a round: a bonus token has the last one. @param {Window} round */
 export const columnOf = ({ verified, size }, place) =>
   verified?.source === 'bonus' && place === verified.accepted ? size : place;
 

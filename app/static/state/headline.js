@@ -48,7 +48,7 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
   const reports = drafted && isServed(drafted) && drafted.finished
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
-  const wrote = (drafted || vanilla)?.shown.length; // a lane that stopped before its first token makes no claim
+  const wrote = (drafted || vanilla)?.shown.length; // else it makes no claim
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
     drafted.shown.length && vanilla.shown.length;
   /** @type {[string, number | null][]} */
@@ -127,7 +127,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
 }
 
 /**
- * The counts shown instead of a speed-up if the clock was disturbed: all passes, and which lane took longer.
+ * The counts shown if the clock was disturbed: all passes, and which lane took longer.
  * @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]}
  */
 function disturbed(drafted, vanilla) {
@@ -163,7 +163,7 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
 }
 
-/** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states */
+/** The numbers beside the speed-up. @param {Pair<Lane>} lanes @param {Pair<State>} states */
 export function numbers({ drafted: lane }, { drafted, vanilla }) {
   const sums = drafted ? drafted.sums : null;
   const served = isServed(lane); // which does not report its passes
@@ -252,7 +252,7 @@ export function whySlow(drafted, vanilla) {
           : most,
       { seconds: 0, round: 0 },
     );
-  /** Seconds that would be saved if some rounds had written as much as the others. @param {Lane['rounds']} lost */
+  /** Seconds saved if some rounds had written as much as the rest. @param {Lane['rounds']} lost */
   const wasted = (lost) => {
     const others = rounds.length - lost.length;
     const mean = others ? (sums.committed - lost.length) / others : rows;
@@ -263,7 +263,7 @@ export function whySlow(drafted, vanilla) {
   const of = (count) => `${count} of ${plural(rounds.length, 'round')}`;
   const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // if neither lane had read a prompt
   const draft = longest('DraftReady');
-  /** @type {[seconds: number, words: string, round: number][]} what the lane would save without it */
+  /** @type {[seconds: number, words: string, round: number][]} saved without it */
   const costs = [
     [
       own.draft,

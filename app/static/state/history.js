@@ -2,12 +2,12 @@
 
 import { keep, recall } from '../storage.js';
 
-/** @typedef {{query: string, title: string, at: number}} Kept a run: its link, its title, and when it ended (ms) */
+/** @typedef {{query: string, title: string, at: number}} Kept a run; `at`: its end, ms */
 
 const KEY = 'specdiff-runs';
 const MOST = 30;
 
-/** The kept runs, latest first, without those that the server has deleted. @param {number} seconds that it keeps them */
+/** The runs that the server still keeps, latest first. @param {number} seconds it keeps them */
 export const keptRuns = (seconds) =>
   JSON.parse(recall(KEY) ?? '[]').filter(({ at }) => Date.now() - at < 1000 * seconds);
 

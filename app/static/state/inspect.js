@@ -34,7 +34,7 @@ function inTree({ draft, verified, tree }, place) {
   const chosen = verified?.chosen ?? null;
   const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
-  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // with several drafts, the one tested last
+  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // the last of several drafts
   const named = last && last.kind !== 'tree'
     ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1
     : -1;

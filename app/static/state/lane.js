@@ -5,7 +5,7 @@
 import { spell } from './detokenize.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
 
-/** @typedef {ReturnType<typeof treeOf>} Tree a draft tree, or several drafts that share their beginnings */
+/** @typedef {ReturnType<typeof treeOf>} Tree of a draft, or of several drafts */
 /** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */
 /** @typedef {ReturnType<typeof windowOf>} Window a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
@@ -89,7 +89,7 @@ const roundOf = (round) => ({
   verdict: /** @type {Verified | null} */ (null),
   commit: /** @type {Committed | null} */ (null),
   first: 0, // place of its first token in the text
-  ends: /** @type {Record<string, number>} */ ({}), // by kind: events of the lane up to the last of this round
+  ends: /** @type {Record<string, number>} */ ({}), // by kind: events up to its last
 });
 
 /** @param {Event[]} events */
@@ -143,7 +143,7 @@ export function buildLane(events) {
         round.tree = event.parents.length
           ? { ...treeOf(event.parents), branches: event.branches }
           : null;
-        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
+        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer if the text ends
         round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
@@ -197,7 +197,7 @@ const emptyState = () => ({
   },
 });
 
-/** For each position that the verifier reached, whether one of its tests accepted. @param {Test[]} tests */
+/** For each tested position, whether one of its tests accepted. @param {Test[]} tests */
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
   const found = new Map();
@@ -213,10 +213,10 @@ export function refusedOf(verdict) {
   return last && !last.accepted ? last : null;
 }
 
-/** The test that decided each position: the last one if several drafts were tested there. @param {Test[]} tests */
+/** The test that decided each position: the last of several drafts'. @param {Test[]} tests */
 export const decisive = (tests) => new Map(tests.map((test) => [test.position, test]));
 
-/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane @param {Event} event */
+/** Apply one more event in place. @param {State} state @param {Lane} lane @param {Event} event */
 function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
@@ -255,7 +255,7 @@ function apply(state, lane, event, time) {
           test: tests.get(i) ?? null,
         })
       );
-      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream isn't a round
+      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a server's chunks aren't
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
       if (window) window.committed = event;
@@ -269,7 +269,7 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {State | null} [state] */
+/** The state after n events; continues an earlier `state`. @param {Lane} lane @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {

@@ -24,7 +24,7 @@ export const GLYPHS = {
   x: '✖',
   hexagram: '✶',
 };
-/** @type {Record<string, [string, string]>} how a drafter is used -> dash of a line, pattern of a bar */
+/** @type {Record<string, [string, string]>} use of a drafter -> dash, pattern */
 const USES = {
   window: ['solid', ''],
   tree: ['dash', '/'],
@@ -52,7 +52,7 @@ export function useOf(config) {
 /** @type {Record<string, string>} lanes with a descriptive label */
 const OWN_WORDS = { drafted: 'With drafts' };
 
-/** The colours and marks that no method of `methods` has; there are always enough. @param {Record<string, Method>} methods */
+/** The colours and marks that no method has. @param {Record<string, Method>} methods */
 export function spare(methods) {
   const taken = new Set(Object.values(methods).map((method) => method.mark));
   const left = Object.keys(GLYPHS).filter((mark) => !taken.has(mark));

@@ -36,7 +36,7 @@ export function passesOf(lane) {
   return { target: calls, drafter: nfe };
 }
 
-/** Average number of threads waiting for a processor during a finished lane; null if not measured. @param {Lane | null} lane */
+/** Average threads that waited for a processor; null if not measured. @param {Lane | null} lane */
 export function waiting(lane) {
   const finished = lane && lane.finished;
   return finished && finished.waited_seconds !== null && finished.seconds > 0

@@ -31,7 +31,7 @@ export function momentAt(lane, n) {
 }
 
 /**
- * The stop that a link names; the last of the round if it has no such phase; −1 if the lane has no such round.
+ * The stop that a link names; else the last of its round; −1 if the lane lacks that round.
  * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
  */
 export function stopOf(stops, lane, name, { round, at }) {
@@ -46,7 +46,7 @@ export function stopOf(stops, lane, name, { round, at }) {
   return found;
 }
 
-/** Whether a file is of a run that the server keeps for a while (app/run/race.py), not a recording. */
+/** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */
 export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
 /** The query of a link to a whole run; it includes the settings, which still work when the run is gone. @param {string} run the file's name @param {string} asked the settings as a link holds them */

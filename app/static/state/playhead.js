@@ -76,7 +76,7 @@ export class Playhead {
       this.stand(this.stop + count);
       return;
     }
-    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // stops at or before the playhead
+    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // up to the playhead
     this.stand(
       count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1),
     );

@@ -30,7 +30,7 @@ export function between(cells, where) {
   return below && above && below.map((value, i) => value + share * (above[i] - value));
 }
 
-/** Whether settings sample as those of recorded results do. @param {Record<string, unknown>} settings */
+/** Whether settings sample as recorded results do. @param {Record<string, unknown>} settings */
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !Number(top_k) && Number(top_p) === 1 && !draft_temperature &&
   (!Number(temperature) || rule === 'ratio');

@@ -8,7 +8,7 @@ import { plural, reasonWords } from './format.js';
 
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane, see standings */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
@@ -104,7 +104,7 @@ export function stopsOf(lanes, names, selected) {
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 
-/** How many events of a lane the playhead has passed. @param {Lane} lane @param {Playhead} playhead */
+/** How many events the playhead has passed. @param {Lane} lane @param {Playhead} playhead */
 export function passed(lane, name, playhead) {
   const stop = playhead.stop >= 0 ? playhead.stops[playhead.stop] : null;
   return stop && stop.lane === name ? stop.n : countAt(lane, playhead.t);
@@ -125,7 +125,7 @@ export function labelHeights(ends, most, gap) {
     if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap);
   });
   const over = running.length ? heights[running[running.length - 1]] - most : 0;
-  if (over > 0) { for (const i of running) heights[i] -= over; // move the pushed-up labels down again, all together
+  if (over > 0) { for (const i of running) heights[i] -= over; // down again, all together
    }
   const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) =>
     ends[a].x - ends[b].x || a - b

@@ -34,7 +34,7 @@ export const placeOf = (header) =>
 const headersOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, own: lane.header }] : []);
 
-/** The run that represents the race: a server's is used only if there is no other. @param {Lanes} lanes */
+/** The run that represents the race, a server's only if alone. @param {Lanes} lanes */
 export function headerOf(lanes) {
   const headers = headersOf(lanes).map(({ own }) => own);
   return headers.filter((one) => !one.server).at(-1) ?? headers.at(-1) ?? null;
@@ -103,7 +103,7 @@ export function factsOf(lanes, header, title) {
   ];
 }
 
-/** Where the time of each finished lane went. @param {Lanes} lanes @returns {[string, Finished][]} */
+/** Finished lanes and their ends. @param {Lanes} lanes @returns {[string, Finished][]} */
 export const endsOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) =>
     lane && lane.finished ? [[name, lane.finished]] : []

@@ -13,10 +13,10 @@ import { sharePieces } from './detokenize.js';
 /** @import { Clock } from './metrics.js' */
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
-/** @typedef {Record<string, {label: string, method?: string}>} Labels words that came with a recording */
+/** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
 /** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an earlier round is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
-/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane if it drafts, and the baseline */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
 export class Stage {
   /**
@@ -35,7 +35,7 @@ export class Stage {
     this.named = nameLanes(names, lanes, this.baseline, methods, labels);
     this.ends = standings(lanes, names);
     const built = this.there.map((name) => /** @type {Lane} */ (lanes[name]));
-    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // tokens of the longest text
+    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // of the longest text
     this.duration = Math.max(0, ...built.map((lane) => lane.duration));
     /** @type {Record<string, State | null>} */
     this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
@@ -69,7 +69,7 @@ export class Stage {
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** The lanes, of this one and the baseline, whose threads had to wait while measured. @returns {[string, number | null][]} */
+  /** Of this lane and the baseline, those whose threads had to wait. @returns {[string, number | null][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
@@ -142,7 +142,7 @@ export class Stage {
   }
 }
 
-/** A key that changes whenever something happens in the round that is shown. @param {Shown} shown */
+/** A key that changes with every event of the shown round. @param {Shown} shown */
 const momentOf = ({ round, phase, older }) =>
   round
     ? [round.round, round.passes.length, round.draft, round.scored, round.verified, round.committed]

@@ -11,7 +11,7 @@ import { exact, plural, ratio } from './format.js';
 export const story = (what, greedy, judged, word) =>
   [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
 
-/** Why a round accepts nothing; empty for other rounds. @param {Window | null} view @param {Word} word */
+/** Why a round accepts nothing, if so. @param {Window | null} view @param {Word} word */
 export const whyNothing = (view, greedy, word) =>
   view?.verified && view.drafted && !view.verified.accepted
     ? why(inspected(view, 0, greedy), greedy, word)
@@ -26,7 +26,7 @@ function entropy({ rows, options }) {
   return -rows.reduce((sum, { id, p }) => sum + (p ? p * Math.log(id === null ? least : p) : 0), 0);
 }
 
-/** Why the drafted token is rejected, as far as the trace shows. @param {Inspected} what @param {Word} word */
+/** Why the drafted token is rejected, if known. @param {Inspected} what @param {Word} word */
 function why(what, greedy, word) {
   const { test, rows, drafted, options, holds } = what;
   if (!test || test.accepted) return '';

@@ -5,7 +5,7 @@
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
 const SCHEMA = 2;
-const MAX_BYTES = 64_000_000; // of a file, compressed and unpacked, as in specdiff_core/schema/trace.py
+const MAX_BYTES = 64_000_000; // compressed and unpacked, as in schema/trace.py
 
 /** Values of missing fields: the defaults of the Python classes. @type {Record<string, object>} */
 export const DEFAULTS = {
@@ -90,7 +90,7 @@ export function serialise({ title, lanes }) {
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
 }
 
-/** The bytes of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. @param {Uint8Array} bytes */
+/** The trace in a .jsonl.gz file, with its bytes for the download. @param {Uint8Array} bytes */
 export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }

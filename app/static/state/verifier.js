@@ -16,7 +16,7 @@ const isTested = ({ verdict }) => Boolean(verdict?.tests.length);
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
 
-/** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane */
+/** The state at the first verdict from a round on, or of the lane. @param {Lane} lane */
 function verdictFrom(lane, from) {
   const tested = lane.rounds.filter(isTested);
   const { ends } = tested.find(({ round }) => round >= from) ?? tested[0];

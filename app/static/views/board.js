@@ -37,7 +37,7 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
   `;
 }
 
-/** @param {{board: BoardData, open: ((race: string) => void) | null}} props `open`: null if there are no races */
+/** @param {{board: BoardData, open: ((race: string) => void) | null}} props */
 export function Board({ board: { title, columns, rows }, open }) {
   const end = Math.ceil(Math.max(2, ...rows.map((row) => row.high ?? row.value)) * 2.1) / 2;
   return html`

@@ -9,7 +9,7 @@ import { cell, exact } from '../state/format.js';
 /** @import { Scene } from '../state/stage.js' */
 
 /** @typedef {Record<string, string>} Colours by role of the palette */
-/** @typedef {{data: object[], layout: object} | string} Figure or a sentence on why there is nothing to draw */
+/** @typedef {{data: object[], layout: object} | string} Figure or why there is none */
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
@@ -63,7 +63,7 @@ export const layout = (
   dragmode: false,
 });
 
-/** Escape a label: Plotly interprets some markup, and a lane's name may come from a foreign trace. */
+/** Escape a label: Plotly interprets markup, and a lane's name may be foreign. */
 export const escaped = (words) =>
   words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
@@ -148,7 +148,7 @@ function ticks(most) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Share accepted at each position so far, and the tests of the round on screen. @param {Scene} scene @param {Colours} c */
+/** Shares accepted by position, and this round's tests. @param {Scene} scene @param {Colours} c */
 export function acceptanceFigure({ lane, state, view }, c) {
   if (!lane || !state) return 'Vanilla drafts nothing, so nothing is tested.';
   const { testedAt, acceptedAt } = state.sums;
@@ -216,7 +216,7 @@ export function acceptanceFigure({ lane, state, view }, c) {
   };
 }
 
-/** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c */
+/** Confidence by denoising step and position of a round. @param {Scene} scene @param {Colours} c */
 export function confidenceFigure({ lane, view }, c) {
   if (!lane) return 'Vanilla has no drafter.';
   if (!view || !view.passes.length) {
@@ -273,16 +273,16 @@ export function confidenceFigure({ lane, view }, c) {
   };
 }
 
-/** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element that Plotly has drawn into */
+/** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element */
 function titles(element) {
   for (const title of element.querySelectorAll('.xtitle, .ytitle, .y2title')) {
-    const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // y2title: yaxis2
+    const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // yaxis2
     const words = /** @type {any} */ (element).layout[name].title.text;
     glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as in prose
   }
 }
 
-/** Draws figures in its own animation frames, which are requested only while something new is on screen. */
+/** Draws figures in its own animation frames, while something new is on screen. */
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
@@ -334,7 +334,7 @@ export class Charts {
   /** Set the newest scene; earlier undrawn ones are dropped. */
   offer(scene) {
     this.scene = scene;
-    for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
+    for (const name of Object.keys(this.places)) this.dirty.add(name); // in waiting order
     this.wake();
   }
 
@@ -377,10 +377,10 @@ export class Charts {
           }),
         );
       } catch (error) {
-        console.error('a figure could not be drawn:', error); // the other figures and the player continue
+        console.error('a figure could not be drawn:', error); // others continue
       }
       this.last = now;
-      this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // a slow machine gets fewer, never a backlog
+      this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // no backlog
     }
     this.wake();
   }
@@ -398,7 +398,7 @@ export class Charts {
       displayModeBar: false,
       responsive: true,
     });
-    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also after a resize
+    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
     titles(element);
     this.drawn(element);
   }

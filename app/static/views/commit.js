@@ -1,4 +1,4 @@
-// The animation of a commit: accepted tokens fly from the window into the text, and cut ones fall away.
+// The animation of a commit: accepted tokens fly from the window into the text, cut ones fall.
 
 const MILLISECONDS = 250;
 const EASE = 'cubic-bezier(.3, 0, .2, 1)';

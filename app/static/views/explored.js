@@ -16,7 +16,7 @@ const OPENS = 'side-by-side'; // can open the visitor's traces
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
-/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice one of several buttons */
+/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
 
 /** @param {Choice[]} choices */
 const buttons = (choices) =>
@@ -156,7 +156,7 @@ function Rows({ app, answer: { rows } }) {
   `;
 }
 
-/** The origin of the numbers, and downloads of the answer. @param {{app: Explore, answer: Answer}} props */
+/** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const token = app.isLive ? app.made[app.name] : '';
   /** @type {[string, string][]} */
@@ -214,7 +214,7 @@ function Full({ app, answer }) {
   `;
 }
 
-/** The available answers, which one is shown, and the visitor's own traces. @param {{app: Explore}} props */
+/** The available answers, and the visitor's own traces. @param {{app: Explore}} props */
 function Sources({ app }) {
   const { answer, name, stem, answers, opened } = app;
   const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
@@ -291,7 +291,7 @@ export function Explored({ app }) {
     pressed: own === name,
     act: () => app.select(own),
   }));
-  const opened = ({ target }) => target.open && app.press('pairs'); // loads the pairs that this server offers
+  const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`
     <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">

@@ -3,7 +3,7 @@
 import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair a label and its drafters and methods */
+/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair of models */
 
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
@@ -45,7 +45,7 @@ export class Form {
     }
   }
 
-  /** Set the pairs that can be chosen; the chosen one stays. @param {Record<string, Pair>} pairs by name */
+  /** Set the available pairs; the chosen one stays. @param {Record<string, Pair>} pairs by name */
   offer(names, pairs) {
     Object.assign(this, { here: names, pairs });
     this.fill({});
@@ -64,7 +64,7 @@ export class Form {
   changed() {
     const values = this.values();
     const plain = (/** @type {Field} */ field, value) => {
-      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // they have their own order
+      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // in order
       return field.list ? String(value).replace(/\s*,\s*/g, ',') : String(value ?? '');
     };
     return Object.fromEntries(this.fields.flatMap((field) => {
@@ -115,7 +115,7 @@ export class Form {
     }
     if (kind === 'choice') {
       const names = this.offered(field);
-      const all = names.includes(value) ? names : [...names, value]; // from a link; the server checks it
+      const all = names.includes(value) ? names : [...names, value]; // from a link
       return html`<select ...${common} value=${value} onchange=${set}>${
         all.map((one) =>
           html`<option value=${one}>${(name === 'pair' && this.pairs[one]?.label) || one}</option>`

@@ -13,7 +13,7 @@ const symbols = Object.create(null);
 let pattern = null;
 const QUIET =
   'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
-const PRESSED = 'button, a, summary, label, [role=tab]'; // the focus belongs to these elements, not to a symbol inside
+const PRESSED = 'button, a, summary, label, [role=tab]'; // keep the focus
 /** @type {HTMLElement | null} */
 let tip = null;
 /** @type {Element | null} the element whose tip is shown */
@@ -44,7 +44,7 @@ export function know(given) {
       if (own(found) === pointed) hide();
     });
   }
-  document.addEventListener('pointerdown', (found) => own(found) ? show(own(found)) : hide()); // a tap moves no mouse
+  document.addEventListener('pointerdown', (found) => own(found) ? show(own(found)) : hide()); // taps
   document.addEventListener('keydown', ({ key }) => {
     if (key === 'Escape') hide();
   }, true);
@@ -57,7 +57,7 @@ export function means(symbol) {
 }
 
 /**
- * Split a text at its symbols: words and symbols in turn, words first. Symbols in `said` stay words.
+ * Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
  * @param {string} words @param {Set<string>} [said]
  */
 export function parts(words, said = new Set()) {

@@ -7,7 +7,7 @@ import { glossed, html, render } from './ui.js';
 import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
-/** @typedef {{words: string, right?: boolean, why?: string}} Option without `right` there is no verdict */
+/** @typedef {{words: string, right?: boolean, why?: string}} Option without `right`: no verdict */
 /**
  * @typedef {object} Step
  * @property {string} title @property {string[]} words
@@ -15,7 +15,7 @@ import { plural } from '../state/format.js';
  * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
  * @property {() => Child} [scene] before its words @property {() => Child} [extra] after them; both hidden from a room until it is revealed
  * @property {() => Child} [proof] shown with the verdict
- * @property {() => Element | null | Promise<Element | null>} [show] opens and returns the element that it points at
+ * @property {() => Element | null | Promise<Element | null>} [show] opens what it points at
  */
 
 export class Guide {
@@ -46,7 +46,7 @@ export class Guide {
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
     });
-    document.addEventListener('focusin', ({ target }) => { // keeps the focus in the card and the element that it points at
+    document.addEventListener('focusin', ({ target }) => { // traps the focus
       if (
         this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
       ) return;

@@ -1,4 +1,4 @@
-// The position inspector: one position of a round, with p and q as bars, its test, and a simulation with other draws.
+// The position inspector: p and q as bars, the test, and a simulation with other draws.
 
 import { Button, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
@@ -11,14 +11,14 @@ import { piece } from '../state/detokenize.js';
 
 const DRAWS = 100;
 const OTHERS = 'all others';
-const SOURCES = /** @type {Record<string, string>} */ ({ residual: '↻', target: '↻', bonus: '+' }); // as the legend marks them
+const SOURCES = /** @type {Record<string, string>} */ ({ residual: '↻', target: '↻', bonus: '+' });
 const HEADS = ['token', 'p, target', 'q, drafter'];
 
 /**
  * @typedef {object} Props
  * @property {Round} round @property {Lane} lane @property {Place} place
  * @property {string} who the label of its lane, if several lanes are on the screen
- * @property {() => void} close @property {(by: number) => void} [walk] shows the position before or after
+ * @property {() => void} close @property {(by: number) => void} [walk] to a neighbour
  */
 
 /** A token in a sentence. @param {Lane} lane */
@@ -41,7 +41,7 @@ function Bar({ kind, value, other }) {
   }></b></i><span>${short(value)}</span></span>`;
 }
 
-/** The likeliest tokens, with p and q. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
+/** The likeliest tokens. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
 export function Bars({ what, lane, greedy }) {
   const [word, alone] = [wordsOf(lane), isVanilla(lane)];
   const rest = greedy || what.certain || what.tree || !what.options.length

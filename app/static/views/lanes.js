@@ -31,11 +31,11 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's state cut to as many tokens as another lane has. @param {State | null} state @param {State | null} other */
+/** A state cut to another's length. @param {State | null} state @param {State | null} other */
 const upTo = (state, other) =>
   state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
-/** A lane's settings, or the description of its method. @param {Lane | null} lane @param {Set<string>} noSteps */
+/** A lane's settings, or what its method is. @param {Lane | null} lane @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;

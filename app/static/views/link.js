@@ -16,7 +16,7 @@ export function say(button, words) {
 
 let here = ''; // the query that the address holds, once a run has its own entry in the history
 
-/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] @returns {URL} the link */
+/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] */
 export function address(query, how = 'replaceState') {
   const link = new URL(location.href);
   Object.assign(link, { search: query, hash: '' });

@@ -2,7 +2,7 @@
 
 import { html, render } from './ui.js';
 
-/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: the control it refers to */
+/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
 
 export class CardView {
   /** @param {string} prefix with which the ids of the job's own controls begin */
@@ -45,7 +45,7 @@ export class CardView {
   }
 }
 
-/** The status line. Its mark turns with each message only: an endless animation would take a core from the decoder. */
+/** The status line. Its mark turns with each message: an animation would take a core. */
 export class StatusView {
   constructor() {
     this.count = 0;

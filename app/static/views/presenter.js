@@ -22,7 +22,7 @@ import { isOpen, page } from '../page.js';
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @type {[string, string][]} the keys; each is also a button of the bar, except those that step a recording */
+/** @type {[string, string][]} the keys; most are buttons, too */
 const KEYS = [
   ['→ or Page Down', 'next step'],
   ['← or Page Up', 'previous step'],
@@ -35,7 +35,7 @@ const KEYS = [
   ['Esc', 'leave'],
 ];
 
-/** A hint on the link for a room. @param {URL} link @param {boolean} coded whether its QR code arrived */
+/** A hint on the link for a room. @param {URL} link @param {boolean} coded as a QR code */
 function hint(link, coded) {
   if (link.protocol === 'file:') {
     return 'This page is a file on this computer: share the file itself with the room.';
@@ -73,7 +73,7 @@ export class Presenter {
       hidden: true,
     });
     document.body.append(this.bar);
-    document.addEventListener('keydown', (event) => this.keys(event), true); // capture: the player uses some of the same keys
+    document.addEventListener('keydown', (event) => this.keys(event), true); // before the player
   }
 
   get lesson() {
@@ -249,7 +249,7 @@ export class Presenter {
         'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
       ) && key !== 'Escape'
     ) return;
-    if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // it moves a slider
+    if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
     const act = this.acts()[key.length === 1 ? key.toLowerCase() : key];
     if (!act || (this.dialog && key === 'Escape')) return; // a dialog closes itself

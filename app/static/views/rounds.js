@@ -1,4 +1,4 @@
-// One bar per round: how many drafted tokens were accepted. Each bar is a button that jumps to its verdict.
+// One bar per round: how many drafted tokens were accepted. A bar jumps to its verdict.
 
 import { html, walk } from './ui.js';
 /** @import { App } from '../app.js' */

@@ -8,7 +8,7 @@ import { typicalWords } from '../state/predicted.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} the glossary explains the symbols */
+/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} in the glossary */
 const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round'],
   ['alpha', 'α', 'acceptance rate', ''],

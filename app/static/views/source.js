@@ -29,7 +29,7 @@ const WAIT = {
   after: '',
 };
 
-/** The first sentence. Its result takes up space but is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
+/** The first sentence; its result is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
   const { stage, options } = app;
   const { first, names, lanes, baseline, named } = stage;

@@ -19,7 +19,7 @@ const PROMPT_SHOWN = 280;
 const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** The current tokens of a draft under way; for a tree, its first branch. @param {Lane} lane @param {Window | null} round */
+/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {Window | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;
@@ -48,7 +48,7 @@ export class Text extends Component {
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';
-    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : ''; // only the last event has text
+    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : '';
     const clickable = lane && !lane.wordless && !isServed(lane);
     const kind = `${looksLikeCode(prompt) ? ' sd-code' : ''}${isMessage(lane) ? ' sd-chat' : ''}${
       clickable ? ' sd-clickable' : ''

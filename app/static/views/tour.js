@@ -1,4 +1,4 @@
-// A tour of the Live tab: six steps that point at its elements, with the recording on the stage. Offered once.
+// A tour of the Live tab: six steps that point at its elements. Offered once.
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
@@ -7,7 +7,7 @@ import { keep, recall } from '../storage.js';
 
 const KEPT = 'specdiff-tour';
 
-/** @type {[string, string, string, string][]} selector to point at, event to move the playhead to, title, words */
+/** @type {[string, string, string, string][]} selector, event, title, words */
 const STEPS = [
   [
     '.sd-window .sd-gridwrap',

@@ -29,7 +29,7 @@ const MOST_CANDIDATES = 8;
 const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
+/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
   const placed = (name, /** @type {Cell[]} */ cells) =>
     columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
@@ -154,7 +154,7 @@ export class SideBySide {
         Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
       );
       sharePieces(Object.values(this.lanes));
-      const key = this.drawnOf === answer ? this.looked?.key : null; // the answer is shown again after a failed measurement
+      const key = this.drawnOf === answer ? this.looked?.key : null; // shown again
       this.drawnOf = answer;
       this.looked = null;
       if (key) this.pick(key, false);
@@ -163,7 +163,7 @@ export class SideBySide {
     this.changed();
   }
 
-  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] whether to scroll to it */
+  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] */
   pick(key, scrolls = true) {
     const at = key.lastIndexOf('/');
     const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
@@ -228,7 +228,7 @@ export class SideBySide {
     this.changed();
   }
 
-  /** Buttons to replace the token that the target wrote, with candidates of both models. @param {Looked} looked */
+  /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
     const { name, lane, verified, what, own, greedy } = looked;
     const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((

@@ -1,4 +1,4 @@
-// The visitor as the verifier: judges one drafted token after the other, before the target's numbers are shown.
+// The visitor as the verifier: judges drafted tokens before the target's numbers are shown.
 
 import { Bars, wordsOf } from './inspector.js';
 import { Button, Component, glossed, html } from './ui.js';
@@ -20,7 +20,7 @@ export class Judge extends Component {
     if (this.seen !== this.props.game.asked) this.hold();
   }
 
-  /** Keep the text and the buttons in view, and the focus here when the pressed button is removed. */
+  /** Keep the text and the buttons in view, and the focus here. */
   hold() {
     this.seen = this.props.game.asked;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });

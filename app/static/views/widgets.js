@@ -1,4 +1,4 @@
-// Interactive panels of the Explore tab: the sandbox of a round's cost, and a test with three tokens.
+// Interactive panels of Explore: the sandbox of a round's cost, and a test with three tokens.
 
 import { glossed, html, Select } from './ui.js';
 import {
@@ -28,7 +28,7 @@ const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   `;
 
 /** @typedef {'alpha' | 'gamma' | 'draft' | 'passes' | 'count'} Dragged */
-/** @type {[Dragged, string, number, number, number, string][]} name, label, least, most, step, meaning */
+/** @type {[Dragged, string, number, number, number, string][]} name, label, range, step, meaning */
 const SLIDERS = [
   ['alpha', 'α', 0, 0.99, 0.01, 'Acceptance of each position, given that it is reached'],
   ['gamma', 'γ', 1, 32, 1, 'Tokens drafted per round; of a tree, its depth'],

@@ -135,11 +135,11 @@ class Grid extends Component {
       ? Math.min(...revealed)
       : 0;
     const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-v'));
-    const target = tests[Math.max(0, Math.min(position, tests.length - 2))]; // the last one is always in view
+    const target = tests[Math.max(0, Math.min(position, tests.length - 2))];
     base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
   }
 
-  /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. */
+  /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
       /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((one) =>
@@ -194,7 +194,7 @@ class Grid extends Component {
     const anchor = piece(lane, round.anchor);
     const at = (name) => ({ 'data-stop': name, tabindex: name === own ? 0 : -1 });
     const mark = (name) => name === pinned ? ' sd-pinned' : '';
-    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1'; // each node can be pressed
+    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1';
     const tall = String(Boolean(round.tree && rows.length > MOST_ROWS));
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
     return html`
