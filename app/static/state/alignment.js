@@ -40,33 +40,24 @@ export function commonOf(a, b) {
     : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
   const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
-  const parted = (agree, length, more) => agree === length && agree === more ? null : agree + 1;
-  if (same && target) {
-    const agree = shared(a.ids, b.ids);
-    return { ...known, by: 'tokens', agree, parted: parted(agree, a.ids.length, b.ids.length) };
-  }
+  /** How far two lists agree, and where they part; `before`: items that don't count. */
+  const compared = (one, other, before = 0) => {
+    const agree = shared(one, other);
+    const equal = agree === one.length && agree === other.length;
+    return { agree: agree - before, parted: equal ? null : agree - before + 1 };
+  };
+  if (same && target) return { ...known, by: 'tokens', ...compared(a.ids, b.ids) };
   if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
   const whole = [one, other].map(({ prompt, text }) => letters((prompt ?? '') + text));
-  const starts = { a: letters(one.prompt ?? '').length, b: letters(other.prompt ?? '').length };
-  const most = shared(whole[0], whole[1]);
-  if (one.prompt !== null && other.prompt !== null && most >= Math.max(starts.a, starts.b)) {
-    const before = Math.min(starts.a, starts.b);
-    return {
-      ...known,
-      by: 'texts',
-      agree: most - before,
-      parted: parted(most - before, whole[0].length - before, whole[1].length - before),
-      starts: { a: starts.a - before, b: starts.b - before },
-    };
+  const [first, second] = [one, other].map(({ prompt }) => letters(prompt ?? '').length);
+  const begins = one.prompt !== null && other.prompt !== null &&
+    shared(whole[0], whole[1]) >= Math.max(first, second);
+  if (begins) {
+    const before = Math.min(first, second);
+    const starts = { a: first - before, b: second - before };
+    return { ...known, by: 'texts', ...compared(whole[0], whole[1], before), starts };
   }
-  const fresh = [one, other].map(({ text }) => letters(text));
-  const agree = shared(fresh[0], fresh[1]);
-  return {
-    ...known,
-    by: 'beginnings',
-    agree,
-    parted: parted(agree, fresh[0].length, fresh[1].length),
-  };
+  return { ...known, by: 'beginnings', ...compared(letters(one.text), letters(other.text)) };
 }
 
 /** The characters that each new token takes. @param {Lane} lane */

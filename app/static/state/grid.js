@@ -53,32 +53,26 @@ export function gridOf(round, lane, most) {
 /** @param {Window} round @param {number} place of the row @param {number} from the first step in it @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
+  const plain = { title: '', chosen: false };
+  if (!tree && round.copied) return { ...plain, label: 'copy' };
+  if (!tree && round.unrecorded) return { ...plain, label: 'draft' };
+  if (!tree && from === number) return { ...plain, label: `step ${number + 1}` };
   if (!tree) {
-    if (round.copied || round.unrecorded) {
-      return { label: round.copied ? 'copy' : 'draft', title: '', chosen: false };
-    }
-    return from === number ? { label: `step ${number + 1}`, title: '', chosen: false } : {
-      label: `${from + 1}–${number + 1}`,
-      title: `steps ${from + 1} to ${number + 1}`,
-      chosen: false,
-    };
+    const title = `steps ${from + 1} to ${number + 1}`;
+    return { ...plain, label: `${from + 1}–${number + 1}`, title };
   }
   const own = draft
-    ? tree.branches.flatMap((nodes, k) =>
-      nodes.length && tree.lines[nodes[nodes.length - 1]] === number ? [k] : []
-    )
+    ? tree.branches.flatMap((nodes, k) => tree.lines[nodes.at(-1) ?? -1] === number ? [k] : [])
     : [];
-  const scores = verified ? verified.scores : [];
-  const title = own.map((k) =>
-    `draft ${k + 1}${
-      scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, its expected accepted tokens`
-    }`
-  );
-  const chosen = verified !== null && own.some((k) => k === verified.chosen);
+  const title = own.map((k) => {
+    const score = verified?.scores[k];
+    const words = score === undefined ? '' : `: S = ${exact(score)}, its expected accepted tokens`;
+    return `draft ${k + 1}${words}`;
+  });
   return {
     label: place ? '' : tree.branches.length ? 'drafts' : 'tree',
     title: title.join('; '),
-    chosen,
+    chosen: own.some((k) => k === verified?.chosen),
   };
 }
 

@@ -106,24 +106,16 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       far !== null && far < 1,
     ];
   }
-  const paces = `${rate(pace(drafted).rate)} against ${rate(pace(vanilla).rate)}`;
-  if (isServed(drafted)) {
-    return [
-      times(final),
-      `vanilla’s tokens per second, from another system over the network: ${paces}`,
-      final < 1,
-    ];
-  }
-  if (drafted.shown.length === vanilla.shown.length) {
-    return [
-      times(final),
-      `vanilla’s speed, measured: ${seconds(drafted.duration)} s against ${
-        seconds(vanilla.duration)
-      } s`,
-      final < 1,
-    ];
-  }
-  return [times(final), `vanilla’s tokens per second, measured: ${paces}`, final < 1];
+  const [paces, clock] = [
+    [drafted, vanilla].map((lane) => rate(pace(lane).rate)).join(' against '),
+    [drafted, vanilla].map((lane) => `${seconds(lane.duration)} s`).join(' against '),
+  ];
+  const words = isServed(drafted)
+    ? `vanilla’s tokens per second, from another system over the network: ${paces}`
+    : drafted.shown.length === vanilla.shown.length
+    ? `vanilla’s speed, measured: ${clock}`
+    : `vanilla’s tokens per second, measured: ${paces}`;
+  return [times(final), words, final < 1];
 }
 
 /**

@@ -7,20 +7,7 @@ import { drawn, normalised, uniform } from './exploration.js';
 
 /** @typedef {number | {node: number}} Place a position of the window, the last being the target's own token; in a tree a depth on the target's path, or a node */
 /** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all others together; null: not recorded */
-/**
- * @typedef {object} Inspected
- * @property {number} round @property {number} position
- * @property {number | null} node of a tree
- * @property {boolean} tree whether several tokens may have been drafted here
- * @property {number | null} drafted
- * @property {number[]} options all tokens that were drafted here
- * @property {Row[]} rows @property {Test | null} test
- * @property {boolean} reached whether the target reached it; false before the verdict
- * @property {boolean} certain the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
- * @property {number | null} extra what the target wrote here @property {string} source why: residual, bonus or target
- * @property {number | null} step
- * @property {'all' | 'drafted' | 'none'} holds the tokens whose p is in the trace
- */
+/** @typedef {ReturnType<typeof inspected>} Inspected */
 
 /** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place */
 function inTree({ draft, verified, tree }, place) {
@@ -41,7 +28,7 @@ function inTree({ draft, verified, tree }, place) {
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more @returns {Inspected} */
+/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more */
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
@@ -75,13 +62,8 @@ export function inspected(view, place, greedy = false) {
       !greedy && scored && scored.p[i] !== undefined && !target.has(id) && (tree || target.size)
     ) target.set(id, scored.p[i]);
   }
-  const ids = [
-    ...new Set([
-      ...target.keys(),
-      ...drafter.keys(),
-      ...siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
-    ]),
-  ];
+  const options = siblings.map((i) => /** @type {number} */ (draft?.ids[i]));
+  const ids = [...new Set([...target.keys(), ...drafter.keys(), ...options])];
   /** @param {Map<number, number>} probs */
   const of = (probs, id) => probs.size ? probs.get(id) ?? null : null;
   /** @type {Row[]} */
@@ -90,9 +72,9 @@ export function inspected(view, place, greedy = false) {
       (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1)
     )
     : [];
-  const left = (
-    /** @type {Map<number, number>} */ probs,
-  ) => probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null;
+  /** @param {Map<number, number>} probs */
+  const left = (probs) =>
+    probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null;
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
   const reached = Boolean(verified) &&
     (tree
@@ -101,21 +83,22 @@ export function inspected(view, place, greedy = false) {
   const extra = verified && reached && position === verified.accepted && view.extra
     ? verified.extra
     : null;
+  const tests = reached && verified ? verified.tests : [];
   return {
     round: view.round,
     position,
-    node,
-    tree,
+    node, // of a tree
+    tree, // whether several tokens may have been drafted here
     drafted,
-    options: siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
+    options, // all tokens that were drafted here
     rows,
-    reached,
-    certain,
-    extra,
-    test: reached ? testOf(verified?.tests ?? [], position, tree ? node : null, drafted) : null,
-    source: extra === null ? '' : verified?.source ?? '',
+    reached, // whether the target reached it; false before the verdict
+    certain, // the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
+    extra, // what the target wrote here
+    source: extra === null ? '' : verified?.source ?? '', // why: residual, bonus or target
+    test: testOf(tests, position, tree ? node : null, drafted),
     step: reveal ? reveal.step : null,
-    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none',
+    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // the p in the trace
   };
 }
 

@@ -56,9 +56,8 @@ const OWN_WORDS = { drafted: 'With drafts' };
 export function spare(methods) {
   const taken = new Set(Object.values(methods).map((method) => method.mark));
   const left = Object.keys(GLYPHS).filter((mark) => !taken.has(mark));
-  const colours = [...new Set(Object.values(methods).map((method) => method.colour))].filter((
-    role,
-  ) => role !== 'target');
+  const roles = new Set(Object.values(methods).map((method) => method.colour));
+  const colours = [...roles].filter((role) => role !== 'target');
   return (i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
 }
 
@@ -81,15 +80,8 @@ export function nameLanes(names, lanes, baseline, methods, own) {
     const label = words?.label ?? (method ? method.label : named ?? name.replaceAll('_', ' '));
     const about = method && !words ? method.about : '';
     if (name === baseline) {
-      return [name, {
-        label,
-        about,
-        colour: 'target',
-        mark: 'x',
-        glyph: GLYPHS['line-ns'],
-        dash: 'dot',
-        pattern: '',
-      }];
+      const style = { colour: 'target', mark: 'x', glyph: GLYPHS['line-ns'], dash: 'dot' };
+      return [name, { label, about, ...style, pattern: '' }];
     }
     const wanted = method
       ? { mark: method.mark, colour: method.colour }

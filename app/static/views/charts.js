@@ -108,38 +108,30 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
     done: clock.done,
   }));
   const heights = labelHeights(ends, most, gap);
-  const annotations = drawn.map(({ own }, i) => {
-    const late = ends[i].x > 0.55 * duration;
-    return {
-      x: ends[i].x,
-      y: ends[i].y,
-      ax: ends[i].x,
-      ay: heights[i],
-      axref: 'x',
-      ayref: 'y',
-      text: escaped(own.label),
-      showarrow: true,
-      arrowhead: 0,
-      arrowwidth: 1,
-      arrowcolor: c[own.colour],
-      font: { size: 11.5, color: c[own.colour] },
-      bgcolor: c.card,
-      borderpad: 1,
-      xanchor: late ? 'right' : 'left',
-      xshift: 0,
-    };
-  });
+  const annotations = drawn.map(({ own }, i) => ({
+    x: ends[i].x,
+    y: ends[i].y,
+    ax: ends[i].x,
+    ay: heights[i],
+    axref: 'x',
+    ayref: 'y',
+    text: escaped(own.label),
+    showarrow: true,
+    arrowhead: 0,
+    arrowwidth: 1,
+    arrowcolor: c[own.colour],
+    font: { size: 11.5, color: c[own.colour] },
+    bgcolor: c.card,
+    borderpad: 1,
+    xanchor: ends[i].x > 0.55 * duration ? 'right' : 'left',
+    xshift: 0,
+  }));
   const y = axis(c, 'tokens', {
     range: [0, most + gap * (names.length + 1)],
     tickvals: ticks(most),
   });
-  return {
-    data,
-    layout: {
-      ...layout(c, axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] }), y),
-      annotations,
-    },
-  };
+  const x = axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] });
+  return { data, layout: { ...layout(c, x, y), annotations } };
 }
 
 /** Round tick values up to the longest text; the space for labels above it has none. */
@@ -155,17 +147,22 @@ export function acceptanceFigure({ lane, state, view }, c) {
   const tests = view && view.verified ? view.verified.tests : [];
   if (!testedAt.length && !tests.length) return 'No draft has been tested yet.';
   const word = (id) => cell(piece(lane, id));
-  const details = tests.map((t) => [
-    word(t.id),
-    exact(t.p),
-    exact(t.q),
-    exact(t.threshold),
-    t.draw === null ? 'none (shared noise)' : exact(t.draw),
-    t.accepted ? 'accepted' : 'rejected',
-  ]);
-  const template =
-    '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
   const greedy = lane.header?.config.temperature === 0; // then u has no effect
+  const marks = (of, y, marker) => ({
+    type: 'scatter',
+    mode: 'markers',
+    x: of.map((t) => t.position + 1),
+    y,
+    customdata: of.map((t) => [
+      cell(piece(lane, t.id)),
+      ...[t.p, t.q, t.threshold].map(exact),
+      t.draw === null ? 'none (shared noise)' : exact(t.draw),
+      t.accepted ? 'accepted' : 'rejected',
+    ]),
+    marker,
+    hovertemplate:
+      '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>',
+  });
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   const data = [
     {
@@ -177,44 +174,30 @@ export function acceptanceFigure({ lane, state, view }, c) {
       hovertemplate:
         'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
     },
-    {
-      type: 'scatter',
-      mode: 'markers',
-      x: tests.map((t) => t.position + 1),
-      y: tests.map((t) => t.threshold),
-      customdata: details,
-      marker: {
-        size: 10,
-        symbol: tests.map((t) => t.accepted ? 'circle' : 'x'),
-        color: tests.map((t) => t.accepted ? c.draft : c.residual),
-        line: { color: c.card, width: 1 },
-      },
-      hovertemplate: template,
-    },
-    {
-      type: 'scatter',
-      mode: 'markers',
-      x: drawn.map((t) => t.position + 1),
-      y: drawn.map((t) => t.draw),
-      customdata: details.filter((_, i) => drawn.includes(tests[i])),
-      marker: { size: 15, symbol: 'line-ew', line: { color: c.ink, width: 2 } },
-      hovertemplate: template,
-    },
+    marks(tests, tests.map((t) => t.threshold), {
+      size: 10,
+      symbol: tests.map((t) => t.accepted ? 'circle' : 'x'),
+      color: tests.map((t) => t.accepted ? c.draft : c.residual),
+      line: { color: c.card, width: 1 },
+    }),
+    marks(drawn, drawn.map((t) => t.draw), {
+      size: 15,
+      symbol: 'line-ew',
+      line: { color: c.ink, width: 2 },
+    }),
   ];
   const width = Math.max(1, ...lane.rounds.map((round) => round.size));
-  return {
-    data,
-    layout: layout(
-      c,
-      axis(c, 'position in the window', {
-        range: [0.4, width + 0.6],
-        dtick: width > 16 ? 4 : 1,
-        showgrid: false,
-      }),
-      axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 }),
-    ),
-  };
+  const y = axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 });
+  return { data, layout: layout(c, positions(c, width, 0.4), y) };
 }
+
+/** The axis of the positions in a window. @param {Colours} c */
+const positions = (c, size, start) =>
+  axis(c, 'position in the window', {
+    range: [start, size + 1 - start],
+    dtick: size > 16 ? 4 : 1,
+    showgrid: false,
+  });
 
 /** Confidence by denoising step and position of a round. @param {Scene} scene @param {Colours} c */
 export function confidenceFigure({ lane, view }, c) {
@@ -255,22 +238,12 @@ export function confidenceFigure({ lane, view }, c) {
       tickvals: [0, 0.5, 1],
     },
   }];
-  return {
-    data,
-    layout: layout(
-      c,
-      axis(c, 'position in the window', {
-        dtick: view.size > 16 ? 4 : 1,
-        showgrid: false,
-        range: [0.5, view.size + 0.5],
-      }),
-      axis(c, 'denoising step', {
-        autorange: 'reversed',
-        dtick: total > 12 ? 4 : 1,
-        showgrid: false,
-      }),
-    ),
-  };
+  const y = axis(c, 'denoising step', {
+    autorange: 'reversed',
+    dtick: total > 12 ? 4 : 1,
+    showgrid: false,
+  });
+  return { data, layout: layout(c, positions(c, view.size, 0.5), y) };
 }
 
 /** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element */
