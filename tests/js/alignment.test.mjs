@@ -11,10 +11,9 @@ import {
   commonOf,
   givenOf,
   Opened,
-  roundsOf,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
-import { gzip, readFile, unzip } from '../../app/static/state/trace.js';
+import { gzip, readFile } from '../../app/static/state/trace.js';
 import { make, trace } from './fixture.mjs';
 
 /** A run that writes words, each a token of its own, two in a round. */
@@ -130,25 +129,6 @@ test('without words there is nothing to align by', () => {
     'tokens',
     'ids say enough after one prompt',
   );
-});
-
-test('rounds as the server counts them', async () => {
-  const read = (name) => readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url));
-  for (const stem of ['side-by-side', 'side-by-side.sampled']) {
-    const { rows, files } = JSON.parse(String(read(`${stem}.json`)));
-    const { lanes } = await unzip(read(files.runs));
-    for (const name of ['a', 'b']) {
-      const ours = roundsOf(name, buildLane(lanes[name]));
-      const theirs = rows.filter((row) => row.run === name);
-      assert.deepEqual(
-        ours.map(({ milliseconds, waiting, ...row }) => row),
-        theirs.map(({ milliseconds, waiting, ...row }) => row),
-      );
-      ours.forEach(({ milliseconds }, i) =>
-        assert.ok(Math.abs(milliseconds - theirs[i].milliseconds) < 0.01)
-      );
-    }
-  }
 });
 
 test('files are opened one after the other, and a wrong one takes nothing away', () => {

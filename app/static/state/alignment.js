@@ -109,7 +109,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
 }
 
 /** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
-export function roundsOf(name, lane, start = 1, measured = true) {
+function roundsOf(name, lane, start = 1, measured = true) {
   return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
     if (!verdict || !commit) return [];
     const refused = refusedOf(verdict);
