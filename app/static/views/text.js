@@ -1,6 +1,6 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
 
-import { ALONG, Component, html, walk } from './ui.js';
+import { ALONG, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isServed, isVanilla } from '../state/lane.js';
@@ -29,19 +29,15 @@ function guesses(lane, round) {
   return ids.map((id) => id === null ? '▒' : lane.pieces[id] ?? '').join('');
 }
 
-/** @extends {Component<Props, {at: number}>} */
-export class Text extends Component {
+/** @extends {View<Props, {at: number}>} */
+export class Text extends View {
   state = { at: -1 }; // the token at which the Tab key stops; −1: the last
 
-  /** @param {Props} next @param {{at: number}} state */
-  shouldComponentUpdate(next, state) {
-    const keys = /** @type {const} */ (['lane', 'count', 'moment', 'pinned']);
-    return state.at !== this.state.at || keys.some((key) => next[key] !== this.props[key]);
-  }
+  keys = ['lane', 'count', 'moment', 'pinned'];
 
-  /** @param {Props} before */
-  componentDidUpdate(before) {
-    if (this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
+  /** @param {Props} [before] */
+  drawn(before) {
+    if (before && this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
   }
 
   /** @param {Props} props @param {{at: number}} state */

@@ -5,7 +5,7 @@ import { again, inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
 import { buildLane, stateAt } from '../state/lane.js';
 import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { glossed, html, kept, Link } from './ui.js';
+import { glossed, html, Link, View } from './ui.js';
 import { Inspector, isChance, wordsOf } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
 import { fetchTrace } from '../state/trace.js';
@@ -80,9 +80,12 @@ function Token({ of, name, cell, pinned }) {
   `;
 }
 
-/** The runs along the text. */
-const Tracks = kept(
-  (/** @type {{of: SideBySide, answer: Answer, pinned: string}} */ { of, answer, pinned }) => {
+/** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
+class Tracks extends View {
+  keys = ['answer', 'pinned'];
+
+  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props */
+  render({ of, answer, pinned }) {
     const { facts } = answer;
     const tracks = tracksOf(of.lanes, answer);
     const names = Object.keys(tracks);
@@ -115,9 +118,8 @@ const Tracks = kept(
         }</span>${names.map((name) => place(name, cells[name]))}</div>`
       )}</div>
     `;
-  },
-  ({ answer, pinned }) => [answer, pinned],
-);
+  }
+}
 
 export class SideBySide {
   /** @param {() => void} changed draws the page again @param {Tools} tools */

@@ -8,31 +8,38 @@ export { Component, html, render, useState } from '../vendor/preact.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /**
- * A component that is redrawn only when its key changes.
- * @template {object} P @param {(props: P) => Child} draw @param {(props: P) => unknown[]} key
+ * A component that acts after each drawing. With `keys` it is drawn again only when its state or one
+ * of these props changes.
+ * @template P @template S @extends {Component<P, S>}
  */
-export const kept = (draw, key) =>
-  /** @extends {Component<P>} */
-  class extends Component {
-    /** @param {P} next */
-    shouldComponentUpdate(next) {
-      const before = key(this.props);
-      return key(next).some((one, i) => one !== before[i]);
-    }
+export class View extends Component {
+  /** @type {string[] | null} */
+  keys = null;
 
-    /** @param {P} props */
-    render(props) {
-      return draw(props);
-    }
-  };
+  /** @param {P} [before] the props of the drawing before; undefined: the first drawing */
+  drawn(before) {}
 
-/** Holds an element that other code fills, such as a job's card. */
-export class Held extends Component {
-  shouldComponentUpdate() {
-    return false;
+  /** @param {P} next @param {S} state */
+  shouldComponentUpdate(next, state) {
+    const { keys, props } = this;
+    return !keys || state !== this.state || keys.some((key) => next[key] !== props[key]);
   }
 
   componentDidMount() {
+    this.drawn();
+  }
+
+  /** @param {P} before */
+  componentDidUpdate(before) {
+    this.drawn(before);
+  }
+}
+
+/** Holds an element that other code fills, such as a job's card. */
+export class Held extends View {
+  keys = [];
+
+  drawn() {
     this.base.append(this.props.element);
   }
 
@@ -96,18 +103,10 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
 
 /**
  * A dialog; `open` shows it, and `closed` is called when it is closed.
- * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
+ * @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>}
  */
-export class Dialog extends Component {
-  componentDidMount() {
-    this.follow();
-  }
-
-  componentDidUpdate() {
-    this.follow();
-  }
-
-  follow() {
+export class Dialog extends View {
+  drawn() {
     const dialog = /** @type {HTMLDialogElement} */ (this.base);
     if (this.props.open === dialog.open) return;
     if (this.props.open) dialog.showModal();

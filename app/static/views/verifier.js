@@ -1,7 +1,7 @@
 // The visitor as the verifier: judges drafted tokens before the target's numbers are shown.
 
 import { Bars, wordsOf } from './inspector.js';
-import { Button, Component, glossed, html } from './ui.js';
+import { Button, glossed, html, View } from './ui.js';
 import { cell } from '../state/format.js';
 import { piece } from '../state/detokenize.js';
 /** @import { App } from '../app.js' */
@@ -10,18 +10,11 @@ import { piece } from '../state/detokenize.js';
 /** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
-/** @extends {Component<{app: App, game: Verifier}>} */
-export class Judge extends Component {
-  componentDidMount() {
-    this.hold();
-  }
-
-  componentDidUpdate() {
-    if (this.seen !== this.props.game.asked) this.hold();
-  }
-
+/** @extends {View<{app: App, game: Verifier}, {}>} */
+export class Judge extends View {
   /** Keep the text and the buttons in view, and the focus here. */
-  hold() {
+  drawn() {
+    if (this.seen === this.props.game.asked) return;
     this.seen = this.props.game.asked;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
     for (const part of ['text', 'keys']) {

@@ -1,7 +1,7 @@
 // The draft window: rows are denoising steps, columns are positions; below them the acceptance
 // tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
-import { Component, html, Link } from './ui.js';
+import { Component, html, Link, View } from './ui.js';
 import { Inspector } from './inspector.js';
 import { Judge } from './verifier.js';
 import { Rounds } from './rounds.js';
@@ -102,27 +102,14 @@ const Test = (
         <span class="sd-figures">${figures}</span></div>
   `;
 
-/** The table of a round. @extends {Component<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
-class Grid extends Component {
+/** The table of a round. @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
+class Grid extends View {
   state = { stop: '' }; // the cell at which the Tab key stops
 
-  /** @param {Grid['props']} next @param {{stop: string}} state */
-  shouldComponentUpdate({ moment, all, pinned, lane }, state) {
-    const { props } = this;
-    return moment !== props.moment || all !== props.all || pinned !== props.pinned ||
-      lane !== props.lane || state !== this.state;
-  }
-
-  componentDidMount() {
-    this.reveal();
-  }
-
-  componentDidUpdate() {
-    this.reveal();
-  }
+  keys = ['moment', 'all', 'pinned', 'lane'];
 
   /** If there is no room for all positions, scroll to the one where something happens. */
-  reveal() {
+  drawn() {
     const { base, props: { round } } = this;
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
     if (base.dataset.narrow === 'false') return;
