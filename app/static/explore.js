@@ -504,9 +504,7 @@ export class Explore extends Job {
 
   lost(stopped) {
     this.failed(
-      stopped
-        ? 'The server hasn’t confirmed that it stopped.'
-        : 'The server has stopped responding.',
+      `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
     );
   }
 

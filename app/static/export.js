@@ -63,10 +63,8 @@ async function openFile(file) {
 /** A link to what is on the screen. */
 function share(button, tab) {
   if (tab === 'live' || tab === 'race') playerOf(tab).keepMoment(button);
-  else {giveLink(
-      button,
-      tab === 'explore' ? /** @type {any} */ (page.players.explore).query() : `tab=${tab}`,
-    );}
+  else if (tab === 'explore') giveLink(button, /** @type {any} */ (page.players.explore).query());
+  else giveLink(button, `tab=${tab}`);
 }
 
 /** Fill the page. */

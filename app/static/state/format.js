@@ -71,10 +71,10 @@ export function cell(piece) {
 }
 
 /** A token inside a sentence. */
-export const quoted = (
-  piece,
-) => ({ [END]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
-  `“${cell(piece).slice(0, 32)}”`);
+export function quoted(piece) {
+  if (piece === END) return 'the end of the text';
+  return piece === CONTROL ? 'a control token' : `“${cell(piece).slice(0, 32)}”`;
+}
 
 /** A warning about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
 export function busyWords(waits) {

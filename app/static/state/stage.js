@@ -104,11 +104,8 @@ export class Stage {
     );
     for (const name of this.there) {
       const lane = /** @type {Lane} */ (lanes[name]);
-      states[name] = stateAt(
-        lane,
-        player ? passed(lane, name, player) : lane.events.length,
-        states[name],
-      );
+      const count = player ? passed(lane, name, player) : lane.events.length;
+      states[name] = stateAt(lane, count, states[name]);
     }
     const t = player ? player.t : Infinity;
     const rows = Object.fromEntries(

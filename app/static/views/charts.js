@@ -259,7 +259,7 @@ function titles(element) {
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
-   * @param {Record<string, (scene: any, c: Colours, size: {width: number, height: number}) => Figure>} figures
+   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
    * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
    *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures; called after each drawing
    */
@@ -342,13 +342,7 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(
-          place,
-          this.figures[name](this.scene, colours(place), {
-            width: place.clientWidth,
-            height: place.clientHeight,
-          }),
-        );
+        this.draw(place, this.figures[name](this.scene, colours(place)));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // others continue
       }

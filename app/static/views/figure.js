@@ -25,18 +25,13 @@ export function drawn({ data = [], layout: described, empty = '' }, c, added = {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
   const { xaxis = {}, yaxis = {}, ...rest } = painted(described, c);
-  const styled = (
-    /** @type {Record<string, any>} */ { title = '', ...more },
-    reach,
-  ) =>
-    axis(
-      c,
-      title,
-      reach > (more.range?.[1] ?? Infinity) ? { ...more, range: [more.range[0], reach] } : more,
-    );
-  const shape = layout(c, styled(xaxis, added.reach?.x ?? 0), styled(yaxis, added.reach?.y ?? 0));
+  const styled = ({ title = '', range, ...more }, reach = 0) => {
+    const wide = range && reach > range[1] ? [range[0], reach] : range;
+    return axis(c, title, wide ? { ...more, range: wide } : more);
+  };
+  const shape = layout(c, styled(xaxis, added.reach?.x), styled(yaxis, added.reach?.y));
   for (const name of Object.keys(rest)) {
-    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name], 0);
+    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name]);
   }
   const room = { t: rest.showlegend ? 12 : shape.margin.t, r: rest.yaxis2 ? 48 : shape.margin.r };
   return {

@@ -104,12 +104,11 @@ export class Guide {
       this.answered(at, -1);
       this.go(at + 1);
     };
+    const paragraphs = said.map((one) => html`<p>${glossed(one)}</p>`);
     render(
       html`
         <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
-        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${said.map((
-          one,
-        ) => html`<p>${glossed(one)}</p>`)}
+        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${paragraphs}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>

@@ -46,18 +46,9 @@ function subtitle(lane, about, noSteps) {
 
 /** @param {{app: App, scene: Scene, name: string, columns: boolean, select: () => void}} props */
 function Head({ app, scene, name, columns, select }) {
-  const [lane, named, row] = [
-    scene.lanes[name] ?? null,
-    scene.named[name],
-    scene.rows[name] ?? null,
-  ];
-  const mark = markOf(
-    lane,
-    row,
-    app.stage.ends[name],
-    scene.running ? app.progressOf(name) : null,
-    app.absent,
-  );
+  const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
+  const progress = scene.running ? app.progressOf(name) : null;
+  const mark = markOf(lane, row, app.stage.ends[name], progress, app.absent);
   const selected = name === scene.selected;
   const doubt = scene.running ? '' : app.doubt(name);
   const tab = columns ? {} : {

@@ -22,11 +22,9 @@ const WITHOUT = 'The chart library could not be loaded; all numbers above are co
 export class Player extends Component {
   componentDidMount() {
     const { app } = this.props;
-    const places = Object.fromEntries(
-      Object.keys(FIGURES).map((
-        name,
-      ) => [name, /** @type {HTMLElement} */ (app.root.querySelector(`[data-place=${name}]`))]),
-    );
+    /** @returns {any} */
+    const place = (name) => app.root.querySelector(`[data-place=${name}]`);
+    const places = Object.fromEntries(Object.keys(FIGURES).map((name) => [name, place(name)]));
     this.charts = new Charts(places, FIGURES, { plotly: app.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }

@@ -33,17 +33,14 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
       (100 * Math.max(round.size, 0.4)) / tallest,
       round.size && open ? (100 * round.accepted) / round.size : 0,
     ];
+    const said = words(round, open);
     return html`
-      <button type="button" key=${round.round} class=${kind} title=${words(
-        round,
-        open,
-      )} aria-label=${words(round, open)}
-        aria-current=${String(round.round === here)}
-        tabindex=${round.round === (here ?? 0) ? 0 : -1}
-        onclick=${() =>
-          app.jump(
-            round.round,
-          )}><i style="height: ${height}%"><b style="height: ${share}%"></b></i></button>
+      <button type="button" key=${round.round} class=${kind} title=${said} aria-label=${said}
+        aria-current=${String(round.round === here)} tabindex=${round.round === (here ?? 0)
+          ? 0
+          : -1}
+        onclick=${() => app.jump(round.round)}>
+        <i style="height: ${height}%"><b style="height: ${share}%"></b></i></button>
     `;
   };
   return html`

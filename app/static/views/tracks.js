@@ -97,25 +97,27 @@ class Tracks extends View {
       if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
       return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`; // a branch begins late, and is the last
     };
+    const signs = names.map((name) => {
+      const label = facts.labels[name] ?? 'what if: a branch, not a measurement';
+      return html`<span><b>${SIGNS[name]}</b> ${label}</span>`;
+    });
+    const marks = kinds.map((kind) => {
+      const { glyph, words } = MARKS[kind] ?? { glyph: '', words: kind };
+      return html`<span><b class="sd-track-token sd-track-${kind}">${glyph}</b> ${words}</span>`;
+    });
+    const column = (cells, i) => {
+      const number = (i + 1) % 5 && i ? '' : String(i + 1);
+      const drawn = names.map((name) => place(name, cells[name]));
+      return html`
+        <div class="sd-track-column">
+          <span class="sd-track-place" aria-hidden="true">${number}</span>${drawn}</div>
+      `;
+    };
     return html`
       <p
-        class="sd-sub sd-tracks-legend">${names.map((name) =>
-          html`<span><b>${SIGNS[name]}</b> ${
-            facts.labels[name] ?? 'what if: a branch, not a measurement'
-          }</span>`
-        )}${kinds.map((kind) =>
-          html`<span><b class="sd-track-token sd-track-${kind}">${MARKS[kind]?.glyph ?? ''}</b> ${
-            MARKS[kind]?.words ?? kind
-          }</span>`
-        )}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
-      <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map((
-        cells,
-        i,
-      ) =>
-        html`<div class="sd-track-column">
-        <span class="sd-track-place" aria-hidden="true">${
-          (i + 1) % 5 && i ? '' : String(i + 1)
-        }</span>${names.map((name) => place(name, cells[name]))}</div>`
+        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+      <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map(
+        column,
       )}</div>
     `;
   }

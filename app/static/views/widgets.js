@@ -202,38 +202,43 @@ export class Sandbox {
     const { tau, cost, rows, speedup } = this.at();
     const alphas = box.alphas ? alphasOf(box) : [];
     const hidden = { alpha: alphas.length > 0, count: box.shape === 'window' };
-    const measured = (answer?.facts.curve ?? []).map((
-      /** @type {[number, number]} */ [width, seconds],
-    ) => `${width} ${(1000 * seconds).toFixed(2)}`).join(', ');
+    const curve = /** @type {[number, number][]} */ (answer?.facts.curve ?? []);
+    const measured = curve.map(([width, time]) => `${width} ${(1000 * time).toFixed(2)}`).join(
+      ', ',
+    );
     const stops = /** @type {Set<string>} */ (new Set());
+    const drafters = [
+      ['', 'drafter: as set'],
+      ...Object.keys(answer?.facts.drafts ?? {}).map((name) => [name, `drafter: ${name}`]),
+    ];
+    const positions = [
+      ['', 'α: one for all'],
+      [OWN, 'α: one for each position'],
+      ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
+    ];
+    const slower = speedup < 1 ? '— slower than vanilla' : '';
+    const tokens = `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes`;
+    const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
+    const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
         <header><h2>Sandbox</h2><span class="sd-sub">a drafter that you make up; computed, not measured</span></header>
         <div class="sd-exp-sides">
           <div>
               <div class="sd-row-selects">
-                <${Select} label="What is drafted" value=${box.shape} options=${SHAPES} act=${(
-                  shape,
-                ) => this.set({ shape })} />
-                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${[
-                  ['', 'drafter: as set'],
-                  ...Object.keys(answer?.facts.drafts ?? {}).map((
-                    name,
-                  ) => [name, `drafter: ${name}`]),
-                ]} act=${(name) => this.take(name)} />
-                <${Select} label="α of the positions" value=${this.positions} options=${[
-                  ['', 'α: one for all'],
-                  [OWN, 'α: one for each position'],
-                  ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
-                ]} act=${(positions) => this.spread(positions)} /></div>
+                <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
+                  act=${(shape) => this.set({ shape })} />
+                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${drafters}
+                  act=${(name) => this.take(name)} />
+                <${Select} label="α of the positions" value=${this.positions} options=${positions}
+                  act=${(name) => this.spread(name)} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
                     <${Slider} key=${j} label="α${subscript(j + 1)}" min=${0} max=${1} step=${0.01}
                       title="Acceptance of position ${j +
                         1}, given that it is reached" value=${value}
-                      act=${(now) =>
-                        this.set({ alphas: alphasOf(box).map((old, i) => i === j ? now : old) })} />
+                      act=${(now) => set(j, now)} />
                   `
                 )}</div>
               ${SLIDERS.map(([name, label, min, max, step, title]) =>
@@ -251,11 +256,7 @@ export class Sandbox {
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
             </div>
           <div>
-            <p class="sd-exp-result" aria-live="polite">${`${ratio(tau)} tokens for ${
-              ratio(cost)
-            } vanilla passes (${rows} rows in the target’s): ${ratio(speedup)}× ${
-              speedup < 1 ? '— slower than vanilla' : ''
-            }`}</p>
+            <p class="sd-exp-result" aria-live="polite">${result}</p>
             <ul class="sd-exp-questions-list">${QUESTIONS.map((words) =>
               html`<li>${glossed(words, stops)}</li>`
             )}</ul>
