@@ -32,7 +32,7 @@ const spaced = (count, most) =>
 export const unitOf = ({ tree }) =>
   tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps';
 
-/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane */
+/** The rows of a round. @param {Window} round @param {Lane} lane @returns {Row[]} */
 export function gridOf(round, lane, most) {
   const { tree, size } = round;
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);

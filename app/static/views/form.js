@@ -101,34 +101,32 @@ export class Form {
     const set = ({ currentTarget }) => this.fill({ [name]: currentTarget.value });
     if (isBoxes(field)) {
       const names = this.offered(field);
-      return html`<span class="sd-boxes">${
-        choices.map((one) =>
-          html`<label hidden=${!names.includes(one)}><input type="checkbox" value=${one}
-            checked=${value.includes(one)} disabled=${!names.includes(one)} onchange=${(
-            { currentTarget },
-          ) =>
-            this.fill({
-              [name]: value.filter((own) => own !== one).concat(currentTarget.checked ? one : []),
-            })} />${one}</label>`
-        )
-      }</span>`;
+      const check = ({ currentTarget: { value: one, checked } }) =>
+        this.fill({ [name]: value.filter((own) => own !== one).concat(checked ? one : []) });
+      const boxes = choices.map((one) => {
+        const away = !names.includes(one);
+        return html`
+          <label hidden=${away}><input type="checkbox" value=${one} checked=${value.includes(one)}
+              disabled=${away} onchange=${check} />${one}</label>
+        `;
+      });
+      return html`<span class="sd-boxes">${boxes}</span>`;
     }
     if (kind === 'choice') {
       const names = this.offered(field);
       const all = names.includes(value) ? names : [...names, value]; // from a link
-      return html`<select ...${common} value=${value} onchange=${set}>${
-        all.map((one) =>
-          html`<option value=${one}>${(name === 'pair' && this.pairs[one]?.label) || one}</option>`
-        )
-      }</select>`;
+      const labels = name === 'pair' ? this.pairs : {};
+      const options = all.map((one) =>
+        html`<option value=${one}>${labels[one]?.label ?? one}</option>`
+      );
+      return html`<select ...${common} value=${value} onchange=${set}>${options}</select>`;
     }
     if (long) {
       return html`<textarea ...${common} rows="2" value=${value} oninput=${set}></textarea>`;
     }
     if (kind === 'switch') {
-      return html`<input ...${common} type="checkbox" checked=${value} onchange=${(
-        { currentTarget },
-      ) => this.fill({ [name]: currentTarget.checked })} />`;
+      const flip = () => this.fill({ [name]: !value });
+      return html`<input ...${common} type="checkbox" checked=${value} onchange=${flip} />`;
     }
     const whole = kind === 'integer';
     const shape = kind === 'text' || list

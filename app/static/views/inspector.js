@@ -1,6 +1,6 @@
 // The position inspector: p and q as bars, the test, and a simulation with other draws.
 
-import { Button, Component, glossed, html } from './ui.js';
+import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short } from '../state/format.js';
@@ -34,11 +34,13 @@ function Bar({ kind, value, other }) {
   if (value === null) {
     return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
   }
-  const width = (share) => `width: ${(100 * share).toFixed(1)}%`;
+  const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
+    `width: ${(100 * share).toFixed(1)}%`
+  );
   return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
-    <i aria-hidden="true"><u style=${width(value)}></u><b style=${
-    width(Math.min(value, other ?? 0))
-  }></b></i><span>${short(value)}</span></span>`;
+    <i aria-hidden="true"><u style=${own}></u><b style=${both}></b></i><span>${
+    short(value)
+  }</span></span>`;
 }
 
 /** The likeliest tokens. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
@@ -50,21 +52,24 @@ export function Bars({ what, lane, greedy }) {
   const drafted = (id) => what.tree && what.options.includes(id);
   const mark = (id) =>
     alone ? '' : id === what.extra ? `${SOURCES[what.source] ?? ''} ` : drafted(id) ? '└ ' : '';
-  const row = (/** @type {Row} */ { id, p, q }, i) =>
-    html`<div class="sd-pq-row ${
-      id !== null && id === what.drafted ? 'sd-pq-drafted' : ''
-    }" role="row">
-      <span role="rowheader" title="${word(id)}${
-      id !== null && drafted(id) ? ', drafted here' : ''
-    }">${id === null ? OTHERS : `${mark(id)}${cell(piece(lane, id))}`}</span>
-      <${Bar} kind="p" value=${p} other=${q} /><${Bar} kind="q" value=${q} other=${p} />
-      <span role="cell" class="sd-pq-rest">${rest ? short(rest[i]) : ''}</span></div>`;
+  const row = (/** @type {Row} */ { id, p, q }, i) => {
+    const kind = classes('sd-pq-row', id !== null && id === what.drafted && 'sd-pq-drafted');
+    const title = `${word(id)}${id !== null && drafted(id) ? ', drafted here' : ''}`;
+    const token = id === null ? OTHERS : `${mark(id)}${cell(piece(lane, id))}`;
+    return html`
+      <div class=${kind} role="row">
+        <span role="rowheader" title=${title}>${token}</span>
+        <${Bar} kind="p" value=${p} other=${q} /><${Bar} kind="q" value=${q} other=${p} />
+        <span role="cell" class="sd-pq-rest">${rest ? short(rest[i]) : ''}</span></div>
+    `;
+  };
+  const heads = [...HEADS, rest ? 'left of p' : ''].map((words) =>
+    html`<span role="columnheader">${words}</span>`
+  );
   return html`
     <div class="sd-pq" role="table" aria-label="The likeliest tokens: p of the target, q of the drafter"
       hidden=${!what.rows.length}>
-        <div class="sd-pq-row sd-pq-head" role="row">${[...HEADS, rest ? 'left of p' : ''].map((
-          words,
-        ) => html`<span role="columnheader">${words}</span>`)}</div>
+        <div class="sd-pq-row sd-pq-head" role="row">${heads}</div>
         ${what.rows.map(row)}</div>
   `;
 }

@@ -1,10 +1,10 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
 
-import { ALONG, html, View, walk } from './ui.js';
+import { ALONG, classes, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isServed, isVanilla } from '../state/lane.js';
-/** @import { Lane, State, Window } from '../state/lane.js' */
+/** @import { Lane, State, Token, Window } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
 
@@ -46,30 +46,29 @@ export class Text extends View {
     const prompt = header?.prompt ?? '';
     const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : '';
     const clickable = lane && !lane.wordless && !isServed(lane);
-    const kind = `${looksLikeCode(prompt) ? ' sd-code' : ''}${isMessage(lane) ? ' sd-chat' : ''}${
-      clickable ? ' sd-clickable' : ''
-    }`;
+    const kind = classes(
+      'sd-text',
+      looksLikeCode(prompt) && 'sd-code',
+      isMessage(lane) && 'sd-chat',
+      clickable && 'sd-clickable',
+    );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = header?.config.temperature === 0;
     const now = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
-    const token = (
-      /** @type {import('../state/lane.js').Token} */ one,
-      i,
-    ) => {
+    const token = (/** @type {Token} */ one, i) => {
       const known = lane?.pieces[one.id] !== undefined;
       const source = plain ? 'plain' : SOURCES[one.source] ? one.source : 'target';
-      const title = `${known ? '' : `token ${one.id}, its text was not recorded; `}${
-        tokenTitle(one, plain, greedy)
-      }`;
-      const more = `${known ? '' : ' sd-t-id'}${!plain && one.round === now ? ' sd-now' : ''}${
-        i === pinned ? ' sd-pinned' : ''
-      }`;
+      const unknown = known ? '' : `token ${one.id}, its text was not recorded; `;
+      const title = unknown + tokenTitle(one, plain, greedy);
+      const fresh = !plain && one.round === now && 'sd-now';
+      const kinds = [`sd-t-${source}`, !known && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
       return html`
-        <span key=${i} class="sd-t sd-t-${source}${more}" title=${title}
+        <span key=${i} class=${classes('sd-t', ...kinds)} title=${title}
           tabindex=${i === stop ? 0 : -1}>${known ? lane?.shown[i] : String(one.id)}</span>
       `;
     };
+    const tail = prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt;
     const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-t')]);
     const click = ({ target }) => {
       const found = spans().findIndex((span) => span === target);
@@ -82,11 +81,9 @@ export class Text extends View {
       if (event.key === 'Enter' || event.key === ' ') press(to, true);
     };
     return html`
-      <div class="sd-text${kind}" tabindex="0" role="region" aria-label=${label}
+      <div class=${kind} tabindex="0" role="region" aria-label=${label}
         onclick=${click} onkeydown=${key}>
-            <bdi class="sd-prompt">${prompt.length > PROMPT_SHOWN
-              ? `…${prompt.slice(-PROMPT_SHOWN)}`
-              : prompt}</bdi>
+            <bdi class="sd-prompt">${tail}</bdi>
             <span>${whole
               ? html`<bdi title="The trace holds the text as a whole, not token by token.">${whole}</bdi>`
               : state?.tokens.map(token)}</span>

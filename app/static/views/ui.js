@@ -35,6 +35,9 @@ export class View extends Component {
   }
 }
 
+/** The names of classes, without those that are false or empty. */
+export const classes = (...names) => names.filter(Boolean).join(' ');
+
 /** Holds an element that other code fills, such as a job's card. */
 export class Held extends View {
   keys = [];
