@@ -17,9 +17,11 @@ const HEADS = [
 /** @param {{row: Row, end: number, open: ((race: string) => void) | null}} props `end`: the speed-up at the right end of the track */
 function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, race }, end, open }) {
   const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
-  const words = `${ratio(value)}×, ${said}. ${
-    race && open ? 'Open its race.' : 'No race was recorded for this bar.'
-  }`;
+  const opens = race && open ? 'Open its race.' : 'No race was recorded for this bar.';
+  const words = `${ratio(value)}×, ${said}. ${opens}`;
+  const known = low !== null && high !== null;
+  const whisker = known && { left: share(low), width: share(high - low) };
+  const range = low !== null && `${ratio(low)}–${ratio(high)}`;
   return html`
     <button type="button" class="sd-cmp-bar" disabled=${!race || !open} data-race=${race}
       title=${words} aria-label="${label}: speed-up ${words}" onclick=${() => race && open?.(race)}>
@@ -27,13 +29,9 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
           <span class="sd-cmp-fill" data-pattern=${hatch || 'plain'}
             style="--mark: var(--sd-${colour.slice(1)}); width: ${share(value)}"></span>
           <span class="sd-cmp-one" style="left: ${share(1)}"></span>
-          ${low !== null && high !== null &&
-            html`<span class="sd-cmp-whisker" style="left: ${share(low)}; width: ${
-              share(high - low)
-            }"></span>`}</span>
+          ${whisker && html`<span class="sd-cmp-whisker" style=${whisker}></span>`}</span>
         <span class="sd-cmp-value"><b>${ratio(value)}×</b>
-          <span class="sd-sub">${low !== null &&
-            `${ratio(low)}–${ratio(high)}`}</span></span></button>
+          <span class="sd-sub">${range}</span></span></button>
   `;
 }
 

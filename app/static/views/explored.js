@@ -8,7 +8,7 @@ import { drawn, isShown, settled } from './figure.js';
 import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
-/** @import { Explore } from '../explore.js' */
+/** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
 const FIRST = ['what-it-takes', 'side-by-side']; // their widgets are above the figures
@@ -64,17 +64,15 @@ class Figures extends Component {
   /** @param {{app: Explore, figures: Figure[]}} props */
   render({ app, figures }) {
     const stops = /** @type {Set<string>} */ (new Set());
+    const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
     return html`<div class="sd-cmp-charts">${
       figures.map(({ title, hint, opens, wide }) =>
         html`
           <section class="sd-panel sd-chart ${wide ? 'sd-cmp-bars' : ''}" aria-label=${title}>
-            <header><h2>${glossed(title, stops)}</h2><span class="sd-sub">${glossed(
-              [hint, app.hasRaces && opens].filter(Boolean).join('; '),
-              stops,
-            )}</span></header>
-            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}" tabindex=${wide
-              ? 0
-              : null}>
+            <header><h2>${glossed(title, stops)}</h2><span
+              class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
+            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
+              tabindex=${wide ? 0 : null}>
               <div class="sd-plot"></div>
             </div>
           </section>
@@ -159,27 +157,20 @@ function Rows({ app, answer: { rows } }) {
 /** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const token = app.isLive ? app.made[app.name] : '';
-  /** @type {[string, string][]} */
   const from = app.isOpened
     ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
-      Object.entries(about).map((
-        [name, value],
-      ) => /** @type {[string, string]} */ ([`${run.toUpperCase()}: ${name}`, value]))
+      Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
     : originOf(answer);
-  const save = (words, act) => html`<${Link} act=${act}>${words}<//>`;
+  const saves = ['csv', 'json', 'png', 'svg'].map((kind) => {
+    const act = () => ['csv', 'json'].includes(kind) ? app.save(kind) : app.image(kind);
+    return html`<${Link} act=${act}>${kind.toUpperCase()}<//>`;
+  });
+  const weights = token && new URL(`weights?token=${token}`, document.baseURI).href;
   return html`
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
-      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${save(
-        'CSV',
-        () => app.save('csv'),
-      )}${save('JSON', () => app.save('json'))}${save('PNG', () => app.image('png'))}${save(
-        'SVG',
-        () => app.image('svg'),
-      )}${token &&
-        html`<a class="sd-link" href=${
-          new URL(`weights?token=${token}`, document.baseURI).href
-        }>Weights</a>`}</span></header>
+      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
+        html`<a class="sd-link" href=${weights}>Weights</a>`}</span></header>
       <dl class="sd-cmp-facts">${from.map(([name, value]) =>
         html`
           <dt>${name}</dt>
@@ -198,17 +189,19 @@ function Full({ app, answer }) {
   const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen));
   const stops = /** @type {Set<string>} */ (new Set());
   const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
+  const said = [
+    report.answer && html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`,
+    ...(report.notes ?? []).map((words) => html`<p>${glossed(words, stops)}</p>`),
+    ...(facts.skipped ?? []).map((words) =>
+      html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
+    ),
+  ];
+  const keys = figures.map(({ key }) => key).join(' ');
   return html`
-    <div class="sd-exp-notes">${report.answer &&
-      html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}${(report.notes ?? [])
-      .map((words) => html`<p>${glossed(words, stops)}</p>`)}${(facts.skipped ?? []).map((words) =>
-        html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
-      )}</div>
+    <div class="sd-exp-notes">${said}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
     ${FIRST.includes(name) && aside}
-    <${Figures} key="${name} ${figures.map(({ key }) => key).join(
-      ' ',
-    )}" app=${app} figures=${figures} />
+    <${Figures} key="${name} ${keys}" app=${app} figures=${figures} />
     ${!FIRST.includes(name) && aside}
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
@@ -218,11 +211,7 @@ function Full({ app, answer }) {
 function Sources({ app }) {
   const { answer, name, stem, answers, opened } = app;
   const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
-  const choice = (
-    /** @type {import('../explore.js').Source} */ source,
-    file,
-    words,
-  ) => ({
+  const choice = (/** @type {Source} */ source, file, words) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
     act: () => app.choose(source, file),
@@ -249,6 +238,8 @@ function Sources({ app }) {
     currentTarget.value = ''; // the same file may be chosen again
     app.read(files);
   };
+  const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
+  const open = (run) => app.readRun(titleOf(run), run);
   const mine = name === OPENS ? keptRuns(Infinity) : [];
   const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
     `${title} · ${new Date(at).toLocaleTimeString()}`;
@@ -270,12 +261,8 @@ function Sources({ app }) {
   }</span>
     <span class="sd-source-words">${words}</span>
     <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
-    ${
-    name === OPENS && html`<${Link} act=${({ currentTarget }) =>
-      currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
-  }
-    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${(run) =>
-    app.readRun(titleOf(run), run)} />
+    ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
+    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
     <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }

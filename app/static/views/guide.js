@@ -139,26 +139,26 @@ export class Guide {
     };
     const own = options[chosen];
     const verdict = room || !own ? '' : own.right === undefined ? 'Noted. Now watch.' : mark(own);
-    return html`<div class="sd-guide-options" role="group" aria-label="Answers">${
-      options.map((option, i) =>
-        html`
-          <button type="button" class="sd-guide-option" aria-pressed=${String(
-            i === chosen,
-          )} data-right=${judged(option, i) ? String(option.right) : null}
-            onclick=${() => choose(i)}>
-                  ${option.words}${room && judged(option, i) &&
-                    html`<small>${mark(option)}</small>`}${room && open && all > 0 && html`
-                    <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
-                      all}">${votes?.[i] ?? 0}</span>
-                  `}</button>
-        `
-      )
-    }</div>
+    const proof = (room ? open : own) && this.steps[at].proof;
+    const choice = (/** @type {Option} */ option, i) => {
+      const right = judged(option, i);
+      const count = votes?.[i] ?? 0;
+      return html`
+        <button type="button" class="sd-guide-option" aria-pressed=${String(i === chosen)}
+          data-right=${right ? String(option.right) : null} onclick=${() => choose(i)}>
+          ${option.words}${room && right && html`<small>${mark(option)}</small>`}
+          ${room && open && all > 0 &&
+            html`<span class="sd-guide-votes" style="--share: ${
+              count / all
+            }">${count}</span>`}</button>
+      `;
+    };
+    return html`
+      <div class="sd-guide-options" role="group" aria-label="Answers">${options.map(choice)}</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
       ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
-      ${
-      (room ? open : own) && html`<div class="sd-guide-proof">${this.steps[at].proof?.()}</div>`
-    }`;
+      ${proof && html`<div class="sd-guide-proof">${proof()}</div>`}
+    `;
   }
 
   /** Whether the step hides something. */

@@ -143,39 +143,36 @@ export class Presenter {
         <button type="button" class="sd-b" onclick=${act}
           ...${more}>${words}<kbd aria-hidden="true">${key}</kbd></button>
       `;
-    const play = { disabled: !this.player() };
     const reveal = { class: 'sd-b sd-guide-next sd-present-reveal', disabled: !guide.hides };
+    const toggle = () => this.player()?.toggle();
+    const [lessonBack, lessonOn, ...buttons] = [
+      button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' }),
+      button('›', 'N', () => this.turn(1), { 'aria-label': 'Next lesson' }),
+      button('Back', '←', () => this.step(-1)),
+      button('Next', '→', () => this.step(1)),
+      button('Reveal', 'R', () => this.reveal(), reveal),
+      button('Play', 'Space', toggle, { disabled: !this.player() }),
+      button('Room link', 'L', () => this.show('link')),
+      button('Keys', '?', () => this.show('help')),
+      button('Leave', 'Esc', () => this.leave()),
+    ];
+    const close = () => this.show('');
+    const keys = KEYS.map(([key, words]) =>
+      html`
+        <dt><kbd>${key}</kbd></dt>
+        <dd>${words}</dd>
+      `
+    );
     render(
       html`
-        ${button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' })}
-                <span class="sd-present-place"
+        ${lessonBack}
+        <span class="sd-present-place"
           aria-live="polite">Lesson ${number + 1} of ${lessons.length}: ${lesson.title}</span>
-                ${button('›', 'N', () => this.turn(1), {
-                  'aria-label': 'Next lesson',
-                })}<span class="sd-present-space"></span>
-                ${button('Back', '←', () => this.step(-1))}${button(
-                  'Next',
-                  '→',
-                  () => this.step(1),
-                )}
-                ${button('Reveal', 'R', () => this.reveal(), reveal)}${button(
-                  'Play',
-                  'Space',
-                  () => this.player()?.toggle(),
-                  play,
-                )}
-                ${button('Room link', 'L', () => this.show('link'))}${button(
-                  'Keys',
-                  '?',
-                  () => this.show('help'),
-                )}${button('Leave', 'Esc', () => this.leave())}
-                <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${() =>
-                  this.show('')}>${this.dialog === 'link' && this.link()}<//>
-                <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${() =>
-                  this.show('')}>
-                  <dl class="sd-facts">${KEYS.flatMap((
-                    [key, words],
-                  ) => [html`<dt><kbd>${key}</kbd></dt>`, html`<dd>${words}</dd>`])}</dl><//>
+        ${lessonOn}<span class="sd-present-space"></span>${buttons}
+        <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close}>
+          ${this.dialog === 'link' && this.link()}<//>
+        <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close}>
+          <dl class="sd-facts">${keys}</dl><//>
       `,
       this.bar,
     );

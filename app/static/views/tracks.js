@@ -5,7 +5,7 @@ import { again, inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
 import { buildLane, stateAt } from '../state/lane.js';
 import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { glossed, html, Link, View } from './ui.js';
+import { classes, glossed, html, Link, View } from './ui.js';
 import { Inspector, isChance, wordsOf } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
 import { fetchTrace } from '../state/trace.js';
@@ -60,10 +60,10 @@ function Token({ of, name, cell, pinned }) {
   const { kind, round, refused } = cell;
   const draft = refused === null ? '' : piece(of.lanes[name], refused);
   const mark = MARKS[kind] ?? { glyph: '', words: kind };
-  const title = `${round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `}${mark.words} ${
-    quoted(cell.shown)
-  }${refused === null ? '' : ` in place of ${quoted(draft)}`}`;
-  const shape = `sd-track-cell${cell.begins ? ' sd-track-begins' : ''}`;
+  const where = round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `;
+  const instead = refused === null ? '' : ` in place of ${quoted(draft)}`;
+  const title = `${where}${mark.words} ${quoted(cell.shown)}${instead}`;
+  const shape = classes('sd-track-cell', cell.begins && 'sd-track-begins');
   const inside = html`
     <small>${cell.begins && round >= 0 &&
       html`<i>${SIGNS[name]}${round + 1}</i>`}${refused !== null &&
@@ -235,13 +235,10 @@ export class SideBySide {
   /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
     const { name, lane, verified, what, own, greedy } = looked;
-    const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((
-      { id },
-    ) => id);
-    const chosen = [...new Set(ids)].filter((id) => id !== null && id !== verified.extra).slice(
-      0,
-      MOST_CANDIDATES,
-    );
+    const known = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat();
+    const ids = new Set(known.map(({ id }) => id));
+    const chosen = [...ids].filter((id) => id !== null && id !== verified.extra)
+      .slice(0, MOST_CANDIDATES);
     const numbers = (id) =>
       what.rows.filter((row) => row.id === id).map(({ p, q }) =>
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
@@ -249,35 +246,30 @@ export class SideBySide {
     const why = own.why ??
       (chosen.length ? '' : 'The trace holds no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
+    const take = (id) => {
+      const kind = classes('sd-take', id === this.came && 'sd-came');
+      return html`
+        <button type="button" class=${kind} data-take=${id} disabled=${this.asked}
+          onclick=${() => this.go(looked, { take: Number(id) })}>
+          ${quoted(piece(lane, Number(id)))}<small>${numbers(id)}</small></button>
+      `;
+    };
+    const takes = !own.why && [
+      html`<b>Choose another token and continue:</b>`,
+      ...chosen.map(take),
+      !greedy && html`
+        <button type="button" class="sd-take" disabled=${this.asked}
+          title="No token is chosen; everything from here is drawn again, with another seed"
+          onclick=${() => this.go(looked, { take: -1, branch_seed: seed })}>
+          redraw everything from here</button>
+      `,
+    ];
     return html`
       <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
         <div class="sd-whatif" hidden=${!isChance(what, greedy)}>
           <${Link} act=${() => this.roll(looked)}>${glossed('Draw u again', null)}<//>
               <span class="sd-sub" aria-live="polite">${this.drawn}</span></div>
-            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${!own
-              .why && html`<b>Choose another token and continue:</b>${
-              chosen.map((id) =>
-                html`
-                  <button type="button" class="sd-take ${id === this.came
-                    ? 'sd-came'
-                    : ''}" data-take=${id}
-                    disabled=${this.asked} onclick=${() =>
-                      this.go(looked, { take: Number(id) })}>${quoted(
-                        piece(lane, Number(id)),
-                      )}<small>${numbers(id)}</small></button>
-                `
-              )
-            }${
-              !greedy && html`
-                <button type="button" class="sd-take" disabled=${this.asked}
-                  title="No token is chosen; everything from here is drawn again, with another seed"
-                  onclick=${() =>
-                    this.go(looked, {
-                      take: -1,
-                      branch_seed: seed,
-                    })}>redraw everything from here</button>
-              `
-            }`}</div>
+            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
             <p class="sd-sub" aria-live="polite">${this.going || why}</p>
             <p class="sd-sub">${NOTE}</p></section>
     `;
