@@ -12,7 +12,6 @@ export class Watchdog {
   constructor(waits, lost) {
     this.waits = waits;
     this.lost = lost;
-    /** @type {any} */
     this.timer = 0;
     /** @type {Times} */
     this.times = { ...TIMES, ...(/** @type {any} */ (window).specdiffTimes) }; // shorter in tests

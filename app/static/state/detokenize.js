@@ -24,7 +24,6 @@ export function joinPieces(pieces) {
       i += 1;
       continue;
     }
-    /** @type {number[]} */
     let bytes = [];
     let done = false;
     for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
@@ -44,7 +43,6 @@ export function joinPieces(pieces) {
 }
 
 function rawBytes(source) {
-  /** @type {number[]} */
   const bytes = [];
   let from = 0;
   for (const match of source.matchAll(RAW_BYTE)) {

@@ -99,7 +99,6 @@ export const SOURCES = {
   target: { words: 'the target’s own token' },
 };
 
-/** @type {Record<string, string>} */
 const REASONS = {
   end_of_text: 'end of text',
   stop_string: 'stop string',

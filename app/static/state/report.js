@@ -6,7 +6,6 @@ import { plural, quotedWords, ratio } from './format.js';
 /** @import { Finished, RunStarted } from './events.d.ts' */
 /** @import { Lanes } from './race.js' */
 
-/** @type {Record<string, string>} */
 const GRAINS = {
   step: 'every denoising step (on a GPU the clock waits for it at both ends)',
   total: 'the whole run only',

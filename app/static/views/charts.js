@@ -13,7 +13,6 @@ import { cell, exact } from '../state/format.js';
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
-/** @type {Promise<any> | null} */
 let library = null;
 
 /** Load Plotly once, from this server. */
@@ -268,16 +267,12 @@ export class Charts {
     this.figures = figures;
     this.share = share;
     this.drawn = drawn;
-    /** @type {Set<string>} */
     this.visible = new Set();
     this.last = 0;
     this.pause = LEAST_MS;
-    /** @type {any} */
     this.scene = null;
-    /** @type {Set<string>} */
     this.dirty = new Set();
     this.frame = 0; // id of the requested animation frame
-    /** @type {any} */
     this.plotly = null;
     const watcher = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {

@@ -9,12 +9,10 @@ import { attribute, h, text } from './dom.js';
 
 /** @type {Symbols} */
 const symbols = Object.create(null);
-/** @type {RegExp | null} */
 let pattern = null;
 const QUIET =
   'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
 const PRESSED = 'button, a, summary, label, [role=tab]'; // keep the focus
-/** @type {HTMLElement | null} */
 let tip = null;
 /** @type {Element | null} the element whose tip is shown */
 let pointed = null;
@@ -61,7 +59,6 @@ export function means(symbol) {
  * @param {string} words @param {Set<string>} [said]
  */
 export function parts(words, said = new Set()) {
-  /** @type {string[]} */
   const found = [''];
   let end = 0;
   for (const { 1: symbol, index } of pattern ? words.matchAll(pattern) : []) {

@@ -10,7 +10,6 @@ import { markOf } from '../state/race.js';
 /** @import { Lane, State } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @type {[string, string, string][]} */
 const COLUMNS = [
   ['place', 'Place', 'By the clock, among the lanes that wrote as many tokens as the longest.'],
   ['who', 'Lane', 'A method and its settings.'],

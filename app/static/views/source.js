@@ -10,7 +10,6 @@ import { milliseconds, seconds } from '../state/format.js';
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */
 
-/** @type {Record<string, string>} */
 const KINDS = {
   recording: '◉ Recording',
   run: '● Your run',

@@ -17,7 +17,6 @@ import { fetchTrace } from '../state/trace.js';
 /** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace; `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an opened run for the server */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the server */
 
-/** @type {Record<string, string>} */
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
 const MARKS = {

@@ -157,7 +157,6 @@ export function arrowTabs() {
   });
 }
 
-/** @type {Record<string, string>} */
 const PATHS = {
   play: 'M5 3.2v9.6c0 .6.7 1 1.2.6l7-4.8c.4-.3.4-.9 0-1.2l-7-4.8C5.7 2.3 5 2.6 5 3.2z',
   pause: 'M4.5 3h2v10h-2zM9.5 3h2v10h-2z',

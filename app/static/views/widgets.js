@@ -43,7 +43,6 @@ const SLIDERS = [
   ],
   ['count', 'K or B', 1, 64, 1, 'Drafts, or nodes of the tree'],
 ];
-/** @type {[string, string][]} */
 const SHAPES = [
   ['window', 'one window'],
   ['drafts', 'K independent windows'],
