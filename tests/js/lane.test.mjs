@@ -57,16 +57,8 @@ test('countAt finds all events known at a time, ends included', () => {
 test('stepping stops at each step of a round, its draft’s end left out', () => {
   const { events, stops } = lanes.drafted;
   const kinds = stops.map((index) => events[index].kind);
-  assert.deepEqual(kinds.slice(0, 8), [
-    'RoundStarted',
-    'DenoiseStep',
-    'DenoiseStep',
-    'DenoiseStep',
-    'TargetScored',
-    'Verified',
-    'Committed',
-    'RoundStarted',
-  ]);
+  const round = 'RoundStarted DenoiseStep DenoiseStep DenoiseStep TargetScored Verified Committed';
+  assert.equal(kinds.slice(0, 8).join(' '), `${round} RoundStarted`);
 });
 
 test('the window holds its round as far as it has come, and the last one is remembered', () => {

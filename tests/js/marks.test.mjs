@@ -88,15 +88,10 @@ test('uses of one drafter differ in dash and in pattern', () => {
     ...['self', 'trie', 'multi_round'].map((selection) => ({ num_drafts: 4, selection })),
   ];
   const uses = configs.map((more) => useOf({ ...config, ...more }));
-  assert.deepEqual(uses, [
-    'window',
-    'window/auto',
-    'tree',
-    'tree/auto',
-    'drafts/self',
-    'drafts/trie',
-    'drafts/multi_round',
-  ]);
+  assert.equal(
+    uses.join(' '),
+    'window window/auto tree tree/auto drafts/self drafts/trie drafts/multi_round',
+  );
   for (const part of [0, 1]) {
     assert.equal(
       new Set([...uses, 'something newer'].map((use) => usedAs(use)[part])).size,

@@ -2,24 +2,19 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { between, predictedWords, typicalWords } from '../../app/static/state/predicted.js';
 
-const cells = [[0, 1, 2, 1.2, 2], [0, 1, 4, 1.6, 3], [0, 2, 4, 1.4, 3.2], [1, 1, 2, 1, 1.6], [
-  1,
-  1,
-  4,
-  1.2,
-  2,
-]];
+const cells = [
+  [0, 1, 2, 1.2, 2],
+  [0, 1, 4, 1.6, 3],
+  [0, 2, 4, 1.4, 3.2],
+  [1, 1, 2, 1, 1.6],
+  [1, 1, 4, 1.2, 2],
+];
 
 test('a cell is itself, and a place between two cells is between their values', () => {
   assert.deepEqual(between(cells, [0, 1, 2]), [1.2, 2]);
-  assert.deepEqual(between(cells, [0, 1, 3]).map((one) => one.toFixed(6)), [
-    '1.400000',
-    '2.500000',
-  ]);
-  assert.deepEqual(between(cells, [0.5, 1, 4]).map((one) => one.toFixed(6)), [
-    '1.400000',
-    '2.500000',
-  ]);
+  for (const where of [[0, 1, 3], [0.5, 1, 4]]) {
+    assert.deepEqual(between(cells, where).map((one) => one.toFixed(6)), ['1.400000', '2.500000']);
+  }
 });
 
 test('nothing is said outside of what was measured', () => {
