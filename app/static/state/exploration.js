@@ -97,8 +97,8 @@ export function expectedTau(alphas, drafts = 1) {
 
 /**
  * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at
- * depth j is accepted with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes. @param
- * {number[]} alphas by depth @param {number} nodes
+ * depth j is accepted with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes.
+ * @param {number[]} alphas by depth @param {number} nodes
  */
 export function treeTau(alphas, nodes) {
   const open = alphas.slice(0, 1).map((odds) => ({ odds, level: 1, before: 1, rank: 1 }));

@@ -333,8 +333,8 @@ export function watched(lesson, explored) {
  * latest run that has some; otherwise the recorded ones.
  * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored}
  * explored
- * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording @param
- * {Sliders | null} [sliders]
+ * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
+ * @param {Sliders | null} [sliders]
  * @returns {string[]} sentences
  */
 export function proven(lesson, runs, explored, recorded, sliders = null) {

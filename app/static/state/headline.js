@@ -81,8 +81,8 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
  * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
  * otherwise it is a ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>}
  * clocks @param {ReturnType<typeof verdict>} race
- * @param {boolean} baseline whether the selected lane is the baseline @returns
- * {[number: string, words: string, slower?: boolean]}
+ * @param {boolean} baseline whether the selected lane is the baseline
+ * @returns {[number: string, words: string, slower?: boolean]}
  */
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
   if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
@@ -219,8 +219,8 @@ const BARELY = 1.1; // from this speed-up on no explanation is offered
 /**
  * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would
  * save most. Null if the lane is faster, or not timed by this lab. `round`: one that shows it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla @returns
- * {{question: string, words: string, round: number} | null}
+ * @param {Lane | null} drafted @param {Lane | null} vanilla
+ * @returns {{question: string, words: string, round: number} | null}
  */
 export function whySlow(drafted, vanilla) {
   const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;

@@ -80,8 +80,8 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 
 /**
  * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
- * each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes @param
- * {string[]} names @param {string | null} selected @returns {Stop[]}
+ * each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
+ * @param {string[]} names @param {string | null} selected @returns {Stop[]}
  */
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
@@ -113,8 +113,8 @@ export function passed(lane, name, playhead) {
 /**
  * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels
  * of running lanes stay at their lines, at least `gap` apart; those of finished lanes are stacked
- * above the plot, the first highest, so that no leader crosses a label. @param
- * {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ * above the plot, the first highest, so that no leader crosses a label.
+ * @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);
