@@ -79,8 +79,8 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
 
 /**
  * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
- * otherwise it is a ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>}
- * clocks @param {ReturnType<typeof verdict>} race
+ * otherwise it is a ratio of tokens per second.
+ * @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
  * @param {boolean} baseline whether the selected lane is the baseline
  * @returns {[number: string, words: string, slower?: boolean]}
  */
