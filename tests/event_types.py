@@ -1,6 +1,7 @@
 """TypeScript declarations of the events, made from the Python classes: the player's scripts are checked against them.
 
-``python -m tests.event_types`` writes ``app/static/state/events.d.ts`` anew.
+The tests make them for each check. ``python -m tests.event_types`` writes them for an editor, to
+``app/static/state/events.d.ts``, which git ignores.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def declarations() -> str:
     """The text of ``events.d.ts``."""
     members = typing.get_args(events.Event)
     others = [events.Span, events.Candidate, events.Test, events.Quoted]
-    lines = ["// Made from specdiff_core/schema/events.py by `python -m tests.event_types`; a test compares the two."]
+    lines = []
     for struct in (*others, *members):
         lines.append(f"export interface {struct.__name__} {{")
         if struct in members:

@@ -112,11 +112,6 @@ def test_modules(path: Path, fixture: Path) -> None:
 # Types: the events are declared once, in Python, and every script is checked against them.
 
 
-def test_event_types_are_those_of_the_python_classes() -> None:
-    """After a change of an event: ``python -m tests.event_types``."""
-    assert event_types.FILE.read_text(encoding="utf-8") == event_types.declarations()
-
-
 def test_a_field_that_a_file_lacks_has_the_value_of_its_python_class() -> None:
     module = (STATIC / "state" / "trace.js").as_uri()
     script = f"import {{ DEFAULTS }} from '{module}'; console.log(JSON.stringify(DEFAULTS))"
@@ -142,39 +137,38 @@ def test_the_marks_of_what_is_no_text_are_those_of_python() -> None:
     assert done.stdout.strip() == END_OF_TEXT + CONTROL
 
 
-Check = Callable[[Path], subprocess.CompletedProcess[str]]
+Check = Callable[[str], subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
 def check_types(tmp_path_factory: pytest.TempPathFactory) -> Check:
-    """Checks every script below a folder, without a network and with a cache of its own."""
-    cache = tmp_path_factory.mktemp("deno")
+    """Checks every script against declarations of the events, without a network and with a cache of its own."""
+    folder = tmp_path_factory.mktemp("deno")
+    static = shutil.copytree(STATIC, folder / "static")
+    own = sorted(path for path in static.rglob("*.js") if path.parent.name != "vendor")
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     words = (find_deno_bin(), "check", "--no-remote", "--no-npm", "--config", ROOT / "tests" / "js" / "deno.json")
 
-    def check(static: Path) -> subprocess.CompletedProcess[str]:
-        own = sorted(path for path in static.rglob("*.js") if path.parent.name != "vendor")
-        return run(*words, *own, DENO_DIR=str(cache), DENO_NO_UPDATE_CHECK="1", **nowhere)
+    def check(declarations: str) -> subprocess.CompletedProcess[str]:
+        (static / "state" / event_types.FILE.name).write_text(declarations, encoding="utf-8")
+        return run(*words, *own, DENO_DIR=str(folder / "cache"), DENO_NO_UPDATE_CHECK="1", **nowhere)
 
     return check
 
 
 def test_types_hold(check_types: Check) -> None:
-    done = check_types(STATIC)
+    done = check_types(event_types.declarations())
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow
-def test_types_notice_event_fields_of_other_names(check_types: Check, tmp_path: Path) -> None:
+def test_types_notice_event_fields_of_other_names(check_types: Check) -> None:
     """The player's sums and times read these three; renamed in Python, they would be NaN on the page."""
-    static = shutil.copytree(STATIC, tmp_path / "static")
-    file = static / "state" / "events.d.ts"
-    text, fields = file.read_text(encoding="utf-8"), {"DraftReady": "nfe", "Verified": "accepted", "Committed": "at"}
+    text, fields = event_types.declarations(), {"DraftReady": "nfe", "Verified": "accepted", "Committed": "at"}
     for event, field in fields.items():
         text, found = re.subn(rf"(interface {event} {{[^}}]*\n  ){field}:", r"\1renamed:", text)
         assert found == 1
-    file.write_text(text, encoding="utf-8")
-    done = check_types(static)
+    done = check_types(text)
     assert done.returncode and all(f"Property '{field}' does not exist" in done.stdout for field in fields.values())
 
 

@@ -1,12 +1,11 @@
-// The player of the page, for any number of lanes. It holds one trace in the browser and moves the playhead; while it
-// plays it makes no requests. The Live and the Race tab each have one.
-// @ts-check
+// The player of the page, for any number of lanes. It holds one trace in the browser and moves the
+// playhead; while it plays it makes no requests. The Live and the Race tab each have one.
 
 import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
 import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
-import { commitOf, Stage } from './state/stage.js';
+import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
@@ -21,6 +20,7 @@ import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
 import { predictedWords } from './state/predicted.js';
 import { piece } from './state/detokenize.js';
+import { recall } from './storage.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
@@ -39,7 +39,7 @@ import { wordsOf } from './views/inspector.js';
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
- * @property {string[]} noSteps drafters without denoising steps
+ * @property {string[]} noSteps that don't denoise
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
@@ -80,20 +80,20 @@ const NOT_KEPT = {
 };
 const KEPT = ' The page shows what arrived before that.';
 
-/** Values in the form of a link's query; the controls write theirs in the same way (app/scripts.py). @param {Asked} asked */
+/** Values as a link's query, as the controls write theirs (app/scripts.py). @param {Asked} asked */
 const linkOf = (asked) =>
   new URLSearchParams(
-    Object.entries(asked).flatMap((
-      [name, value],
-    ) => (value === null || value === '' ? [] : [[name, String(value)]])),
+    Object.entries(asked).flatMap(([name, value]) =>
+      value === null || value === '' ? [] : [[name, String(value)]]
+    ),
   ).toString();
 
-/** The name of a recording's file, which is also its name in a link. @param {string} url */
+/** The name of a recording's file, which is also its name in a link. */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
 
 /** @extends {Job<Race>} */
 export class App extends Job {
-  /** @param {HTMLElement} root @param {Options} options */
+  /** @param {Options} options */
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
@@ -102,7 +102,7 @@ export class App extends Job {
     this.shown = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
-    this.follow = true; // while measuring, the measured lane is the selected one, until the visitor selects another
+    this.follow = true; // while measuring, select the measured lane
     this.player = new Playhead({ duration: 0, stops: [] });
     /** @type {Trace | null} */
     this.trace = null;
@@ -110,10 +110,10 @@ export class App extends Job {
     this.asked = ''; // the settings of the trace, as a link's query
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
-    this.linked = false; // a link chose the recording, so the controls replace it only when they change
+    this.linked = false; // a link chose the recording
     /** @type {number | null} threads for the next run */
     this.threads = null;
-    this.calls = 0; // requests for recordings and files; late answers to earlier requests are dropped
+    this.calls = 0; // requests; late answers to earlier ones are dropped
     /** @type {Pinned | null} */
     this.pinned = null;
     /** @type {Verifier | null} while the visitor is the verifier */
@@ -155,7 +155,6 @@ export class App extends Job {
 
   // ---- messages of the server ----
 
-  /** @override @param {any} message */
   async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
@@ -188,8 +187,8 @@ export class App extends Job {
   }
 
   /**
-   * The trace of a final message: the race that was followed, a file that the server read, or, in an export, a file
-   * that this page read. @param {any} message @returns {Promise<Trace | null>}
+   * The trace of a final message: the race that was followed, a file that the server read, or, in
+   * an export, a file that this page read. @param {any} message @returns {Promise<Trace | null>}
    */
   async traceOf({ run, trace, size }) {
     if (typeof trace !== 'string') return trace ?? null;
@@ -200,8 +199,9 @@ export class App extends Job {
   }
 
   /**
-   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During the untimed warm-up
-   * the page draws freely; its status line does not change when the clock starts, so nothing is drawn then.
+   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During
+   * the untimed warm-up the page draws freely; its status line does not change when the clock
+   * starts, so nothing is drawn then.
    * @param {any} message
    */
   async update(message) {
@@ -239,7 +239,7 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Clear the stage for a race, before its clocks start. @param {any} message */
+  /** Clear the stage for a race, before its clocks start. */
   begin({ run, lanes, trace }) {
     if (this.live && this.live.run === run) return;
     const coming = lanes || this.live?.coming || [];
@@ -262,7 +262,7 @@ export class App extends Job {
     this.game = null;
   }
 
-  /** The progress of a lane in a race under way. @param {string} name */
+  /** The progress of a lane in a race under way. */
   progressOf(name) {
     const { stage, lane, phase } = /** @type {Race} */ (this.live);
     if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
@@ -317,11 +317,10 @@ export class App extends Job {
     if (own && file) this.remember();
     if (own) {
       keepRuns(
-        stage.names.flatMap((
-          name,
-        ) => (name === stage.baseline
-          ? []
-          : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? [])
+        stage.names.flatMap((name) =>
+          name === stage.baseline
+            ? []
+            : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? []
         ),
       );
     }
@@ -335,19 +334,19 @@ export class App extends Job {
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
-    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's address stays
+    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's stays
     const lane = this.lanes[this.shown.first ?? ''];
     const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
     keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
   }
 
-  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {boolean} [quiet] @param {Lane | null} [vanilla] */
+  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {Lane | null} [vanilla] */
   numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
     return runOf(lane, vanilla, this.noSteps, quiet);
   }
 
-  /** The numbers of a shipped recording, without showing it; null if there is no such recording or a measurement is running. @param {string} file */
+  /** The numbers of a shipped recording; null if there is none or a measurement is running. */
   async numbersOfRecording(file) {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
@@ -367,7 +366,7 @@ export class App extends Job {
     this.compare();
   }
 
-  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. @param {string} name */
+  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. */
   select(name) {
     if (this.selected === name || this.stage.names.length <= 2) return;
     this.follow = false;
@@ -395,7 +394,7 @@ export class App extends Job {
       : 'This trace has no events of this lane.';
   }
 
-  /** Why the speed-up of a lane cannot be trusted, if so. @param {string} name */
+  /** Why the speed-up of a lane cannot be trusted, if so. */
   doubt(name) {
     const waits = this.stage.disturbed(name);
     return waits.length ? busyWords(waits) : '';
@@ -422,7 +421,7 @@ export class App extends Job {
 
   // ---- one position ----
 
-  /** Inspect a place of the round on the screen. @param {Lane} lane @param {Round} view @param {Place} place */
+  /** Inspect a place of the round. @param {Lane} lane @param {Round} view @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
     this.pinned = {
@@ -455,7 +454,7 @@ export class App extends Job {
     inspector.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Inspect the position before or after. @param {number} by */
+  /** Inspect the position before or after. */
   walk(by) {
     const { name, token, lane, view, place } = /** @type {Pinned} */ (this.pinned);
     const next = token < 0 ? besides(view, place, by) : null;
@@ -473,7 +472,7 @@ export class App extends Job {
 
   // ---- the visitor as the verifier ----
 
-  /** Let the visitor judge the round on the stage, or the next one if its verdict is already shown. */
+  /** Let the visitor judge the round on the stage, or the next if its verdict is shown. */
   verify() {
     const [lane, view] = [
       this.lanes[this.selected ?? ''],
@@ -484,7 +483,7 @@ export class App extends Job {
     this.deal(new Verifier(lane, view ? view.round + Number(Boolean(view.verified)) : 0));
   }
 
-  /** Move the playhead to where the round's draft is complete and not yet judged. @param {Verifier} game */
+  /** Move the playhead to the end of the round's draft. @param {Verifier} game */
   deal(game) {
     this.act(() => {
       this.player.pause();
@@ -493,7 +492,6 @@ export class App extends Job {
     this.game = game;
   }
 
-  /** @param {boolean} accept */
   judge(accept) {
     this.game?.judge(accept);
     this.speaks = true;
@@ -519,7 +517,7 @@ export class App extends Job {
 
   // ---- actions of the visitor ----
 
-  /** Handle changed settings in the controls: show the recording that matches them. @param {string} asked as a link's query */
+  /** Show the recording that matches changed controls. @param {string} asked as a link's query */
   controls(asked) {
     const before = this.wanted;
     this.wanted = asked;
@@ -548,7 +546,6 @@ export class App extends Job {
     document.getElementById(`${this.prefix}-run`)?.click();
   }
 
-  /** @override @param {Element} element */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
@@ -560,13 +557,12 @@ export class App extends Job {
     super.queued(element);
   }
 
-  /** @override */
   over() {
     super.over();
     this.threads = null;
   }
 
-  /** Keep the events that have arrived, and the settings. @override @param {boolean} stopped */
+  /** Keep the events that have arrived, and the settings. */
   async lost(stopped) {
     const kept = this.live?.hasEvents ? KEPT : '';
     await this.finishLocally(this.live);
@@ -581,7 +577,7 @@ export class App extends Job {
       return;
     }
     if (this.wanted && this.wanted.length < 8000) {
-      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads the page when the server is back
+      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     this.cancel(); // Gradio still considers the run active and would not start another
     const message = `The server has stopped responding.${kept}${
@@ -616,7 +612,6 @@ export class App extends Job {
     this.act(() => this.player.toggle());
   }
 
-  /** @param {number} count */
   step(count) {
     this.act(() => this.player.step(count));
   }
@@ -636,18 +631,13 @@ export class App extends Job {
     });
   }
 
-  /** Move the playhead to the verdict of a round of the selected lane. @param {number} round */
+  /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
-    const index = commitOf(
-      this.player,
-      this.lanes[this.selected ?? ''] ?? null,
-      this.selected,
-      round,
-    );
+    const index = stopAt(this.player, this.lanes[this.selected ?? ''], this.selected, round);
     if (index >= 0) this.act(() => this.player.stand(index));
   }
 
-  /** Move the playhead to the verdict of a round, and scroll to the window. @param {number} round */
+  /** Move the playhead to the verdict of a round, and scroll to the window. */
   look(round) {
     this.jump(round);
     const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
@@ -655,7 +645,7 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. @param {string} kind */
+  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. */
   stand(kind) {
     const { player, selected } = this;
     if (kind === 'end') return this.seek(1);
@@ -666,18 +656,13 @@ export class App extends Job {
       });
     }
     const lane = this.lanes[selected ?? ''];
-    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // the first has less to show
+    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
-    const index = player.stops.findLastIndex((stop) => {
-      const event =
-        /** @type {any} */ (lane && stop.lane === selected ? lane.events[stop.n - 1] : null);
-      return event && event.kind === kind && event.round === round?.round;
-    });
+    const index = stopAt(player, lane, selected, round?.round, kind);
     if (index >= 0) this.act(() => player.stand(index));
   }
 
-  /** @param {KeyboardEvent} event */
   keys(event) {
     const { target } = event;
     if (
@@ -737,7 +722,7 @@ export class App extends Job {
     if (!wanted) return false;
     this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
-    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // no other request came meanwhile
+    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
     return true;
   }
 
@@ -752,7 +737,7 @@ export class App extends Job {
     });
   }
 
-  /** Download the trace file: the server's bytes, or the same format written here after a stopped run. */
+  /** Download the trace: the server's bytes, or the same format after a stopped run. */
   async save() {
     if (!this.trace) return;
     const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
@@ -777,12 +762,12 @@ export class App extends Job {
     this.move(scene);
   }
 
-  /** Move the tokens of a round that has just been committed from the window into the text. @param {Scene} scene */
+  /** Move newly committed tokens from the window into the text. @param {Scene} scene */
   move({ view }) {
-    if (view?.committed && this.before?.round === view.round && !this.before.committed) {
-      const all = (
-        /** @type {string} */ what,
-      ) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
+    if (
+      view?.committed && this.before && this.before.round === view.round && !this.before.committed
+    ) {
+      const all = (what) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
       const [cells, { accepted }] = [
         all('.sd-tests .sd-v'),
         /** @type {Verified} */ (view.verified),
@@ -796,7 +781,7 @@ export class App extends Job {
     this.before = view && { round: view.round, committed: Boolean(view.committed) };
   }
 
-  /** Follow the player's tab being opened or left: a hidden player draws nothing and stands still. */
+  /** Follow the tab being opened or left: a hidden player draws nothing and stands still. */
   turn() {
     this.asleep = !isShown(this.root);
     if (this.asleep) land();
@@ -815,7 +800,6 @@ export class App extends Job {
     }
   }
 
-  /** @param {number} now */
   frame(now) {
     this.frameAsked = 0;
     if (!this.root.isConnected) return;
@@ -843,20 +827,11 @@ export class App extends Job {
   }
 }
 
-/** The visitor's choice of the Theme button (app/scripts.py), if there was one. */
-function restoreTheme() {
-  try {
-    const kept = localStorage.getItem('specdiff-theme');
-    if (kept) document.body.classList.toggle('dark', kept === 'dark');
-  } catch (error) {
-    console.info('no theme kept', error); // storage may be forbidden: the system's theme stays
-  }
-}
-
-/** Called by each player's component (app/page.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
+/** Called by each player's component (app/page.py) once per page. @param {Options} options */
 export function mount(element, props, watch, options) {
   if (options.kind === 'live') {
-    restoreTheme();
+    const theme = recall('specdiff-theme'); // of the Theme button (app/scripts.py)
+    if (theme) document.body.classList.toggle('dark', theme === 'dark');
     arrowTabs();
   }
   know(options.symbols);

@@ -1,6 +1,6 @@
-// The Explore and the Compare tab: a form, an answer and its figures for each question, all described by the server
-// (specdiff_core/explorations). Opens with recorded answers; after a reload it follows a measurement that still runs.
-// @ts-check
+// The Explore and the Compare tab: a form, an answer and its figures for each question, all
+// described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
+// it follows a measurement that still runs.
 
 import { busyMachine, csvOf, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
@@ -13,6 +13,7 @@ import { address } from './views/link.js';
 import { download } from './views/dom.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
+import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { readMoment } from './state/moment.js';
@@ -38,11 +39,7 @@ import { readMoment } from './state/moment.js';
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
-const WIDGETS = {
-  'what-it-takes': Sandbox,
-  losslessness: Playground,
-  'side-by-side': SideBySide,
-};
+const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
   alone: 'One question is measured at a time.',
@@ -54,18 +51,18 @@ const UNREADABLE = {
   hint: 'Measure again.',
 };
 
-/** A random token that only this tab knows. `crypto.randomUUID` is missing on pages served without TLS. */
+/** A random token of this tab. `crypto.randomUUID` is missing on pages served without TLS. */
 const newToken = () =>
   [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
 
 /** @extends {Job<Run>} */
 export class Explore extends Job {
-  /** @param {HTMLElement} root @param {Options} options */
+  /** @param {Options} options */
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.kept = `specdiff-exploring-${options.prefix}`; // key of the token with which a reload finds this tab's measurement
+    this.kept = `specdiff-exploring-${options.prefix}`; // where the token is kept for a reload
     this.name = ''; // of the question
     /** @type {Source} */
     this.source = 'recorded';
@@ -100,7 +97,7 @@ export class Explore extends Job {
         [name, { fields }],
       ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
-    this.status.element.removeAttribute('role'); // it changes every second; the voice announces news
+    this.status.element.removeAttribute('role'); // it changes every second
     this.place();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
@@ -113,7 +110,7 @@ export class Explore extends Job {
     this.again();
   }
 
-  /** Press a hidden button of Gradio's. @param {string} id */
+  /** Press a hidden button of Gradio's. */
   press(id) {
     document.getElementById(`${this.prefix}-${id}`)?.click();
   }
@@ -131,10 +128,7 @@ export class Explore extends Job {
 
   /** Follow a measurement that was running when the page was reloaded. */
   again() {
-    let kept = null;
-    try {
-      kept = sessionStorage.getItem(this.kept);
-    } catch { /* storage is forbidden: nothing to follow */ }
+    const kept = recall(this.kept, 'sessionStorage');
     if (!kept) return;
     this.token = kept;
     this.follows = true;
@@ -145,7 +139,7 @@ export class Explore extends Job {
     }, 100);
   }
 
-  /** Called by Gradio with the pairs that this server offers. @param {string} json */
+  /** Called by Gradio with the pairs that this server offers. */
   offer(json) {
     const pairs = JSON.parse(json);
     Object.assign(this.options.pairs, pairs);
@@ -209,7 +203,7 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: this exploration, its settings, and which of several recorded answers is shown. */
+  /** A link's query: the question, its settings, and which recorded answer is shown. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
     for (const [name, value] of Object.entries(this.form.changed())) {
@@ -239,7 +233,7 @@ export class Explore extends Job {
     if (this.looked) this.fetchRecorded();
   }
 
-  /** Show a recorded answer, with its settings in the form, or the visitor's own. @param {Source} source @param {string} stem */
+  /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
   async choose(source, stem) {
     this.source = source;
     this.stems[this.name] = stem;
@@ -248,7 +242,7 @@ export class Explore extends Job {
     if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
   }
 
-  /** The answer to an exploration, and whether this visitor measured it; otherwise the recorded one. @param {string} name */
+  /** The answer to a question, and whether this visitor measured it. */
   async answerOf(name) {
     const live = this.answers.live[name];
     if (live) {
@@ -279,7 +273,7 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor, in this browser. The shown answer stays until there are two lanes. @param {File[]} files */
+  /** Open traces of the visitor. The answer stays until there are two lanes. @param {File[]} files */
   async read(files) {
     const { name } = this;
     const wrong = [];
@@ -303,7 +297,7 @@ export class Explore extends Job {
     if (this.name === name) this.compareOpened();
   }
 
-  /** Open one of the visitor's own runs, which the server keeps for a while. @param {string} title @param {Kept} run */
+  /** Open one of the visitor's runs on the server. @param {string} title @param {Kept} run */
   async readRun(title, { query }) {
     const { name } = this;
     this.card.hide();
@@ -340,7 +334,6 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @param {string} file */
   async get(file) {
     return (await fetchFile(this.options.folder + file)).json();
   }
@@ -350,18 +343,18 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, or show them in the widget. @param {any} element that Plotly has drawn into */
+  /** Let clicks on a figure's marks open races, or show them in the widget. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
-    element.on('plotly_click', (/** @type {any} */ { points }) => {
+    element.on('plotly_click', ({ points }) => {
       const clicked = points[0].customdata?.[0];
       if (clicked && this.widget?.pick) this.widget.pick(clicked);
       else if (clicked) this.openRace(clicked);
     });
   }
 
-  /** The address of a race's trace; undefined until the exploration ends. @param {string} race @returns {Promise<string | undefined>} */
+  /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
     if (this.isOpened) {
       const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));
@@ -371,7 +364,7 @@ export class Explore extends Job {
     return file && (this.isLive ? file : this.options.folder + file);
   }
 
-  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. @param {string} race */
+  /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
     const url = await this.race(file);
@@ -399,7 +392,7 @@ export class Explore extends Job {
     });
   }
 
-  /** Take in the branch that the server decoded from an opened run. @param {Answer} result @param {string} url of its trace */
+  /** Add the branch that the server decoded from an opened run. @param {Answer} result */
   async goOn(result, url) {
     const { lanes } = await fetchTrace(url);
     if (
@@ -449,14 +442,12 @@ export class Explore extends Job {
     address(before.search);
   }
 
-  /** @param {string} end */
   fileName(end) {
     return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
     }.${end}`;
   }
 
-  /** @param {string} kind */
   save(kind) {
     const { answer } = this;
     if (!answer) return;
@@ -464,7 +455,7 @@ export class Explore extends Job {
     download(content, kind === 'csv' ? 'text/csv' : 'application/json', this.fileName(kind));
   }
 
-  /** Download the first figure as a picture, drawn in this browser. @param {string} format */
+  /** Download the first figure as a picture, drawn in this browser. */
   async image(format) {
     const { places = {}, plotly = null } = this.charts ?? {};
     const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
@@ -479,38 +470,29 @@ export class Explore extends Job {
     download(picture, picture.type, this.fileName(format));
   }
 
-  /** @override */
   pressedRun() {
     this.token = newToken();
     this.follows = false;
-    try {
-      sessionStorage.setItem(this.kept, this.token);
-    } catch (error) {
-      console.info('a reload will not find this measurement:', error);
-    }
+    keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
     const query = this.query();
-    if (this.prefix === 'explore' && query.length < 8000) address(query); // a reload opens this tab again
+    if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
     this.busy = true;
     pauseAll();
     super.pressedRun();
     this.draw();
   }
 
-  /** @override */
   over() {
     super.over();
     this.putBack();
     this.more = {};
     this.bar = null;
     for (const widget of Object.values(this.widgets)) widget?.over?.();
-    try {
-      sessionStorage.removeItem(this.kept);
-    } catch { /* storage is forbidden */ }
+    keep(this.kept, null, 'sessionStorage');
     this.draw();
   }
 
-  /** @param {string} message */
   failed(message) {
     this.over();
     this.card.show({
@@ -520,16 +502,13 @@ export class Explore extends Job {
     });
   }
 
-  /** @override @param {boolean} stopped */
   lost(stopped) {
     this.failed(
-      stopped
-        ? 'The server hasn’t confirmed that it stopped.'
-        : 'The server has stopped responding.',
+      `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
     );
   }
 
-  /** Called when Gradio's event ends in any way: if the final message is missing, it will not come. */
+  /** Called when Gradio's event ends: a final message that is missing won't come. */
   ended() {
     const { token } = this;
     setTimeout(() => {
@@ -539,7 +518,7 @@ export class Explore extends Job {
     }, 2500);
   }
 
-  /** Handle a message of the server. @override @param {any} message */
+  /** Handle a message of the server. */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {
@@ -548,7 +527,7 @@ export class Explore extends Job {
     }
     const name = message.explore;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = name === 'side-by-side' && message.result?.choice.given; // a branch of an opened run
+    const branch = name === 'side-by-side' && message.result?.choice.given; // of an opened run
     if (branch && message.finished && message.files?.runs) {
       this.goOn(message.result, message.files.runs);
     }
@@ -564,7 +543,7 @@ export class Explore extends Job {
       if (message.phase === 'finished') this.before = null;
       const back = Boolean(this.before);
       this.over();
-      if (card) this.card.show(back ? { ...card, field: '' } : card); // the form no longer holds the wrong value
+      if (card) this.card.show(back ? { ...card, field: '' } : card); // the value is gone
       const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
       this.voice = card
         ? ''
@@ -582,7 +561,7 @@ export class Explore extends Job {
   }
 }
 
-/** Called by the components (app/tabs/explore.py) once per page. @param {HTMLElement} element @param {any} props @param {any} watch @param {Options} options */
+/** Called by the components (app/tabs/explore.py) once per page. @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   const explore = new Explore(

@@ -1,6 +1,5 @@
-// The page without a server: the page itself holds the data (app/export.py). Its players are those of the lab, each
-// created when its tab is first opened.
-// @ts-check
+// The page without a server: the page itself holds the data (app/export.py). Its players are those
+// of the lab, each created when its tab is first opened.
 
 import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';
@@ -22,7 +21,7 @@ const NO_TRACE = {
     'Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace.',
 };
 
-/** What an element of the page holds as text. @param {string} id */
+/** What an element of the page holds as text. */
 const held = (id) => document.getElementById(id)?.textContent ?? '';
 
 /** The library unpacked, as the address of a script that is loaded when a chart is first drawn. */
@@ -46,7 +45,7 @@ function playerOf(tab) {
   return /** @type {App} */ (page.players[tab]);
 }
 
-/** Play a visitor's file in the tab for races of its kind, by the server's rule (app/run/race.py). @param {File} file */
+/** Play a visitor's file in its tab, as app/run/race.py does. @param {File} file */
 async function openFile(file) {
   try {
     const trace = await readFile(file);
@@ -61,13 +60,11 @@ async function openFile(file) {
   }
 }
 
-/** A link to what is on the screen. @param {HTMLElement} button @param {string} tab */
+/** A link to what is on the screen. */
 function share(button, tab) {
   if (tab === 'live' || tab === 'race') playerOf(tab).keepMoment(button);
-  else {giveLink(
-      button,
-      tab === 'explore' ? /** @type {any} */ (page.players.explore).query() : `tab=${tab}`,
-    );}
+  else if (tab === 'explore') giveLink(button, /** @type {any} */ (page.players.explore).query());
+  else giveLink(button, `tab=${tab}`);
 }
 
 /** Fill the page. */
@@ -79,7 +76,7 @@ export async function open() {
   const tabs =
     /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
   const made = new Set();
-  const select = (/** @type {HTMLElement} */ tab) => {
+  const select = (tab) => {
     for (const one of tabs) {
       one.tabIndex = one === tab ? 0 : -1;
       const panel = /** @type {HTMLElement} */ (document.getElementById(
@@ -100,15 +97,12 @@ export async function open() {
     if (file.files?.length) await openFile(file.files[0]);
     file.value = ''; // the same file can be chosen again
   });
-  document.getElementById('sd-share')?.addEventListener(
-    'click',
-    ({ currentTarget }) =>
-      share(
-        /** @type {HTMLElement} */ (currentTarget),
-        tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute(
-          'aria-controls',
-        ) ?? '',
-      ),
-  );
+  document.getElementById('sd-share')?.addEventListener('click', ({ currentTarget }) =>
+    share(
+      /** @type {HTMLElement} */ (currentTarget),
+      tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute(
+        'aria-controls',
+      ) ?? '',
+    ));
   select(tabs.find((tab) => tab.getAttribute('aria-controls') === wanted()) ?? tabs[0]);
 }

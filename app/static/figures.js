@@ -1,5 +1,4 @@
 // Figures of the Learn tab: described by the server, drawn by Plotly when they scroll into view.
-// @ts-check
 
 import { Charts } from './views/charts.js';
 import { drawn } from './views/figure.js';
@@ -8,7 +7,7 @@ import { drawn } from './views/figure.js';
 
 const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 
-/** Draw every described figure below `element`. @param {HTMLElement} element @param {{plotly: string}} options */
+/** Draw the figures below an element. @param {HTMLElement} element @param {{plotly: string}} options */
 export function drawFigures(element, { plotly }) {
   const places = /** @type {HTMLElement[]} */ ([...element.querySelectorAll('[data-figure]')]);
   const figures = places.map((place) => {

@@ -1,10 +1,11 @@
-// Draws the page at most once a second while a lane is being measured. Browser and decoder often share a processor, and
-// Gradio's own waiting clock asks for sixty frames. Runs before Gradio's scripts (app/gradio_patches.py).
+// Draws the page at most once a second while a lane is being measured. Browser and decoder often
+// share a processor, and Gradio's own waiting clock asks for sixty frames. Runs before Gradio's
+// scripts (app/gradio_patches.py).
 
 (function throttle(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);
   const drop = page.cancelAnimationFrame.bind(page);
-  const held = new Map(); // our number -> {callback, frame}: the browser's number, or 0 while it waits
+  const held = new Map(); // our number -> {callback, frame}; frame 0: it waits
   let count = 0;
   let drawn = -Infinity; // when the last frame of a measurement was drawn
   let timer = 0;
@@ -14,7 +15,7 @@
     timer = 0;
     for (const [number, wait] of held) {
       if (wait.frame) continue;
-      wait.frame = ask((/** @type {number} */ now) => {
+      wait.frame = ask((now) => {
         held.delete(number);
         drawn = page.performance.now();
         wait.callback(now);
@@ -25,7 +26,7 @@
   page.requestAnimationFrame = (/** @type {FrameRequestCallback} */ callback) => {
     const live = race();
     if (!live || live.warming) {
-      if (live && live.hasEvents) drawn = page.performance.now(); // a lane is already shown; the next drawing can wait
+      if (live && live.hasEvents) drawn = page.performance.now(); // a lane is already shown
       return ask(callback);
     }
     count -= 1; // the browser's own numbers are positive
@@ -36,7 +37,7 @@
     return count;
   };
 
-  page.cancelAnimationFrame = (/** @type {number} */ number) => {
+  page.cancelAnimationFrame = (number) => {
     const wait = held.get(number);
     held.delete(number);
     if (!wait) drop(number);

@@ -1,6 +1,5 @@
-// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the queue, is followed,
-// stopped, or lost; and the component that carries the server's messages.
-// @ts-check
+// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
+// queue, is followed, stopped, or lost; and the component that carries the server's messages.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
@@ -12,7 +11,7 @@ export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
-   * @param {{waits: string, alone: string, stops: string}} words for the status line; `alone`: the reason for waiting
+   * @param {{waits: string, alone: string, stops: string}} words `alone`: the reason for waiting
    */
   constructor(root, prefix, patience, words) {
     this.root = root;
@@ -34,14 +33,14 @@ export class Job {
       });
     }
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
-    document.addEventListener('click', ({ target }) => { // a drawer creates its buttons when it is opened
+    document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // Gradio ignores the button too while busy
+      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // as Gradio does
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
 
-  /** The run that the server prepares or measures, or null. Its end releases the animation frames (frame_throttle.js). */
+  /** The run that is prepared or measured, or null. Its end releases animation frames. */
   get live() {
     return this.measured;
   }
@@ -59,11 +58,11 @@ export class Job {
 
   set busy(on) {
     this.root.classList.toggle('sd-busy', on);
-    this.content.setAttribute('aria-busy', String(on)); // the status line stays outside, so that it is read out
+    this.content.setAttribute('aria-busy', String(on)); // not on the status line
     guard();
   }
 
-  /** Show the progress of the run. @param {string} words */
+  /** Show the progress of the run. */
   showStatus(words) {
     this.status.show(words);
   }
@@ -76,13 +75,13 @@ export class Job {
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Repeat in words the queue position that Gradio writes into its own status. @param {Element} element */
+  /** Repeat in words the queue position that Gradio writes into its own status. */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
   }
 
-  /** Remove a waiting run from the queue; give a measured run a moment to send its final message. */
+  /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
     if (this.waiting) {
       this.cancel();
@@ -109,10 +108,10 @@ export class Job {
     this.status.show('');
   }
 
-  /** Called when the server stops responding, or does not react to Stop. @param {boolean} stopped */
+  /** Called when the server stops responding, or does not react to Stop. */
   lost(stopped) {}
 
-  /** Handle a message of the server. @param {any} message @returns {void | Promise<void>} */
+  /** Handle a message of the server. */
   receive(message) {
     this.waiting = false;
     this.watchdog.restart();
@@ -122,11 +121,11 @@ export class Job {
 /**
  * Pass the messages of a component to its player; an unchanged value is ignored.
  * @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
- * @param {{title: string, message: string, hint: string}} unreadable shown if a message cannot be handled
+ * @param {{title: string, message: string, hint: string}} unreadable shown on an error
  */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};
-  let last = first.card && first.source === 'file' ? props.value : ''; // the open tab has already shown it
+  let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab
   let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
   const take = () => {
     const { value } = props;

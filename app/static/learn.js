@@ -1,11 +1,11 @@
 // The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
-// @ts-check
 
 import { Guide } from './views/guide.js';
 import { glossed, Held, html } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
+import { keep, recall } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { openTab, page } from './page.js';
 import { proven, watched } from './state/findings.js';
@@ -30,13 +30,13 @@ import { send } from './views/room.js';
  */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
-/** @typedef {{guess?: number, answer?: number}} Answered to the question and to the check of a lesson; a guess of −1: skipped */
+/** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
 const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
-/** Wait for something. @template T @param {() => T} ready @param {number} [tries] a tenth of a second each @returns {Promise<T | null>} */
+/** Wait for something. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
@@ -48,16 +48,15 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The tab of a question. @param {string} name @returns {'compare' | 'explore'} */
-const tabOf = (name) => (name === 'compare' ? 'compare' : 'explore');
+/** The tab of a question. */
+const tabOf = (name) => name === 'compare' ? 'compare' : 'explore';
 
-/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind @returns {Promise<any>} */
+/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
 }
 
-/** @param {string[]} sentences */
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
 class Learn {
@@ -67,7 +66,7 @@ class Learn {
     this.lessons = lessons;
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
-    this.answers = this.kept();
+    this.answers = JSON.parse(recall(KEPT) ?? '{}');
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} measured numbers of a step, and a button to measure them */
@@ -76,15 +75,12 @@ class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link that opened the page, until it is shown */
     this.asked = null;
-    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // the room whose link opened the page
-    this.guide = new Guide(
-      (onward) => this.ended(onward),
-      (at, option) => {
-        const part = at === CHECK ? 'answer' : 'guess';
-        this.keep({ [part]: option });
-        if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
-      },
-    );
+    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // a room's link
+    this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
+      const part = at === CHECK ? 'answer' : 'guess';
+      this.keep({ [part]: option });
+      if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
+    });
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
@@ -120,29 +116,15 @@ class Learn {
     } else if (lesson && at >= 0) this.start(lesson, at);
   }
 
-  /** @returns {Record<string, Answered>} */
-  kept() {
-    try {
-      return { ...JSON.parse(localStorage.getItem(KEPT) || '{}') };
-    } catch (error) {
-      console.info('kept answers cannot be read:', error);
-      return {};
-    }
-  }
-
   /** @param {Answered} given @param {string} [name] of the lesson */
   keep(given, name = this.lesson?.name ?? '') {
     if (this.guide.room) return; // a room's answers are not this visitor's
     this.answers[name] = { ...this.answers[name], ...given };
-    try {
-      localStorage.setItem(KEPT, JSON.stringify(this.answers));
-    } catch (error) {
-      console.info('answers are not kept:', error);
-    }
+    keep(KEPT, JSON.stringify(this.answers));
     this.draw();
   }
 
-  /** Whether the check of a lesson was answered. @param {string} name */
+  /** Whether the check of a lesson was answered. */
   done(name) {
     return this.answers[name]?.answer !== undefined;
   }
@@ -184,11 +166,11 @@ class Learn {
     this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
   }
 
-  /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson @returns {Step[]} */
+  /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const held = (/** @type {string} */ part) => {
+    const held = (part) => {
       const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
       return element && html`<${Held} element=${element} />`;
     };
@@ -254,7 +236,7 @@ class Learn {
     return query;
   }
 
-  /** Open what a lesson points at, and return its element. @param {Lesson} lesson @returns {Promise<Element | null>} */
+  /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
     const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
     if (!trace && !explore) {
@@ -266,7 +248,7 @@ class Learn {
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
       this.offer([], player, 'live', () => this.race(player));
-      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // requested by the link, the first time
+      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // the first time
       this.asked = null;
       if (!(asked && (await player.openMoment(asked)))) {
         await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted', asked: '' });
@@ -292,7 +274,7 @@ class Learn {
       );
     };
     await offer();
-    const panelOf = (/** @type {string} */ key) =>
+    const panelOf = (key) =>
       player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
       one.classList.toggle('sd-guide-beside', one === panelOf(beside));
@@ -308,7 +290,7 @@ class Learn {
       document.getElementById(`${prefix}-run`);
     const run = async () => {
       const { here } = this.guide;
-      const back = () => here === this.guide.here && this.guide.look(); // a starting run scrolls to its status
+      const back = () => here === this.guide.here && this.guide.look(); // a run scrolls away
       await begin?.();
       let words = '';
       await until(() => {
@@ -335,7 +317,7 @@ class Learn {
     this.guide.draw();
   }
 
-  /** Run the race of the recording on the stage; the server first fills in its settings. @param {App} player */
+  /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
     if (player.asked) document.getElementById('live-fill')?.click();
     await until(() => !player.asked || player.wanted === player.asked);
@@ -348,7 +330,7 @@ class Learn {
     const asked = proof || watch.explore;
     const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== asked) explore.select(asked); // a link may open this step directly
+    if (explore && explore.name !== asked) explore.select(asked); // after a link
     const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
@@ -378,7 +360,7 @@ class Learn {
   }
 }
 
-/** Called by the component of the tab once per page. @param {HTMLElement} element @param {unknown} props @param {unknown} watch @param {Options} options */
+/** Called by the component of the tab. @param {unknown} props @param {unknown} watch @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

@@ -1,6 +1,5 @@
-// The players of the page and the state they share: whether something is measured, which tab is open, and the race that
-// another tab wants to play.
-// @ts-check
+// The players of the page and the state they share: whether something is measured, which tab is
+// open, and the race that another tab wants to play.
 
 import { giveLink, say } from './views/link.js';
 
@@ -58,7 +57,7 @@ export const isShown = (root) =>
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
 
-/** Whether the server works for this page or the visitor waits for it: drawing would disturb the clock. */
+/** Whether the server works for this page: drawing would disturb the clock. */
 export const measuring = () =>
   Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
 

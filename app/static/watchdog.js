@@ -1,6 +1,5 @@
-// Detects that the server is gone: a player that waits too long requests one small file. Gradio only reports that the
-// connection was lost and does not end the run.
-// @ts-check
+// Detects that the server is gone: a player that waits too long requests one small file. Gradio
+// only reports that the connection was lost and does not end the run.
 
 /** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without a message until the server is asked; `patience`: for its answer; `again`: before the next try */
 
@@ -13,7 +12,6 @@ export class Watchdog {
   constructor(waits, lost) {
     this.waits = waits;
     this.lost = lost;
-    /** @type {any} */
     this.timer = 0;
     /** @type {Times} */
     this.times = { ...TIMES, ...(/** @type {any} */ (window).specdiffTimes) }; // shorter in tests

@@ -11,10 +11,9 @@ import {
   commonOf,
   givenOf,
   Opened,
-  roundsOf,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
-import { gzip, readFile, unzip } from '../../app/static/state/trace.js';
+import { gzip, readFile } from '../../app/static/state/trace.js';
 import { make, trace } from './fixture.mjs';
 
 /** A run that writes words, each a token of its own, two in a round. */
@@ -28,22 +27,19 @@ function run(
     ...more
   } = {},
 ) {
-  const events = [
-    {
-      kind: 'RunStarted',
-      config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 },
-      prompt,
-      prompt_ids: [1],
-      models: { target },
-      device: 'cpu: X',
-      dtype: 'fp32',
-      threads: 1,
-      started_at: '2026-11-23T10:00',
-      lossless: true,
-      ...more,
-    },
-    { kind: 'PiecesSeen', pieces: Object.fromEntries(words.map((word) => [ids(word), word])) },
-  ];
+  const events = [{
+    kind: 'RunStarted',
+    config: { temperature: 0, pair, drafter: 'block', max_new_tokens: 9, rule: 'ratio', seed: 0 },
+    prompt,
+    prompt_ids: [1],
+    models: { target },
+    device: 'cpu: X',
+    dtype: 'fp32',
+    threads: 1,
+    started_at: '2026-11-23T10:00',
+    lossless: true,
+    ...more,
+  }, { kind: 'PiecesSeen', pieces: Object.fromEntries(words.map((word) => [ids(word), word])) }];
   for (let i = 0; i < words.length; i += 2) {
     const [round, own] = [i / 2, words.slice(i, i + 2).map(ids)];
     const drafted = own.slice(0, -1);
@@ -87,12 +83,10 @@ test('a prompt that goes on in the other text begins later, and is aligned with 
     run('Once upon', [' a', ' time', '!']),
   ];
   const { common, columns } = held(a, b);
-  assert.deepEqual([common.by, common.starts, common.agree, common.parted], [
-    'texts',
-    { a: 0, b: 5 },
-    12,
-    13,
-  ]);
+  assert.deepEqual(
+    [common.by, common.starts, common.agree, common.parted],
+    ['texts', { a: 0, b: 5 }, 12, 13],
+  );
   assert.deepEqual(columns, { a: [1, 2, 3, 4], b: [2, 3, 4] });
   assert.match(said(a, b), /run B begins 5 characters later.*agree over 12 characters/);
 });
@@ -112,12 +106,10 @@ test('tokens of two targets share a column where their words end together', () =
 
 test('other prompts are aligned from their beginnings, and the page says why', () => {
   const { common, columns } = held(run('Q: 1', [' yes', ' no']), run('Q: 2', [' yes', ' so']));
-  assert.deepEqual([common.by, common.prompt, common.agree, common.parted], [
-    'beginnings',
-    4,
-    5,
-    6,
-  ]);
+  assert.deepEqual(
+    [common.by, common.prompt, common.agree, common.parted],
+    ['beginnings', 4, 5, 6],
+  );
   assert.deepEqual(columns, { a: [1, 2], b: [1, 2] });
   assert.match(
     said(run('Q: 1', [' yes']), run('Q: 2', [' no'])),
@@ -139,25 +131,6 @@ test('without words there is nothing to align by', () => {
   );
 });
 
-test('rounds as the server counts them', async () => {
-  const read = (name) => readFileSync(new URL(`../../assets/explore/${name}`, import.meta.url));
-  for (const stem of ['side-by-side', 'side-by-side.sampled']) {
-    const { rows, files } = JSON.parse(String(read(`${stem}.json`)));
-    const { lanes } = await unzip(read(files.runs));
-    for (const name of ['a', 'b']) {
-      const ours = roundsOf(name, buildLane(lanes[name]));
-      const theirs = rows.filter((row) => row.run === name);
-      assert.deepEqual(
-        ours.map(({ milliseconds, waiting, ...row }) => row),
-        theirs.map(({ milliseconds, waiting, ...row }) => row),
-      );
-      ours.forEach(({ milliseconds }, i) =>
-        assert.ok(Math.abs(milliseconds - theirs[i].milliseconds) < 0.01)
-      );
-    }
-  }
-});
-
 test('files are opened one after the other, and a wrong one takes nothing away', () => {
   const opened = new Opened();
   opened.add('x', fileOf(run('P', ['a', 'b'])));
@@ -172,15 +145,12 @@ test('files are opened one after the other, and a wrong one takes nothing away',
   for (
     const events of [
       good.filter(({ kind }) => kind !== 'Verified'),
-      good.map((event) => (event.kind === 'Committed' ? { ...event, ids: 7 } : event)),
-      good.map((event) => (event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event)),
+      good.map((event) => event.kind === 'Committed' ? { ...event, ids: 7 } : event),
+      good.map((event) => event.kind === 'RunStarted' ? { kind: 'RunStarted' } : event),
       good.slice(0, 2),
     ]
   ) {
-    assert.throws(
-      () => opened.add('z', { title: '', lanes: { a: events } }),
-      /are inconsistent/,
-    );
+    assert.throws(() => opened.add('z', { title: '', lanes: { a: events } }), /are inconsistent/);
   }
   assert.throws(() => opened.add('z', { title: '', lanes: { a: [] } }), /no events of a run/);
   assert.deepEqual([opened.answer, opened.lanes.length], [kept, 3]);

@@ -9,14 +9,14 @@ import { rowAt } from '../../app/static/state/race.js';
 import { acceptanceFigure, confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
 
 const c = new Proxy({}, {
-  get: (
-    _,
-    role,
-  ) => (role === 'toJSON'
-    ? undefined
-    : `#${
-      [...role].map((letter) => letter.charCodeAt(0).toString(16)).join('').padEnd(6, '0').slice(-6)
-    }`),
+  get: (_, role) =>
+    role === 'toJSON'
+      ? undefined
+      : `#${
+        [...role].map((letter) => letter.charCodeAt(0).toString(16)).join('').padEnd(6, '0').slice(
+          -6,
+        )
+      }`,
 });
 const drafted = buildLane(trace.lanes.drafted);
 
@@ -54,18 +54,16 @@ test('tokens over time: a line, its mark, its dash and its label for each lane t
   );
   assert.ok(data.every((line) => !line.hovertemplate.includes('<b>d')));
   const [base, own] = data;
-  assert.deepEqual([base.line.dash, base.line.color, own.line.color], [
-    'dot',
-    c.target,
-    c[named['<b>drafted'].colour],
-  ]);
+  assert.deepEqual(
+    [base.line.dash, base.line.color, own.line.color],
+    ['dot', c.target, c[named['<b>drafted'].colour]],
+  );
   assert.ok(own.line.width > base.line.width, 'the selected lane stands out');
   assert.deepEqual(own.x.slice(-1), [drafted.duration]);
-  assert.deepEqual([own.y[0], own.y[own.y.length - 1], own.x.length], [
-    0,
-    40,
-    drafted.rounds.length + 2,
-  ]);
+  assert.deepEqual(
+    [own.y[0], own.y[own.y.length - 1], own.x.length],
+    [0, 40, drafted.rounds.length + 2],
+  );
   for (const [i, note] of layout.annotations.entries()) {
     assert.equal(note.font.color, data[i].line.color);
   }
@@ -86,7 +84,7 @@ test('acceptance by position: shares of the run so far, and the tests of the rou
   assert.deepEqual(tests.y, state.window.verified.tests.map((one) => one.threshold));
   assert.deepEqual(
     tests.marker.symbol,
-    state.window.verified.tests.map((one) => (one.accepted ? 'circle' : 'x')),
+    state.window.verified.tests.map((one) => one.accepted ? 'circle' : 'x'),
   );
   assert.deepEqual(draws.y, state.window.verified.tests.map((one) => one.draw));
   assert.deepEqual(layout.xaxis.range, [0.4, 6.6]);

@@ -26,9 +26,9 @@ test('lanes of one target share their words; without any, ids stay', () => {
   assert.ok(!lane.wordless);
   assert.equal(lane.shown.join(''), lane.finished.text);
   const stranger = buildLane(
-    silent.map((
-      event,
-    ) => (event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event)),
+    silent.map((event) =>
+      event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event
+    ),
   );
   sharePieces([speaker, stranger]);
   assert.ok(stranger.wordless, 'another target has other words');

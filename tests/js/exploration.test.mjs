@@ -193,30 +193,18 @@ test('tracks share columns by position, and differ only where the run that they 
     b: trackOf(twoRounds(6)),
     branch: trackOf(twoRounds(6), 3),
   }, { b: 'a', branch: 'b' });
-  assert.deepEqual(columns.map((cells) => Object.keys(cells).join(' ')), [
-    'a b',
-    'a b',
-    'a b branch',
-    'a b branch',
-    'branch',
-    'branch',
-  ]);
-  assert.deepEqual(columns.map(({ b }) => b?.[0].differs), [
-    false,
-    false,
-    false,
-    true,
-    undefined,
-    undefined,
-  ]);
-  assert.deepEqual(columns.map(({ branch }) => branch?.[0].differs), [
-    undefined,
-    undefined,
-    true,
-    true,
-    false,
-    false,
-  ]);
+  assert.deepEqual(
+    columns.map((cells) => Object.keys(cells).join(' ')),
+    ['a b', 'a b', 'a b branch', 'a b branch', 'branch', 'branch'],
+  );
+  assert.deepEqual(
+    columns.map(({ b }) => b?.[0].differs),
+    [false, false, false, true, undefined, undefined],
+  );
+  assert.deepEqual(
+    columns.map(({ branch }) => branch?.[0].differs),
+    [undefined, undefined, true, true, false, false],
+  );
   assert.ok(columns.every(({ a }) => !a?.[0].differs));
 });
 
@@ -291,11 +279,10 @@ test('a figure: its data, its axes in the theme, what a widget adds, and the axe
 
 test('switches choose what is shown, and a value that is gone is the first again', () => {
   const report = { switches: [{ name: 't', title: '', options: [['0', '', ''], ['1', '', '']] }] };
-  assert.deepEqual([
-    settled(report, { t: '1', other: 'x' }),
-    settled(report, { t: '9' }),
-    settled({}, { t: '1' }),
-  ], [{ t: '1' }, { t: '0' }, {}]);
+  assert.deepEqual(
+    [settled(report, { t: '1', other: 'x' }), settled(report, { t: '9' }), settled({}, { t: '1' })],
+    [{ t: '1' }, { t: '0' }, {}],
+  );
   assert.deepEqual([
     isShown({ when: { t: '1' } }, { t: '1' }),
     isShown({ when: { t: '1' } }, { t: '0' }),
@@ -325,10 +312,9 @@ test('a bar of a board opens its race, and none where there is none', () => {
   const opened = [];
   const within = (node) => [node, ...[node?.props?.children ?? []].flat(Infinity).flatMap(within)];
   const buttons = (opens) =>
-    within(Board({ board, open: opens ? (race) => opened.push(race) : null }))
-      .filter((node) => typeof node?.type === 'function').map(({ type, props }) =>
-        type(props).props
-      );
+    within(Board({ board, open: opens ? (race) => opened.push(race) : null })).filter((node) =>
+      typeof node?.type === 'function'
+    ).map(({ type, props }) => type(props).props);
   const [first, second] = buttons(true);
   first.onclick();
   assert.deepEqual(

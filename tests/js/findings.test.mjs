@@ -34,7 +34,7 @@ const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
 
 test('a run in numbers: what was counted, and what a pass cost', () => {
   const found = run();
-  const tests = drafted.events.flatMap((event) => (event.kind === 'Verified' ? event.tests : []));
+  const tests = drafted.events.flatMap((event) => event.kind === 'Verified' ? event.tests : []);
   assert.equal(found.tested, tests.length);
   near(found.alpha, tests.filter(({ accepted }) => accepted).length / tests.length);
   near(found.odds, tests.reduce((sum, { threshold }) => sum + threshold, 0) / tests.length);
@@ -43,9 +43,9 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   assert.equal(found.rows, 1 + found.config.gamma);
   assert.ok(found.window && found.c > 0 && found.v > 0);
   assert.equal(runOf(drafted, null, new Set()), null);
-  const stopped = trace.lanes.drafted.map((
-    event,
-  ) => (event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event));
+  const stopped = trace.lanes.drafted.map((event) =>
+    event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event
+  );
   assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
 });
 
@@ -107,35 +107,51 @@ test('the visitor’s own numbers take the place of the recorded ones, and of th
   assert.deepEqual(proven('gamma', [], null, null), []);
 });
 
-test('γ: what the formula promises, and what was counted', () => {
-  const [words] = proven('gamma', [run({ alpha: 0.5, tau: 1.5 }, { gamma: 2 })], null, null);
-  assert.match(
-    words,
-    /with α = 0\.50 the formula predicts 1\.75 tokens per round at γ 2; measured: τ = 1\.50\.$/,
-  );
-  assert.deepEqual(
-    proven('gamma', [run({ window: false })], null, null),
-    [],
-    'of a tree it promises nothing',
-  );
-});
-
-test('denoising: by how much τ has to rise, and two runs that differ in T only', () => {
-  const [four, one] = [
-    run({ c: 0.5, v: 1.5, tau: 3 }, { steps: 4 }),
-    run({ tau: 2.5 }, { steps: 1 }),
-  ];
-  const [words] = proven(
+/** @type {[string, string, object[], RegExp | null][]} what is said, lesson, runs, the latest first, the sentence */
+const SAID = [
+  ['what the formula promises, and what was counted', 'gamma', [
+    run({ alpha: 0.5, tau: 1.5 }, { gamma: 2 }),
+  ], /with α = 0\.50 the formula predicts 1\.75 tokens per round at γ 2; measured: τ = 1\.50\.$/],
+  ['of a tree it promises nothing', 'gamma', [run({ window: false })], null],
+  [
+    'by how much τ has to rise, beside a run that differs in T only',
     'denoise',
-    [four, run({ prompt: 'another', tau: 9 }, { steps: 1 }), one],
-    null,
-    null,
-  );
-  assert.match(
-    words,
+    [
+      run({ c: 0.5, v: 1.5, tau: 3 }, { steps: 4 }),
+      run({ prompt: 'another', tau: 9 }, { steps: 1 }),
+      run({ tau: 2.5 }, { steps: 1 }),
+    ],
     /c\/\(v \+ c\) = 25 %, and T = 4 over one step by more than 75 %\. At T = 4, τ was 3\.00\. With T = 1 it was 2\.50\.$/,
-  );
-});
+  ],
+  ['at temperature 0 any rule gives the same text', 'lossless', [
+    run({ tokens: 5, parted: -1 }, { temperature: 0, rule: 'naive' }),
+  ], /all 5 tokens are vanilla’s, as under any rule at temperature 0/],
+  ['at temperature 0 rounding may part texts', 'lossless', [
+    run({ parted: 2, exactness: 'rounding' }, { temperature: 0 }),
+  ], /differs from vanilla’s from token 3 on: rounding decided/],
+  ['above it each run draws, and is marked', 'lossless', [
+    run({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }),
+  ], /from token 3 on: each run makes its own draws\. The run is marked “lossless: true”/],
+  ['shared noise gives the same text', 'lossless', [
+    run({ parted: -1, lossless: false }, { temperature: 1, rule: 'match' }),
+  ], /share their noise\. The run is marked “lossless: false”/],
+  [
+    'tests with p/q are counted',
+    'accept',
+    [
+      run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 }),
+    ],
+    /9 tokens were tested with min\(1, p\/q\): 50 % on average, and 51\.0 % of them were accepted/,
+  ],
+  ['at temperature 0 nothing is drawn', 'accept', [run({}, { temperature: 0 })], null],
+];
+for (const [title, lesson, runs, sentence] of SAID) {
+  test(`${lesson}: ${title}`, () => {
+    const found = proven(lesson, runs, null, null);
+    if (sentence) assert.match(found[0], sentence);
+    else assert.deepEqual(found, []);
+  });
+}
 
 test('trees: beside the window of the same drafter, prompt and γ', () => {
   const tree = run({ tau: 4, v: 1.18 }, { tree_nodes: 9 });
@@ -146,27 +162,6 @@ test('trees: beside the window of the same drafter, prompt and γ', () => {
     );
   }
   assert.doesNotMatch(proven('trees', [tree, run({ prompt: 'another' })], null, null)[0], /window/);
-});
-
-test('lossless: equal text at temperature 0, equal law above it, and what the run is marked', () => {
-  const said = (more, config) =>
-    proven('lossless', [run({ tokens: 5, ...more }, config)], null, null)[0];
-  assert.match(
-    said({ parted: -1 }, { temperature: 0, rule: 'naive' }),
-    /all 5 tokens are vanilla’s, as under any rule at temperature 0/,
-  );
-  assert.match(
-    said({ parted: 2, exactness: 'rounding' }, { temperature: 0 }),
-    /differs from vanilla’s from token 3 on: rounding decided/,
-  );
-  assert.match(
-    said({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }),
-    /differs from vanilla’s from token 3 on: each run makes its own draws\. The run is marked “lossless: true”/,
-  );
-  assert.match(
-    said({ parted: -1, lossless: false }, { temperature: 1, rule: 'match' }),
-    /share their noise\. The run is marked “lossless: false”/,
-  );
 });
 
 test('the sliders of three tokens are computed, and say so', () => {
@@ -180,20 +175,6 @@ test('the sliders of three tokens are computed, and say so', () => {
     /^The p and q on the sliders, computed: .* always proposed “dog” .* the result would be cat 0\.50, dog 0\.50, owl 0\.00\. It should be cat 0\.60, dog 0\.30, owl 0\.10\.$/,
   );
   assert.match(measured, /^The recording .*“delta”/);
-  assert.match(
-    proven(
-      'accept',
-      [run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 })],
-      null,
-      null,
-    )[0],
-    /9 tokens were tested with min\(1, p\/q\): 50 % on average, and 51\.0 % of them were accepted/,
-  );
-  assert.deepEqual(
-    proven('accept', [run({}, { temperature: 0 })], null, null),
-    [],
-    'at temperature 0 nothing is drawn',
-  );
 });
 
 test('what a visitor measured of a panel is said, and whose it is', () => {

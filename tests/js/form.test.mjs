@@ -101,11 +101,10 @@ test('the pairs that can be chosen are told later, with the visitor’s own; the
   form.offer(['embedded', 'own?x'], { ...PAIRS, 'own?x': own });
   assert.deepEqual([offered('pair'), form.values().pair], [['embedded', 'own?x', 'qwen'], 'qwen']);
   form.fill({ pair: 'own?x' });
-  assert.deepEqual([form.values().drafter, form.values().method, form.values().methods], [
-    'block',
-    'dflash',
-    ['dflash'],
-  ]);
+  assert.deepEqual(
+    [form.values().drafter, form.values().method, form.values().methods],
+    ['block', 'dflash', ['dflash']],
+  );
 });
 
 test('an answer from before pairs were asked was of the first one', () => {

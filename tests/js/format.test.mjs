@@ -126,23 +126,18 @@ test('numbers keep a steady number of digits, and a speed-up has a direction', (
   assert.deepEqual([0.0421, 12.3456, 9.9951].map(seconds), ['0.042', '12.35', '10.00']);
   assert.deepEqual([0.00042, 0.0123, 0.5].map(milliseconds), ['0.42 ms', '12.3 ms', '500 ms']);
   assert.deepEqual([null, 99.96, 123.4].map(rate), ['–', '100.0', '123']);
-  assert.deepEqual([times(2.345), times(null), percent(0.5), ratio(1), ratio(null)], [
-    '2.35×',
-    '–',
-    '50.0 %',
-    '1.00',
-    '–',
-  ]);
-  assert.deepEqual([1, 26, 0.5].map((slow) => slowWords(slow).match(/\d+×|$/)[0]), [
-    '',
-    '26×',
-    '2×',
-  ]);
-  assert.deepEqual([plural(1, 'pass'), plural(2, 'pass'), plural(0, 'token')], [
-    '1 pass',
-    '2 passes',
-    '0 tokens',
-  ]);
+  assert.deepEqual(
+    [times(2.345), times(null), percent(0.5), ratio(1), ratio(null)],
+    ['2.35×', '–', '50.0 %', '1.00', '–'],
+  );
+  assert.deepEqual(
+    [1, 26, 0.5].map((slow) => slowWords(slow).match(/\d+×|$/)[0]),
+    ['', '26×', '2×'],
+  );
+  assert.deepEqual(
+    [plural(1, 'pass'), plural(2, 'pass'), plural(0, 'token')],
+    ['1 pass', '2 passes', '0 tokens'],
+  );
   assert.deepEqual([0.68, 1.5].map((value) => speedWords(value).split(':')[0]), [
     'slower',
     'faster',

@@ -47,20 +47,16 @@ function page(live) {
   };
 }
 
-test('frames pass untouched while nothing is measured', () => {
-  const { window, frames, timers, draw } = page(null);
-  const seen = [];
-  window.requestAnimationFrame((now) => seen.push(now));
-  assert.equal(frames.size, 1);
-  assert.equal(timers.size, 0);
-  draw();
-  assert.deepEqual(seen, [7]);
-});
-
-test('frames pass untouched while the stage is cleared for a race', () => {
-  const { window, frames } = page({ run: 'a', warming: true });
-  window.requestAnimationFrame(() => {});
-  assert.equal(frames.size, 1);
+test('frames pass untouched while nothing is measured, the stage is cleared, or no player is there', () => {
+  for (const live of [null, { run: 'a', warming: true }, undefined]) {
+    const { window, frames, timers, draw } = page(live);
+    if (live === undefined) delete window.specdiff;
+    const seen = [];
+    window.requestAnimationFrame((now) => seen.push(now));
+    assert.deepEqual([frames.size, timers.size], [1, 0]);
+    draw();
+    assert.deepEqual(seen, [7]);
+  }
 });
 
 test('a lane that is shown between two clocks is not drawn again at once', () => {
@@ -113,24 +109,17 @@ test('the end of the measurement frees what waits', () => {
   assert.equal(seen.length, 3);
 });
 
-test('a frame can be taken back before its timer and after it', () => {
-  for (const late of [false, true]) {
-    const { window, frames, timers, draw, wait } = page({ run: 'a' });
+test('a frame can be taken back: before its timer, after it, or asked for before the measurement', () => {
+  for (const when of ['before', 'early', 'late']) {
+    const { window, frames, timers, draw, wait } = page(when === 'before' ? null : { run: 'a' });
     const number = window.requestAnimationFrame(() => assert.fail('was cancelled'));
-    if (late) wait();
+    window.specdiff.players.live.live = { run: 'a' };
+    if (when === 'late') wait();
     window.cancelAnimationFrame(number);
-    if (!late) wait();
+    if (when === 'early') wait();
     assert.equal(frames.size + timers.size, 0);
     draw();
   }
-});
-
-test('a frame asked for before the measurement can still be taken back', () => {
-  const { window, frames } = page(null);
-  const number = window.requestAnimationFrame(() => assert.fail('was cancelled'));
-  window.specdiff.players.live.live = { run: 'a' };
-  window.cancelAnimationFrame(number);
-  assert.equal(frames.size, 0);
 });
 
 test('every player is listened to: a measurement for Race or Compare holds frames back like any other', () => {
@@ -143,11 +132,4 @@ test('every player is listened to: a measurement for Race or Compare holds frame
     window.requestAnimationFrame(() => {});
     assert.equal(frames.size, 1);
   }
-});
-
-test('frames pass before there is a player', () => {
-  const { window, frames } = page(null);
-  delete window.specdiff;
-  window.requestAnimationFrame(() => {});
-  assert.equal(frames.size, 1);
 });

@@ -57,13 +57,10 @@ test('before anything is known, a text is only words', () => {
 
 test('symbols are found where they stand alone, the longer one first, and each once', () => {
   know(symbols);
-  assert.deepEqual(parts('τ is at most γ + 1, and τ at least 1.'), [
-    '',
-    'τ',
-    ' is at most ',
-    'γ',
-    ' + 1, and τ at least 1.',
-  ]);
+  assert.deepEqual(
+    parts('τ is at most γ + 1, and τ at least 1.'),
+    ['', 'τ', ' is at most ', 'γ', ' + 1, and τ at least 1.'],
+  );
   assert.deepEqual(parts('Σ Π α_j, not α'), ['Σ Π ', 'α_j', ', not ', 'α', '']);
   assert.deepEqual(parts('min(1, p(x)/q(x))'), ['min(1, ', 'p', '(x)/', 'q', '(x))']);
   assert.deepEqual(parts('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
@@ -76,16 +73,11 @@ test('the title of an axis says what its symbols mean, and is a stop of the Tab 
   const is = () =>
     ['data-symbol', 'tabindex', 'role', 'aria-label'].map((name) => title.getAttribute(name));
   glossAxis(title, 'τ at γ 8, tokens per round');
-  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [[
-    'τ γ',
-    '0',
-    'img',
-    'τ at γ 8, tokens per round',
-  ], true]);
-  stops.push(
-    Object.assign(new FakeElement(), { attributes: { 'data-symbol': 'E[τ]' } }),
-    title,
+  assert.deepEqual(
+    [is(), title.classList.contains('sd-axis-sym')],
+    [['τ γ', '0', 'img', 'τ at γ 8, tokens per round'], true],
   );
+  stops.push(Object.assign(new FakeElement(), { attributes: { 'data-symbol': 'E[τ]' } }), title);
   glossAxis(title, 'E[τ] of the α_j');
   assert.deepEqual(is().slice(0, 2), ['E[τ] α_j', '0'], 'E[τ] was said, α_j was not');
   glossAxis(title, 'E[τ], predicted');

@@ -29,7 +29,7 @@ test('many denoising steps share eight rows, evenly from the first to the last',
 
 test('a row of several steps shows what each of them revealed, and none is left out', () => {
   const reveal = (_, step) =>
-    make.step(Array.from({ length: 16 }, (_, i) => (i <= step ? i : null)), [step], { step });
+    make.step(Array.from({ length: 16 }, (_, i) => i <= step ? i : null), [step], { step });
   const events = [make.started(), ...Array.from({ length: 16 }, reveal)];
   const { rows } = drawn(events);
   const known = rows.map(({ cells }) =>
@@ -92,11 +92,10 @@ test('a bonus token has the last column, and the places beside a place end with 
   ]);
   assert.deepEqual([columnOf(round, 1), columnOf(round, 2)], [1, 3]);
   assert.deepEqual([placeAt(round, 1), placeAt(round, 3)], [1, 2]);
-  assert.deepEqual([besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)], [
-    null,
-    1,
-    null,
-  ]);
+  assert.deepEqual(
+    [besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)],
+    [null, 1, null],
+  );
   assert.deepEqual(besides(round, { node: 0 }, 1), { node: 1 });
 });
 

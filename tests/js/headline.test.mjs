@@ -18,9 +18,7 @@ import { markOf, rowAt, standings } from '../../app/static/state/race.js';
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
 const changed = (lane, change) =>
   buildLane(
-    lane.events.map((
-      event,
-    ) => (event.kind === 'Finished' ? { ...event, ...change(event) } : event)),
+    lane.events.map((event) => event.kind === 'Finished' ? { ...event, ...change(event) } : event),
   );
 const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
 const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));

@@ -47,7 +47,7 @@ test("p is the target's and q is the drafter's", () => {
     scored: { p: [0.2], candidates: [[{ id: 9, prob: 0.7 }, { id: 7, prob: 0.2 }]] },
   };
   const rows = inspected(view, 0).rows.map(({ id, p, q }) =>
-    [id, p, q].map((value) => (value === null ? null : Math.round(value * 10) / 10))
+    [id, p, q].map((value) => value === null ? null : Math.round(value * 10) / 10)
   );
   assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
 });
@@ -84,7 +84,7 @@ test('other draws: as often accepted as the threshold says, and instead the resi
 // A tree: 7 and 8 behind the anchor, 9 behind 7, 10 and 11 behind 8. The target draws 8, then 12, which nobody drafted.
 const PARENTS = [-1, -1, 0, 1, 1];
 const candidates = [[8, 0.5, 7, 0.3, 6, 0.1], [9, 0.9], [12, 0.6, 10, 0.2], [1, 1], [1, 1], [1, 1]]
-  .map((row) => row.flatMap((id, i) => (i % 2 ? [] : [{ id, prob: row[i + 1] }])));
+  .map((row) => row.flatMap((id, i) => i % 2 ? [] : [{ id, prob: row[i + 1] }]));
 const walk = [
   make.test(0, 8, true, { kind: 'tree', p: 0.8, q: 1, threshold: 0.8, draw: null, wanted: 8 }),
   make.test(1, 10, false, { kind: 'tree', p: 0.3, q: 1, threshold: 0.3, draw: null, wanted: 12 }),
@@ -109,51 +109,43 @@ const full = treeOf({ draft: { node_q: [0.4, 0.5, 0.7, 0.6, 0.3] }, scored: { ca
 const shown = ({ rows }) =>
   rows.map((
     { id, p, q },
-  ) => [id, ...[p, q].map((value) => (value === null ? null : Math.round(100 * value) / 100))]);
+  ) => [id, ...[p, q].map((value) => value === null ? null : Math.round(100 * value) / 100)]);
 
 test('a node of a tree stands among its siblings, with p behind their parent and q of each', () => {
   const what = inspected(viewOf(full), { node: 3 });
-  assert.deepEqual([what.position, what.drafted, what.options, what.reached, what.holds], [
-    1,
-    10,
-    [10, 11],
-    true,
-    'all',
-  ]);
-  assert.deepEqual(shown(what), [[12, 0.6, null], [10, 0.2, 0.6], [11, 0.1, 0.3], [
-    null,
-    0.1,
-    0.1,
-  ]]);
+  assert.deepEqual(
+    [what.position, what.drafted, what.options, what.reached, what.holds],
+    [1, 10, [10, 11], true, 'all'],
+  );
+  assert.deepEqual(
+    shown(what),
+    [[12, 0.6, null], [10, 0.2, 0.6], [11, 0.1, 0.3], [null, 0.1, 0.1]],
+  );
   assert.deepEqual([what.test, what.extra, what.source], [walk[1], 12, 'target']);
   const away = inspected(viewOf(full), { node: 2 }); // behind 7, where the target did not go
-  assert.deepEqual([away.reached, away.test, away.extra, shown(away)], [false, null, null, [[
-    9,
-    0.9,
-    0.7,
-  ], [null, 0.1, 0.3]]]);
+  assert.deepEqual(
+    [away.reached, away.test, away.extra, shown(away)],
+    [false, null, null, [[9, 0.9, 0.7], [null, 0.1, 0.3]]],
+  );
 });
 
 test('a depth of a tree is the place on the way that the target took', () => {
   const [first, second, third] = [0, 1, 2].map((depth) => inspected(viewOf(full), depth));
   assert.deepEqual([first.drafted, first.node, first.test, first.extra], [8, 1, walk[0], null]);
-  assert.deepEqual([second.drafted, second.options, second.test, second.extra], [
-    null,
-    [10, 11],
-    walk[1],
-    12,
-  ]);
+  assert.deepEqual(
+    [second.drafted, second.options, second.test, second.extra],
+    [null, [10, 11], walk[1], 12],
+  );
   assert.deepEqual([third.rows, third.test, third.options], [[], null, []]);
 });
 
 test('a trace of a tree without candidates says what it lacks', () => {
   const old = viewOf(treeOf());
   const sampled = inspected(old, 1);
-  assert.deepEqual([sampled.holds, shown(sampled)], ['drafted', [[10, 0.2, null], [11, 0.1, null], [
-    null,
-    0.7,
-    null,
-  ]]]);
+  assert.deepEqual(
+    [sampled.holds, shown(sampled)],
+    ['drafted', [[10, 0.2, null], [11, 0.1, null], [null, 0.7, null]]],
+  );
   const greedy = inspected(old, 1, true); // p is 1 or 0 there
   assert.deepEqual([greedy.holds, shown(greedy)], ['none', [[10, null, null], [11, null, null]]]);
   assert.deepEqual(inspected(viewOf(full), 1, true).rows.map(({ id, p }) => [id, p]).slice(0, 2), [[
@@ -180,13 +172,10 @@ test('several drafts: the test of each, and of the one that was chosen its own w
     make.test(1, 11, false),
   ];
   const rounds = viewOf(treeOf({ draft: several, tests }));
-  assert.deepEqual([0, 1, 2, 3, 4].map((node) => inspected(rounds, { node }).test), [
-    tests[0],
-    tests[1],
-    null,
-    tests[2],
-    tests[3],
-  ]);
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((node) => inspected(rounds, { node }).test),
+    [tests[0], tests[1], null, tests[2], tests[3]],
+  );
   assert.deepEqual([inspected(rounds, 0).drafted, inspected(rounds, 1).drafted], [8, 11]); // the last that was tested
   assert.equal(inspected(rounds, { node: 3 }).rows.find(({ id }) => id === 10).q, 0.6);
   const own = [
@@ -233,9 +222,8 @@ test('a token of vanilla has the likeliest tokens of its pass', () => {
     make.committed([4], ['bonus']),
   ]);
   const what = inspected(viewOf(alone), 0);
-  assert.deepEqual([what.drafted, what.extra, what.test, shown(what)], [null, 4, null, [
-    [4, 0.6, null],
-    [2, 0.3, null],
-    [null, 0.1, null],
-  ]]);
+  assert.deepEqual(
+    [what.drafted, what.extra, what.test, shown(what)],
+    [null, 4, null, [[4, 0.6, null], [2, 0.3, null], [null, 0.1, null]]],
+  );
 });

@@ -14,14 +14,11 @@ const name = (names, own = {}, lanes = nothing(names)) =>
 
 test('no two lanes of a race have the same colour and mark', () => {
   const foreign = Array.from({ length: MOST_LANES }, (_, i) => `foreign ${i}`);
-  const races = [
-    Object.keys(methods),
-    foreign,
-    ['vanilla', ...foreign],
-    ['vanilla', 'drafted'],
-    ['vanilla', 'drafted', ...Object.keys(methods).slice(1)],
-    [...Object.keys(methods), 'drafted', ...foreign],
-  ];
+  const races = [Object.keys(methods), foreign, ['vanilla', ...foreign], ['vanilla', 'drafted'], [
+    'vanilla',
+    'drafted',
+    ...Object.keys(methods).slice(1),
+  ], [...Object.keys(methods), 'drafted', ...foreign]];
   for (const names of races) {
     assert.equal(new Set(Object.values(name(names)).map(look)).size, names.length, names.join());
   }
@@ -59,23 +56,19 @@ test('marks that are left are those of no method, and every mark has a glyph of 
 test('the baseline is dotted in the colour of the target, whatever it is called', () => {
   const lanes = { plain: buildLane(trace.lanes.vanilla), drafted: buildLane(trace.lanes.drafted) };
   const named = nameLanes(['plain', 'drafted'], lanes, 'plain', methods, {});
-  assert.deepEqual([named.plain.colour, named.plain.dash, named.plain.label], [
-    'target',
-    'dot',
-    'plain',
-  ]);
+  assert.deepEqual(
+    [named.plain.colour, named.plain.dash, named.plain.label],
+    ['target', 'dot', 'plain'],
+  );
   assert.equal(named.drafted.colour === 'target', false);
 });
 
 test('a lane is called by the words of its recording, its method, what it does, or its own name', () => {
   const named = name(['vanilla', 'dflash', 'drafted', 'my_lane', 'k'], { k: { label: 'Mine' } });
-  assert.deepEqual(Object.values(named).map((one) => one.label), [
-    methods.vanilla.label,
-    methods.dflash.label,
-    'With drafts',
-    'my lane',
-    'Mine',
-  ]);
+  assert.deepEqual(
+    Object.values(named).map((one) => one.label),
+    [methods.vanilla.label, methods.dflash.label, 'With drafts', 'my lane', 'Mine'],
+  );
 });
 
 test('lanes may have the names of what every object has', () => {
@@ -95,15 +88,10 @@ test('uses of one drafter differ in dash and in pattern', () => {
     ...['self', 'trie', 'multi_round'].map((selection) => ({ num_drafts: 4, selection })),
   ];
   const uses = configs.map((more) => useOf({ ...config, ...more }));
-  assert.deepEqual(uses, [
-    'window',
-    'window/auto',
-    'tree',
-    'tree/auto',
-    'drafts/self',
-    'drafts/trie',
-    'drafts/multi_round',
-  ]);
+  assert.equal(
+    uses.join(' '),
+    'window window/auto tree tree/auto drafts/self drafts/trie drafts/multi_round',
+  );
   for (const part of [0, 1]) {
     assert.equal(
       new Set([...uses, 'something newer'].map((use) => usedAs(use)[part])).size,

@@ -28,8 +28,7 @@ const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
 );
 const colours = new Proxy({}, { get: () => '' });
 
-const indicesOf = (lane, kind) =>
-  lane.events.flatMap((event, i) => (event.kind === kind ? [i] : []));
+const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => event.kind === kind ? [i] : []);
 
 /** A lane after its first n events. */
 function numbersAt(state) {
@@ -68,7 +67,7 @@ function alone(lane) {
       alpha_at: typeof figure === 'string' ? [] : figure.data[0].y,
       complete: complete(lane),
     },
-    depths: lane.rounds.flatMap((round) => (round.tree ? [round.tree.depths] : [])),
+    depths: lane.rounds.flatMap((round) => round.tree ? [round.tree.depths] : []),
     shown: lane.shown,
     settings: lane.header && settingsWords(lane.header.config, new Set(noSteps)),
     use: lane.header && useOf(lane.header.config),

@@ -73,13 +73,10 @@ test('stepping from between two stops goes to the neighbours', () => {
     playhead.step(count);
     return playhead.stop;
   };
-  assert.deepEqual([from(0.3, 1), from(0.3, -1), from(0, -1), from(0.2, -1), from(0.2, 1)], [
-    3,
-    2,
-    0,
-    1,
-    3,
-  ]);
+  assert.deepEqual(
+    [from(0.3, 1), from(0.3, -1), from(0, -1), from(0.2, -1), from(0.2, 1)],
+    [3, 2, 0, 1, 3],
+  );
 });
 
 test('seek stays inside the race, and leaves the stop', () => {

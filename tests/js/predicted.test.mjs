@@ -2,24 +2,19 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { between, predictedWords, typicalWords } from '../../app/static/state/predicted.js';
 
-const cells = [[0, 1, 2, 1.2, 2], [0, 1, 4, 1.6, 3], [0, 2, 4, 1.4, 3.2], [1, 1, 2, 1, 1.6], [
-  1,
-  1,
-  4,
-  1.2,
-  2,
-]];
+const cells = [
+  [0, 1, 2, 1.2, 2],
+  [0, 1, 4, 1.6, 3],
+  [0, 2, 4, 1.4, 3.2],
+  [1, 1, 2, 1, 1.6],
+  [1, 1, 4, 1.2, 2],
+];
 
 test('a cell is itself, and a place between two cells is between their values', () => {
   assert.deepEqual(between(cells, [0, 1, 2]), [1.2, 2]);
-  assert.deepEqual(between(cells, [0, 1, 3]).map((one) => one.toFixed(6)), [
-    '1.400000',
-    '2.500000',
-  ]);
-  assert.deepEqual(between(cells, [0.5, 1, 4]).map((one) => one.toFixed(6)), [
-    '1.400000',
-    '2.500000',
-  ]);
+  for (const where of [[0, 1, 3], [0.5, 1, 4]]) {
+    assert.deepEqual(between(cells, where).map((one) => one.toFixed(6)), ['1.400000', '2.500000']);
+  }
 });
 
 test('nothing is said outside of what was measured', () => {
@@ -41,9 +36,7 @@ test('words for a plain window only', () => {
       { drafter: 'none' },
       { tree_nodes: 8 },
       { num_drafts: 4 },
-      {
-        auto: true,
-      },
+      { auto: true },
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
@@ -61,11 +54,10 @@ test('what is typical was measured: same pair, temperature, device and method, w
     over: 'over 5 prompts',
     about: 'Races',
   };
-  const known = [
-    { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } },
-    { ...one, cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] } },
-    { ...one, cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] } },
-  ];
+  const known = [{ ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } }, {
+    ...one,
+    cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] },
+  }, { ...one, cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] } }];
   const plain = {
     pair: 'toy',
     drafter: 'block',

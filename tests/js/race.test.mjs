@@ -121,11 +121,10 @@ test('a stopped lane with more tokens than those that came in sets no measure fo
     stopped: buildLane([...told.drafted.slice(0, -1), { ...end, reason: 'stopped' }]),
   }, ['short', 'stopped']);
   assert.ok(result.stopped.tokens > result.short.tokens);
-  assert.deepEqual([result.short.place, result.short.short, result.stopped.place], [
-    1,
-    false,
-    null,
-  ]);
+  assert.deepEqual(
+    [result.short.place, result.short.short, result.stopped.place],
+    [1, false, null],
+  );
 });
 
 test('a row holds clock, share, tau and the speed-up over the baseline at that moment', () => {
@@ -144,11 +143,10 @@ test('a row holds clock, share, tau and the speed-up over the baseline at that m
   assert.equal(at('whole', t).clock.seconds, t);
   assert.equal(at('short', 99).share, total / 40);
   assert.equal(over.tau, 40 / lanes.whole.finished.rounds);
-  assert.deepEqual([
-    at('unloaded', 99).clock.rate,
-    at('unloaded', 99).speedup,
-    at('unloaded', 99).tau,
-  ], [null, null, null]);
+  assert.deepEqual(
+    [at('unloaded', 99).clock.rate, at('unloaded', 99).speedup, at('unloaded', 99).tau],
+    [null, null, null],
+  );
   assert.equal(at('absent', 99), null);
   assert.equal(rowAt(lanes, states, 'whole', null, 99, 40).speedup, null);
 });

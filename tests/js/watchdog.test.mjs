@@ -8,6 +8,7 @@ const { Watchdog } = await import('../../app/static/watchdog.js');
 const here = () => Promise.resolve({ status: 200 });
 const gone = () => Promise.reject(new TypeError('fetch failed'));
 const proxy = () => Promise.resolve({ status: 502 });
+const lacks = () => Promise.resolve({ status: 404 });
 /** Until everything that waits for no timer has happened. */
 const settle = () => new Promise(setImmediate);
 
@@ -47,62 +48,38 @@ test('while the server speaks it is not asked', async (t) => {
   assert.deepEqual([seen.asked, seen.lost], [0, 0]);
 });
 
-test('a quiet server that answers is asked again after the next silence', async (t) => {
-  const { dog, seen, pass } = watch(t, [here]);
-  dog.restart();
-  await pass(80);
-  assert.deepEqual([seen.asked, seen.lost], [1, 0]);
-  await pass(79);
-  assert.equal(seen.asked, 1);
-  await pass(1);
-  assert.deepEqual([seen.asked, seen.lost], [2, 0]);
-});
-
-test('a server that does not answer twice is lost, and that is said once', async (t) => {
-  for (const answer of [gone, proxy]) {
-    const { dog, seen, pass } = watch(t, [answer]);
+const hangs = (signal) =>
+  new Promise((_, refuse) => signal.addEventListener('abort', () => refuse(signal.reason)));
+const twice = [[80, 1, 0], [29, 1, 0], [1, 2, 1], [1000, 2, 1]];
+/** @type {[string, Function[], number[][]][]} what the server does; milliseconds that pass, and how often it was then asked and lost */
+const SERVERS = [
+  ['answers: it is asked again after the next silence', [here], [[80, 1, 0], [79, 1, 0], [
+    1,
+    2,
+    0,
+  ]]],
+  ['is gone: it has a moment to come back, and is lost once', [gone], twice],
+  ['is gone behind a proxy: it is lost once', [proxy], twice],
+  ['is back, without the file: it is asked again', [gone, lacks], [[80], [30, 2, 0], [80, 3, 0]]],
+  ['hangs: each answer is waited for, no longer than the patience', [hangs], [
+    [80, 1, 0],
+    [50, 1, 0],
+    [29, 1, 0],
+    [1, 2, 0],
+    [49, 2, 0],
+    [1, 2, 1],
+  ]],
+];
+for (const [title, answers, course] of SERVERS) {
+  test(`a quiet server ${title}`, async (t) => {
+    const { dog, seen, pass } = watch(t, answers);
     dog.restart();
-    await pass(80);
-    assert.deepEqual([seen.asked, seen.lost], [1, 0]);
-    await pass(29);
-    assert.equal(seen.asked, 1, 'it has a moment to come back');
-    await pass(1);
-    assert.deepEqual([seen.asked, seen.lost], [2, 1]);
-    await pass(1000);
-    assert.deepEqual([seen.asked, seen.lost], [2, 1]);
-    t.mock.reset();
-    t.mock.timers.reset();
-  }
-});
-
-test('a server that is back at the second try is not lost; one that says it lacks the file is there', async (t) => {
-  const { dog, seen, pass } = watch(t, [gone, () => Promise.resolve({ status: 404 })]);
-  dog.restart();
-  await pass(80);
-  await pass(30);
-  assert.deepEqual([seen.asked, seen.lost], [2, 0]);
-  await pass(80);
-  assert.equal(seen.asked, 3, 'it is listened to again');
-});
-
-test('an answer that does not come is waited for no longer than the patience', async (t) => {
-  const hangs = (signal) =>
-    new Promise((_, refuse) => {
-      signal.addEventListener('abort', () => refuse(signal.reason));
-    });
-  const { dog, seen, pass } = watch(t, [hangs]);
-  dog.restart();
-  await pass(80);
-  await pass(50);
-  await pass(29);
-  assert.equal(seen.asked, 1, 'the second try comes a moment after the first has failed');
-  await pass(1);
-  assert.equal(seen.asked, 2);
-  await pass(49);
-  assert.equal(seen.lost, 0);
-  await pass(1);
-  assert.equal(seen.lost, 1);
-});
+    for (const [milliseconds, asked = 1, lost = 0] of course) {
+      await pass(milliseconds);
+      assert.deepEqual([seen.asked, seen.lost], [asked, lost], `${milliseconds} ms later`);
+    }
+  });
+}
 
 test('a word that comes while the server is asked counts more than its silence', async (t) => {
   const { dog, seen, pass } = watch(t, [gone]);

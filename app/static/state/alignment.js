@@ -1,8 +1,7 @@
 // Aligns two runs of any two traces along their texts, as far as these agree. For runs that it decodes itself, the server
 // makes the same answer (specdiff_core/explorations/side_by_side.py). Pure: no element, no request.
-// @ts-check
 
-import { buildLane, isServed, isVanilla, stateAt } from './lane.js';
+import { buildLane, isServed, isVanilla, refusedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
 import { waiting } from './metrics.js';
@@ -17,17 +16,17 @@ export const BRANCH = 'what if'; // the name of the lane that branches off a run
 /** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not at all */
 /** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new token of each; `target`: whether both have the same target; `prompt`: the first character at which the prompts differ, from 1 */
 
-/** Code points, which Python counts too. @param {string} words */
+/** Code points, which Python counts too. */
 const letters = (words) => [...words];
 
-/** The length of the common prefix of two lists. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
+/** The length of a common prefix. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
 function shared(one, other) {
   let i = 0;
   while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
   return i;
 }
 
-/** How two runs can be aligned, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
+/** How two runs align, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({
     prompt: lane.header?.prompt ?? null,
@@ -35,54 +34,42 @@ export function commonOf(a, b) {
     text: lane.shown.join(''),
   }));
   const target = one.target !== null && one.target === other.target &&
-    a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // a server’s pieces may be cut anywhere
+    a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
   const within = one.prompt === null || other.prompt === null
     ? 0
     : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
   const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
-  const parted = (
-    /** @type {number} */ agree,
-    /** @type {number} */ length,
-    /** @type {number} */ more,
-  ) => (agree === length && agree === more ? null : agree + 1);
-  if (same && target) {
-    const agree = shared(a.ids, b.ids);
-    return { ...known, by: 'tokens', agree, parted: parted(agree, a.ids.length, b.ids.length) };
-  }
+  /** How far two lists agree, and where they part; `before`: items that don't count. */
+  const compared = (one, other, before = 0) => {
+    const agree = shared(one, other);
+    const equal = agree === one.length && agree === other.length;
+    return { agree: agree - before, parted: equal ? null : agree - before + 1 };
+  };
+  if (same && target) return { ...known, by: 'tokens', ...compared(a.ids, b.ids) };
   if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
   const whole = [one, other].map(({ prompt, text }) => letters((prompt ?? '') + text));
-  const starts = { a: letters(one.prompt ?? '').length, b: letters(other.prompt ?? '').length };
-  const most = shared(whole[0], whole[1]);
-  if (one.prompt !== null && other.prompt !== null && most >= Math.max(starts.a, starts.b)) {
-    const before = Math.min(starts.a, starts.b);
-    return {
-      ...known,
-      by: 'texts',
-      agree: most - before,
-      parted: parted(most - before, whole[0].length - before, whole[1].length - before),
-      starts: { a: starts.a - before, b: starts.b - before },
-    };
+  const [first, second] = [one, other].map(({ prompt }) => letters(prompt ?? '').length);
+  const begins = one.prompt !== null && other.prompt !== null &&
+    shared(whole[0], whole[1]) >= Math.max(first, second);
+  if (begins) {
+    const before = Math.min(first, second);
+    const starts = { a: first - before, b: second - before };
+    return { ...known, by: 'texts', ...compared(whole[0], whole[1], before), starts };
   }
-  const fresh = [one, other].map(({ text }) => letters(text));
-  const agree = shared(fresh[0], fresh[1]);
-  return {
-    ...known,
-    by: 'beginnings',
-    agree,
-    parted: parted(agree, fresh[0].length, fresh[1].length),
-  };
+  return { ...known, by: 'beginnings', ...compared(letters(one.text), letters(other.text)) };
 }
 
-/** The characters that each new token takes. @param {Lane} lane @param {number} start @returns {[number, number][]} */
+/** The characters that each new token takes. @param {Lane} lane */
 function spansOf(lane, start) {
   let at = start;
   return lane.shown.map((words) => [at, at += letters(words).length]);
 }
 
 /**
- * The column of each new token of both runs, from 1. As far as the texts agree, a column ends where a token of both runs
- * ends, so it may hold several tokens of one run; after that, or aligned by tokens, it holds one of each.
+ * The column of each new token of both runs, from 1. As far as the texts agree, a column ends where
+ * a token of both runs ends, so it may hold several tokens of one run; after that, or aligned by
+ * tokens, it holds one of each.
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
 export function columnsOfTokens(a, b, { by, agree, starts }) {
@@ -121,43 +108,30 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   return columns;
 }
 
-/** A row for each round of a run, like `rounds_of` in Python. @param {string} name @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
-export function roundsOf(name, lane, start = 1, measured = true) {
-  const waits = measured ? waiting(lane) : null;
-  let [drafted, at, position] = [0, 0, start];
-  /** @type {import('./events.d.ts').Verified | null} */
-  let verdict = null;
-  /** @type {Record<string, any>[]} */
-  const rows = [];
-  for (const event of lane.events) {
-    if (event.kind === 'RoundStarted') [drafted, verdict] = [0, null];
-    else if (event.kind === 'DraftReady') drafted = event.ids.length;
-    else if (event.kind === 'Verified') verdict = event;
-    else if (event.kind === 'Committed' && verdict) {
-      const last = verdict.tests.at(-1);
-      const refused = last && !last.accepted ? last : null;
-      rows.push({
-        run: name,
-        round: event.round + 1,
-        position,
-        drafted,
-        accepted: verdict.accepted,
-        refused: refused && piece(lane, refused.id),
-        added: piece(lane, verdict.extra),
-        added_as: verdict.source,
-        p: refused && refused.p,
-        q: refused && refused.q,
-        threshold: refused && refused.threshold,
-        u: refused && refused.draw,
-        milliseconds: measured ? Math.round(1e7 * (event.at - at)) / 1e4 : null,
-        waiting: waits,
-        text: lane.shown.slice(position - start, position - start + event.ids.length).join(''),
-      });
-      position += event.ids.length;
-      at = event.at;
-    }
-  }
-  return rows;
+/** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
+function roundsOf(name, lane, start = 1, measured = true) {
+  return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
+    if (!verdict || !commit) return [];
+    const refused = refusedOf(verdict);
+    const began = lane.rounds[round - 1]?.commit?.at ?? 0;
+    return [{
+      run: name,
+      round: round + 1,
+      position: start + first,
+      drafted: proposal?.ids.length ?? 0,
+      accepted: verdict.accepted,
+      refused: refused && piece(lane, refused.id),
+      added: piece(lane, verdict.extra),
+      added_as: verdict.source,
+      p: refused && refused.p,
+      q: refused && refused.q,
+      threshold: refused && refused.threshold,
+      u: refused && refused.draw,
+      milliseconds: measured ? Math.round(1e7 * (commit.at - began)) / 1e4 : null,
+      waiting: measured ? waiting(lane) : null,
+      text: lane.shown.slice(first, first + commit.ids.length).join(''),
+    }];
+  });
 }
 
 /** The label of a run: its file, its lane, and its settings. @param {Run} run */
@@ -182,7 +156,7 @@ function mustBeEqual(a, b, { by }) {
     (one.seed === other.seed && one.rule === 'match' && other.rule === 'match');
 }
 
-/** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs @returns {Answer} */
+/** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs */
 export function answerOf({ a, b }) {
   const common = commonOf(a.lane, b.lane);
   const header = a.lane.header ?? b.lane.header;
@@ -195,7 +169,7 @@ export function answerOf({ a, b }) {
     lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false),
     files: { a: aboutRun(a), b: aboutRun(b) },
   };
-  const placed = (/** @type {Record<string, any>[]} */ rows, /** @type {number} */ start) =>
+  const placed = (/** @type {Record<string, any>[]} */ rows, start) =>
     rows.map((row) => {
       const character = start;
       start += letters(row.text).length;
@@ -230,7 +204,7 @@ export function answerOf({ a, b }) {
   };
 }
 
-/** The origin of a run, as lines of a table. @param {Run} run @returns {Record<string, string>} */
+/** The origin of a run, as lines of a table. @param {Run} run */
 function aboutRun({ file, name, lane }) {
   const { header, finished } = lane;
   if (!header) return { file, lane: name };
@@ -245,7 +219,7 @@ function aboutRun({ file, name, lane }) {
   };
 }
 
-/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer @returns {string[]} */
+/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer */
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
@@ -288,15 +262,13 @@ export function alignmentWords({ facts }) {
 }
 
 /**
- * What the server needs to branch off a run of a file at the target's token of a round, or why it cannot.
+ * What the server needs to branch off a run at the target's token of a round, or why it cannot.
  * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows @returns {{given: string, pair: string} | {why: string}}
  */
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) {
-    return {
-      why: 'The trace doesn’t hold its settings, so the run cannot be continued.',
-    };
+    return { why: 'The trace doesn’t hold its settings, so the run cannot be continued.' };
   }
   const pair = String(header.config.pair);
   if (!pairs.includes(pair)) {
@@ -305,28 +277,19 @@ export function givenOf({ lane }, round, pairs) {
         `The run is of the pair ${pair}, which is not available here, so it cannot be continued.`,
     };
   }
-  /** @type {number[]} */
-  const after = [];
-  for (const event of lane.events) {
-    if (event.kind !== 'Committed') continue;
-    if (event.round + 1 === round) {
-      return {
-        pair,
-        given: JSON.stringify({
-          config: header.config,
-          prompt: header.prompt,
-          prompt_ids: header.prompt_ids,
-          target: header.models.target,
-          after: [...after, ...event.ids.slice(0, -1)],
-        }),
-      };
-    }
-    after.push(...event.ids);
-  }
-  return { why: 'The trace doesn’t hold all of that round.' };
+  const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
+  if (!commit) return { why: 'The trace doesn’t hold all of that round.' };
+  const given = {
+    config: header.config,
+    prompt: header.prompt,
+    prompt_ids: header.prompt_ids,
+    target: header.models.target,
+    after: lane.ids.slice(0, first + commit.ids.length - 1),
+  };
+  return { pair, given: JSON.stringify(given) };
 }
 
-/** Build a lane and check the events that the page reads. Throws an Error if they are inconsistent. @param {Event[]} events @returns {Lane} */
+/** Build a lane and check its events; throws if they are inconsistent. @param {Event[]} events */
 function checked(events) {
   const lane = buildLane(events);
   /** @type {State | null} */
@@ -355,7 +318,7 @@ export class Opened {
     this.branch = /** @type {Lane | null} */ (null);
   }
 
-  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {string} file @param {Trace} trace */
+  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {Trace} trace */
   add(file, trace) {
     const before = { lanes: this.lanes, chosen: this.chosen };
     const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
@@ -377,13 +340,12 @@ export class Opened {
     }
   }
 
-  /** Choose another lane for a run, which drops the branch. @param {'a' | 'b'} run @param {number} lane */
+  /** Choose another lane for a run, which drops the branch. @param {'a' | 'b'} run */
   choose(run, lane) {
     this.chosen = { ...this.chosen, [run]: lane };
     this.update();
   }
 
-  /** @returns {{a: Run, b: Run} | null} */
   get runs() {
     const [a, b] = [this.lanes[this.chosen.a], this.lanes[this.chosen.b]];
     return a && b ? { a, b } : null;
@@ -394,7 +356,7 @@ export class Opened {
     if (this.runs) this.answer = answerOf(this.runs);
   }
 
-  /** See {@link givenOf}. @param {'a' | 'b'} run @param {number} round @param {string[]} pairs */
+  /** See {@link givenOf}. @param {'a' | 'b'} run */
   given(run, round, pairs) {
     const found = this.runs
       ? givenOf(this.runs[run], round, pairs)
@@ -403,7 +365,7 @@ export class Opened {
     return found;
   }
 
-  /** Add the branch that the server decoded. @param {string} given @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
+  /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
   goOn(given, branch, events) {
     const { runs, asked } = this;
     if (!runs || !given || given !== asked.given) return false;
@@ -435,7 +397,7 @@ export class Opened {
     return true;
   }
 
-  /** The shown lanes as a trace, for the player. @returns {Trace} */
+  /** The shown lanes as a trace, for the player. */
   get trace() {
     const { runs, branch } = this;
     /** @type {Record<string, Event[]>} */

@@ -1,9 +1,8 @@
 // Token ids -> readable text, as in specdiff_core/schema/events.py (spell). Pure.
-// @ts-check
 
 /** @import { Lane } from './lane.js' */
 
-/** The text of an id, as the trace holds it. @param {Lane} lane @param {number} id */
+/** The text of an id, as the trace holds it. @param {Lane} lane */
 export function piece(lane, id) {
   const known = lane.pieces[id];
   return known === undefined ? `<${id}>` : known;
@@ -12,12 +11,12 @@ export function piece(lane, id) {
 const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
 
 /**
- * Make pieces readable. A character whose bytes are spread over tokens appears at the token that completes it;
- * bytes that never complete one stay written as \xNN. @param {string[]} pieces
+ * Make pieces readable. A character whose bytes are spread over tokens appears at the token that
+ * completes it; bytes that never complete one stay written as \xNN. @param {string[]} pieces
  */
 export function joinPieces(pieces) {
   const shown = pieces.slice();
-  const decode = (/** @type {number[]} */ bytes) =>
+  const decode = (bytes) =>
     new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
   let i = 0;
   while (i < pieces.length) {
@@ -25,7 +24,6 @@ export function joinPieces(pieces) {
       i += 1;
       continue;
     }
-    /** @type {number[]} */
     let bytes = [];
     let done = false;
     for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
@@ -36,7 +34,7 @@ export function joinPieces(pieces) {
         i = j;
         done = true;
       } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // TypeError: the character is not complete yet
+        if (!(error instanceof TypeError)) throw error; // TypeError: an incomplete character
       }
     }
     i += 1;
@@ -44,9 +42,7 @@ export function joinPieces(pieces) {
   return shown;
 }
 
-/** @param {string} source */
 function rawBytes(source) {
-  /** @type {number[]} */
   const bytes = [];
   let from = 0;
   for (const match of source.matchAll(RAW_BYTE)) {

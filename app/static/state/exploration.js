@@ -1,21 +1,20 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
-// @ts-check
 
 import { plural, ratio } from './format.js';
-import { stateAt } from './lane.js';
+import { refusedOf, stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 
 /** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
 /** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>}} Answer */
 
-/** The names of a table's columns, in the order of their first appearance. @param {Record<string, any>[]} rows @returns {string[]} */
+/** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
 /** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has an apostrophe before it. @param {Record<string, any>[]} rows */
 export function csvOf(rows) {
   const columns = columnsOf(rows);
-  const cell = (/** @type {any} */ value) => {
+  const cell = (value) => {
     const plain = value === null || value === undefined
       ? ''
       : Array.isArray(value)
@@ -29,14 +28,14 @@ export function csvOf(rows) {
   ).join('\n') + '\n';
 }
 
-/** `2026-11-22 09:43 UTC` @param {string} date */
+/** `2026-11-22 09:43 UTC` */
 export const when = (date) => date.replace('T', ' ').replace(/([+]00:00|Z)$/, ' UTC');
 
-/** Where an answer comes from: [label, value] pairs. @param {Answer} answer @returns {[string, string][]} */
+/** The origin of an answer. @param {Answer} answer @returns {[string, string][]} */
 export function originOf({ origin, machine }) {
-  const versions = Object.entries(origin.versions ?? {}).flatMap((
-    [name, version],
-  ) => (version ? [`${name} ${version}`] : []));
+  const versions = Object.entries(origin.versions ?? {}).flatMap(([name, version]) =>
+    version ? [`${name} ${version}`] : []
+  );
   return [
     [
       'machine',
@@ -62,7 +61,7 @@ export function originWords({ origin, machine, done, total }) {
   }.${part}`;
 }
 
-/** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer @param {number} crowded */
+/** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */
 export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
   return worst < crowded
@@ -97,8 +96,9 @@ export function expectedTau(alphas, drafts = 1) {
 }
 
 /**
- * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at depth j is accepted
- * with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes. @param {number[]} alphas by depth @param {number} nodes
+ * E[τ] of a tree of `nodes` nodes, at most as deep as there are α, where the candidate of rank r at
+ * depth j is accepted with α_j (1 − α_j)^{r−1}. It consists of the most probable nodes.
+ * @param {number[]} alphas by depth @param {number} nodes
  */
 export function treeTau(alphas, nodes) {
   const open = alphas.slice(0, 1).map((odds) => ({ odds, level: 1, before: 1, rank: 1 }));
@@ -125,7 +125,7 @@ export function treeTau(alphas, nodes) {
   return total;
 }
 
-/** Seconds of a pass over so many rows: linear between and beyond the measured points. @param {[number, number][]} curve @param {number} rows */
+/** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
   const i = Math.min(
@@ -141,7 +141,7 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
-/** `1 4.8, 17 7.0` -> pairs of rows and seconds (from milliseconds), by rows; null if the text is no such list. @param {string} words @returns {[number, number][] | null} */
+/** `1 4.8, 17 7.0` (rows, milliseconds) -> rows and seconds, sorted; null if malformed. */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
     part.split(/[\s:]+/).map(Number)
@@ -159,11 +159,11 @@ export function readCurve(words) {
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
 
-/** α of γ positions; the last known α is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box @returns {number[]} */
+/** α of γ positions; the last is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
   Array.from(
     { length: gamma },
-    (_, j) => (alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha),
+    (_, j) => alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha,
   );
 
 /** Tokens and cost of a round of the sandbox, the cost in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
@@ -181,8 +181,7 @@ export function sandbox(box, curve) {
 
 /** The smallest α, the same for all positions, at which the sandbox pays, or null. @param {Sandbox} box @param {[number, number][]} curve */
 export function breakEven(box, curve) {
-  const gain = (/** @type {number} */ alpha) =>
-    sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
+  const gain = (alpha) => sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
   if (gain(0.999) < 0) return null;
   let [low, high] = [0, 0.999];
   for (let i = 0; i < 40; i += 1) {
@@ -193,60 +192,48 @@ export function breakEven(box, curve) {
   return high;
 }
 
-/** The fastest γ of the sandbox, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve @returns {[number, number]} */
+/** The fastest γ, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
 export function bestGamma(box, curve) {
-  const all = Array.from(
-    { length: 32 },
-    (
-      _,
-      i,
-    ) => /** @type {[number, number]} */ ([
-      i + 1,
-      sandbox({
-        ...box,
-        gamma: i + 1,
-        passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes,
-      }, curve).speedup,
-    ]),
-  );
-  return all.reduce((best, one) => (one[1] > best[1] ? one : best));
+  const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
+    i + 1,
+    sandbox({
+      ...box,
+      gamma: i + 1,
+      passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes,
+    }, curve).speedup,
+  ]));
+  return all.reduce((best, one) => one[1] > best[1] ? one : best);
 }
 
-/** Set one probability of a distribution; the others share the rest in their old proportions. @param {number[]} p @param {number} at @param {number} value @returns {number[]} */
+/** Set one probability of a distribution; the others share the rest in their old proportions. */
 export function withProbability(p, at, value) {
-  const others = p.reduce((sum, one, i) => (i === at ? sum : sum + one), 0);
-  return p.map((
-    one,
-    i,
-  ) => (i === at
-    ? value
-    : others > 0
-    ? (one / others) * (1 - value)
-    : (1 - value) / (p.length - 1))
+  const others = p.reduce((sum, one, i) => i === at ? sum : sum + one, 0);
+  return p.map((one, i) =>
+    i === at ? value : others > 0 ? (one / others) * (1 - value) : (1 - value) / (p.length - 1)
   );
 }
 
-/** Normalise weights to a distribution; null if their sum is zero. @param {number[]} weights */
+/** Normalise weights to a distribution; null if their sum is zero. */
 export function normalised(weights) {
   const all = weights.reduce((a, b) => a + b, 0);
   return all > 1e-12 ? weights.map((weight) => weight / all) : null;
 }
 
-/** Draw from a distribution: an index. @param {number[]} odds @param {number} u uniform in [0, 1) */
+/** Draw from a distribution: an index. @param {number} u uniform in [0, 1) */
 export function drawn(odds, u) {
   let left = u;
   const found = odds.findIndex((weight) => (left -= weight) < 0);
   return found < 0 ? odds.length - 1 : found;
 }
 
-/** Speculative sampling of one token: acceptance Σ min(p, q), and the residual (p − q)₊ over its sum; null where p = q. @param {number[]} p @param {number[]} q */
+/** Acceptance Σ min(p, q) of one token, and the normalised residual (p − q)₊, or null. */
 export function acceptance(p, q) {
   const kept = p.map((value, i) => Math.min(value, q[i]));
   const residual = normalised(p.map((value, i) => Math.max(0, value - q[i])));
   return { kept, alpha: kept.reduce((a, b) => a + b, 0), residual };
 }
 
-/** A small generator with a seed (mulberry32): uniform in [0, 1). @param {number} seed */
+/** A small generator with a seed (mulberry32): uniform in [0, 1). */
 export function uniform(seed) {
   let state = seed >>> 0;
   return () => {
@@ -257,7 +244,7 @@ export function uniform(seed) {
   };
 }
 
-/** Sample `draws` tokens by draft, test and residual: how often each came out, and how many drafts were accepted. @param {number[]} p @param {number[]} q @param {number} draws @param {number} seed */
+/** Sample tokens by draft, test and residual: counts, and accepted drafts. */
 export function drawTokens(p, q, draws, seed) {
   const u = uniform(seed);
   const { residual } = acceptance(p, q);
@@ -274,12 +261,8 @@ export function drawTokens(p, q, draws, seed) {
 
 /** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the rejected draft token that it replaces */
 
-/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 @returns {Cell[]} */
+/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 */
 export function trackOf(lane, start = 1) {
-  const refused = new Map(lane.events.flatMap((event) => {
-    const last = event.kind === 'Verified' ? event.tests.at(-1) : null;
-    return event.kind === 'Verified' && last && !last.accepted ? [[event.round, last.id]] : [];
-  }));
   const { tokens } = stateAt(lane, Infinity);
   return tokens.map(({ id, source, round }, i) => ({
     position: start + i,
@@ -289,11 +272,13 @@ export function trackOf(lane, start = 1) {
     round,
     differs: false,
     begins: tokens[i - 1]?.round !== round,
-    refused: tokens[i + 1]?.round === round ? null : refused.get(round) ?? null, // the target's own token ends a round
+    refused: tokens[i + 1]?.round === round // the target's own token ends a round
+      ? null
+      : refusedOf(lane.rounds[round]?.verdict)?.id ?? null,
   }));
 }
 
-/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with @returns {Record<string, Cell[]>[]} */
+/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const at = Object.fromEntries(names.map((name) => {

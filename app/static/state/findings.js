@@ -1,6 +1,5 @@
-// Sentences of the lessons with measured numbers: from the visitor's own runs and explorations, otherwise from a
-// recording, always naming the source. Pure: strings out.
-// @ts-check
+// Sentences of the lessons with measured numbers: from the visitor's own runs and explorations,
+// otherwise from a recording, always naming the source. Pure: strings out.
 
 import { acceptance, costAt } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
@@ -9,20 +8,18 @@ import { percent, plural, ratio, settingsWords, times } from './format.js';
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
-/** @import { Test, Verified } from './events.d.ts' */
+/** @import { Test } from './events.d.ts' */
 
 /** @typedef {ReturnType<typeof measured>} Run a drafted lane compared with vanilla, in numbers */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
-const whole = (/** @type {number} */ value) => `${Math.round(100 * value)} %`;
+const whole = (value) => `${Math.round(100 * value)} %`;
 
-/** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position @param {number} gamma */
-export const geometric = (
-  alpha,
-  gamma,
-) => (alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1);
+/** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position */
+export const geometric = (alpha, gamma) =>
+  alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1;
 
-/** The distribution of a token when the drafter always proposes its likeliest one, tested with p/q. @param {number[]} p @param {number[]} q */
+/** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
 export function pointMass(p, q) {
   const top = q.indexOf(Math.max(...q));
   const accepted = Math.min(1, p[top] / q[top]);
@@ -35,23 +32,17 @@ export function pointMass(p, q) {
  * @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
  * @param {boolean} [quiet] whether no thread had to wait, so that its times are valid
  */
-export const runOf = (
-  lane,
-  vanilla,
-  noSteps,
-  quiet = true,
-) => (lane?.header && vanilla && complete(lane) && complete(vanilla)
-  ? measured(lane, vanilla, noSteps, quiet)
-  : null);
+export const runOf = (lane, vanilla, noSteps, quiet = true) =>
+  lane?.header && vanilla && complete(lane) && complete(vanilla)
+    ? measured(lane, vanilla, noSteps, quiet)
+    : null;
 
-/** @param {Lane} lane @param {Lane} vanilla @param {Set<string>} noSteps @param {boolean} quiet */
+/** @param {Lane} lane @param {Lane} vanilla @param {Set<string>} noSteps */
 function measured(lane, vanilla, noSteps, quiet) {
   const header = /** @type {NonNullable<Lane['header']>} */ (lane.header);
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
-  const tests = lane.events.flatMap((
-    event,
-  ) => (event.kind === 'Verified' ? /** @type {Verified} */ (event).tests : []));
+  const tests = lane.rounds.flatMap(({ verdict }) => verdict?.tests ?? []);
   const cost = predicted(lane, vanilla);
   return {
     config,
@@ -72,7 +63,7 @@ function measured(lane, vanilla, noSteps, quiet) {
     c: cost?.cost ?? null,
     v: cost?.verify ?? null,
     rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),
-    window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // whether it drafts one window of γ tokens
+    window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // one window of γ tokens
   };
 }
 
@@ -93,13 +84,12 @@ const last = (/** @type {Answer} */ { rows, facts }) =>
  */
 export const FINDINGS = {
   'one-pass': {
-    run: (
-      { v, c, rows, quiet },
-    ) => (quiet && v && c !== null
-      ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c = ${
-        ratio(c)
-      }. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
-      : ''),
+    run: ({ v, c, rows, quiet }) =>
+      quiet && v && c !== null
+        ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c = ${
+          ratio(c)
+        }. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
+        : '',
     answer: ({ facts: { curve } }) => {
       const v = costAt(curve, 17) / costAt(curve, 1);
       return `a pass over 17 rows costs v = ${
@@ -114,17 +104,16 @@ export const FINDINGS = {
     },
   },
   gamma: {
-    run: (
-      { window, config: { gamma }, alpha: accepted, tau: perRound },
-    ) => (window && accepted !== null
-      ? `with α = ${ratio(accepted)} the formula predicts ${
-        ratio(geometric(accepted, gamma))
-      } tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
-      : ''),
+    run: ({ window, config: { gamma }, alpha: accepted, tau: perRound }) =>
+      window && accepted !== null
+        ? `with α = ${ratio(accepted)} the formula predicts ${
+          ratio(geometric(accepted, gamma))
+        } tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
+        : '',
     answer: ({ rows }) => {
       const known = rows.filter((row) => row.speedup);
       if (!known.length) return '';
-      const wide = known.reduce((most, row) => (row.gamma > most.gamma ? row : most));
+      const wide = known.reduce((most, row) => row.gamma > most.gamma ? row : most);
       const more = known.filter((row) => row.geometric_tau > row.tau).length;
       return `with α = ${ratio(wide.alpha)} the formula predicts ${
         ratio(wide.geometric_tau)
@@ -183,13 +172,12 @@ export const FINDINGS = {
     },
   },
   temperature: {
-    run: (
-      { config: { temperature, draft_temperature: own }, alpha: accepted, tested },
-    ) => (accepted === null
-      ? ''
-      : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; of ${
-        plural(tested, 'tested token')
-      } α = ${percent(accepted)} were accepted.`),
+    run: ({ config: { temperature, draft_temperature: own }, alpha: accepted, tested }) =>
+      accepted === null
+        ? ''
+        : `the target’s temperature was ${temperature} and the drafter’s ${
+          own ?? temperature
+        }; of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
     answer: ({ rows, facts }) => {
       const warmest = Math.max(...rows.map((row) => row.temperature));
       const own = rows.filter((row) =>
@@ -197,10 +185,9 @@ export const FINDINGS = {
       );
       if (own.length < 2) return '';
       const sure =
-        facts.reliability.filter((/** @type {any} */ one) => one.temperature === warmest).sort((
-          /** @type {any} */ a,
-          /** @type {any} */ b,
-        ) => a.ece - b.ece)[0];
+        facts.reliability.filter((one) => one.temperature === warmest).sort((a, b) =>
+          a.ece - b.ece
+        )[0];
       const calibrated = sure
         ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ${
           ratio(sure.ece)
@@ -213,7 +200,7 @@ export const FINDINGS = {
       }: its temperature is in q.${calibrated}`;
     },
     watch: ({ rows }) => {
-      const best = (/** @type {number} */ degree) =>
+      const best = (degree) =>
         Math.max(
           ...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau),
         );
@@ -236,13 +223,14 @@ export const FINDINGS = {
         alpha: accepted,
         tau: perRound,
       },
-    ) => (drafts > 1 && selection === 'self' && kinds.join() === 'delta'
-      ? `each draft was the best of K = ${drafts}, and all ${
-        plural(tested, 'test')
-      } took it as a point mass, with p alone: ${whole(odds)} on average. α = ${
-        percent(accepted)
-      } were accepted, τ = ${ratio(perRound)}.`
-      : ''),
+    ) =>
+      drafts > 1 && selection === 'self' && kinds.join() === 'delta'
+        ? `each draft was the best of K = ${drafts}, and all ${
+          plural(tested, 'test')
+        } took it as a point mass, with p alone: ${whole(odds)} on average. α = ${
+          percent(accepted)
+        } were accepted, τ = ${ratio(perRound)}.`
+        : '',
   },
   trees: {
     run: (run, runs) => {
@@ -329,31 +317,29 @@ const chainOf = (tree, row) =>
 /** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
 /** The source of an answer, in words. @param {NonNullable<Explored>} explored */
-const sourceOf = (
-  { answer, own, busy },
-) => (own
-  ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
-  : `The recording (${answer.machine.device})`);
+const sourceOf = ({ answer, own, busy }) =>
+  own
+    ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
+    : `The recording (${answer.machine.device})`;
 
-/** The visitor's own measurement for a lesson's panel; the lesson itself quotes the recording. @param {string} lesson @param {Explored} explored */
+/** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
 export function watched(lesson, explored) {
   const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
   return explored && found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
 /**
- * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their latest run that has
- * some; otherwise the recorded ones.
- * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored} explored
- * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording @param {Sliders | null} [sliders]
+ * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their
+ * latest run that has some; otherwise the recorded ones.
+ * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored}
+ * explored
+ * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
+ * @param {Sliders | null} [sliders]
  * @returns {string[]} sentences
  */
 export function proven(lesson, runs, explored, recorded, sliders = null) {
   const { run: ofRun, answer: ofAnswer } = FINDINGS[lesson] ?? {};
-  const by = (
-    /** @type {string} */ who,
-    /** @type {string | undefined} */ found,
-  ) => (found ? [`${who}: ${found}`] : []);
+  const by = (who, found) => found ? [`${who}: ${found}`] : [];
   const answered = explored ? by(sourceOf(explored), ofAnswer?.(explored.answer)) : [];
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
   const own = [
@@ -379,8 +365,7 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
 
 /** @param {Sliders} sliders */
 function sliderWords({ p, q, tokens }) {
-  const list = (/** @type {number[]} */ of) =>
-    tokens.map((token, i) => `${token} ${ratio(of[i])}`).join(', ');
+  const list = (of) => tokens.map((token, i) => `${token} ${ratio(of[i])}`).join(', ');
   return `The p and q on the sliders, computed: if the drafter always proposed “${
     tokens[q.indexOf(Math.max(...q))]
   }” and that were tested with p/q, the result would be ${list(pointMass(p, q))}. It should be ${

@@ -1,13 +1,11 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
-// @ts-check
 
 /** @import { Decided, DraftReady, Quoted, Test, Verified } from './events.d.ts' */
 /** @import { Token, Window } from './lane.js' */
 
 export const dash = '–';
 
-/** @param {number} value */
-export const seconds = (value) => (value < 9.995 ? value.toFixed(3) : value.toFixed(2));
+export const seconds = (value) => value < 9.995 ? value.toFixed(3) : value.toFixed(2);
 
 /** @param {number} value seconds */
 export function milliseconds(value) {
@@ -15,36 +13,26 @@ export function milliseconds(value) {
   return `${ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-/** @param {number | null} value */
 export function rate(value) {
   if (value === null) return dash;
   return value >= 100 ? value.toFixed(0) : value.toFixed(1);
 }
 
-export const times = (
-  /** @type {number | null} */ value,
-) => (value === null ? dash : `${value.toFixed(2)}×`);
-/** A speed-up with its direction. @param {number} value */
-export const speedWords = (
-  value,
-) => (value < 1 ? `slower: ${times(value)}` : `faster: ${times(value)}`);
-export const percent = (
-  /** @type {number | null} */ value,
-) => (value === null ? dash : `${(100 * value).toFixed(1)} %`);
-export const ratio = (
-  /** @type {number | null | undefined} */ value,
-  digits = 2,
-) => (value === null || value === undefined ? dash : value.toFixed(digits));
+export const times = (value) => value === null ? dash : `${value.toFixed(2)}×`;
+/** A speed-up with its direction. */
+export const speedWords = (value) =>
+  value < 1 ? `slower: ${times(value)}` : `faster: ${times(value)}`;
+export const percent = (value) => value === null ? dash : `${(100 * value).toFixed(1)} %`;
+export const ratio = (value, digits = 2) =>
+  value === null || value === undefined ? dash : value.toFixed(digits);
 
-/** A probability with all the digits the trace holds. @param {number | null | undefined} value */
-export const exact = (
-  value,
-) => (value === null || value === undefined ? dash : String(Number(value.toPrecision(7))));
+/** A probability with all the digits the trace holds. */
+export const exact = (value) =>
+  value === null || value === undefined ? dash : String(Number(value.toPrecision(7)));
 
-/** A probability where there is little room: .07, 0, 1. @param {number} value */
-export const short = (
-  value,
-) => (value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, ''));
+/** A probability where there is little room: .07, 0, 1. */
+export const short = (value) =>
+  value >= 0.9995 ? '1' : value < 0.0005 ? '0' : value.toFixed(2).replace(/^0/, '');
 
 /** @param {number} slow wall seconds per decode second */
 export function slowWords(slow) {
@@ -52,7 +40,6 @@ export function slowWords(slow) {
   return slow > 1 ? `Slowed ${slow}×` : `Sped up ${Number((1 / slow).toPrecision(2))}×`;
 }
 
-/** @param {number} count @param {string} word */
 export const plural = (count, word) =>
   `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
@@ -76,18 +63,18 @@ export function queueWords(status) {
 /** Pieces of ids without text, in traces (specdiff_core/schema/events.py). */
 export const [END, CONTROL] = ['∎', '◇'];
 
-/** A token in a cell: spaces and line ends become visible marks. @param {string} piece */
+/** A token in a cell: spaces and line ends become visible marks. */
 export function cell(piece) {
   const marked = piece.replace(/\r?\n/g, '↵').replace(/\t/g, '⇥');
   if (/^ +$/.test(marked)) return '␣'.repeat(Math.min(4, marked.length));
   return marked.replace(/^ /, '');
 }
 
-/** A token inside a sentence. @param {string} piece */
-export const quoted = (
-  piece,
-) => ({ [END]: 'the end of the text', [CONTROL]: 'a control token' }[piece] ??
-  `“${cell(piece).slice(0, 32)}”`);
+/** A token inside a sentence. */
+export function quoted(piece) {
+  if (piece === END) return 'the end of the text';
+  return piece === CONTROL ? 'a control token' : `“${cell(piece).slice(0, 32)}”`;
+}
 
 /** A warning about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
 export function busyWords(waits) {
@@ -112,7 +99,6 @@ export const SOURCES = {
   target: { words: 'the target’s own token' },
 };
 
-/** @type {Record<string, string>} */
 const REASONS = {
   end_of_text: 'end of text',
   stop_string: 'stop string',
@@ -120,9 +106,7 @@ const REASONS = {
   context_full: 'context full',
   stopped: 'stopped',
 };
-export const reasonWords = (
-  /** @type {string} */ reason,
-) => (Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason);
+export const reasonWords = (reason) => Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason;
 
 /**
  * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
@@ -143,7 +127,7 @@ export function settingsWords(config, noSteps) {
   return [drafter, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), rule].join(' · ');
 }
 
-/** Title of a token of the text. @param {Token} token @param {boolean} vanilla @param {boolean} greedy */
+/** Title of a token of the text. @param {Token} token */
 export function tokenTitle(token, vanilla, greedy) {
   if (token.source === 'server') return `piece ${token.round + 1} of the server’s stream`;
   if (vanilla) return `pass ${token.round + 1} of the target`;
@@ -154,7 +138,7 @@ export function tokenTitle(token, vanilla, greedy) {
     : where;
 }
 
-/** p, q and u of one test, exactly. At temperature 0 nothing is drawn: the target has one token. @param {Test} test @param {boolean} greedy */
+/** p, q and u of one test. At temperature 0 nothing is drawn. @param {Test} test */
 export function testWords(test, greedy) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
   if (test.kind === 'match') {
@@ -182,7 +166,7 @@ export function testWords(test, greedy) {
   return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
 }
 
-/** The numbers of one test, short. @param {Test} test @param {boolean} greedy */
+/** The numbers of one test, short. @param {Test} test */
 export function testFigures(test, greedy) {
   if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
   if (test.kind === 'block' && test.draw === null && !greedy) return 'in the block';
@@ -225,13 +209,12 @@ export function decisionWords(decided, draft, last) {
 }
 
 /** τ as an attached server reports it; '' if it does not. @param {Quoted | null} quoted */
-export const quotedTau = (
-  quoted,
-) => (quoted && quoted.steps && quoted.accepted !== null
-  ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}`
-  : '');
+export const quotedTau = (quoted) =>
+  quoted && quoted.steps && quoted.accepted !== null
+    ? `τ ${ratio(1 + quoted.accepted / quoted.steps)}`
+    : '';
 
-/** The report of an attached server on its own speculation in a run; not measured here. @param {Quoted | null} quoted */
+/** An attached server's report on its own speculation. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
   const { drafted, accepted, tokens_per_second: pace } = quoted;
@@ -245,12 +228,12 @@ export function quotedWords(quoted) {
   return parts.join(', ') || 'nothing about its drafts';
 }
 
-const list = (/** @type {number[]} */ numbers) =>
+const list = (numbers) =>
   numbers.length < 2
     ? String(numbers[0])
     : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
 
-/** One sentence about the window. @param {Window | null} view @param {(id: number) => string} word @param {boolean} greedy */
+/** A sentence on the window. @param {Window | null} view @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;
@@ -299,7 +282,7 @@ export function narrate(view, word, greedy) {
   }.`;
 }
 
-/** @param {Window} view @param {Verified} verified @param {(id: number) => string} word @param {boolean} greedy */
+/** @param {Window} view @param {Verified} verified @param {(id: number) => string} word */
 function verdict(view, verified, word, greedy) {
   const { drafted: size, draft } = view;
   const extra = quoted(word(verified.extra));

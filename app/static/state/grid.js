@@ -1,5 +1,4 @@
 // The draft window as a table: the rows and cells of a round, and their contents. Pure.
-// @ts-check
 
 import { decisive, linesShown } from './lane.js';
 import { piece } from './detokenize.js';
@@ -8,7 +7,7 @@ import { cell, decisionWords, exact, short, testFigures, testWords } from './for
 /** @import { Place } from './inspect.js' */
 /** @import { Lane, Round, Tree, Window } from './lane.js' */
 
-/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0 to 5; `node` of a tree */
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
 /** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number, draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to accept, 0 to 1 */
 
@@ -16,28 +15,24 @@ export const MOST_ROWS = 8; // of denoising steps or branches, until all are req
 export const EXTRA =
   'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
 
-/** How many rows a round has: its denoising steps, or the branches of its tree. @param {Round} round */
-export const countOf = (
-  round,
-) => (round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps);
+/** Rows of a round: denoising steps, or branches of its tree. @param {Round} round */
+export const countOf = (round) =>
+  round.tree ? round.tree.count : round.copied || round.unrecorded ? 1 : round.steps;
 
 /** How many rows the largest round of a lane has. @param {Lane} lane */
 export const mostRows = (lane) => Math.max(0, ...lane.rounds.map(countOf));
 
-/** At most `most` of the numbers 0 … count − 1, evenly spaced, the first and the last among them. @param {number} count @param {number} most */
+/** At most `most` of the numbers 0 … count − 1, evenly spaced from first to last. */
 const spaced = (count, most) =>
   count <= most
     ? Array.from({ length: count }, (_, i) => i)
     : Array.from({ length: most }, (_, i) => Math.round((i * (count - 1)) / (most - 1)));
 
 /** The unit of a round's rows. @param {Window} round */
-export const unitOf = (
-  { tree },
-) => (tree
-  ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}`
-  : 'steps');
+export const unitOf = ({ tree }) =>
+  tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps';
 
-/** The rows of a round, at most so many. @param {Window} round @param {Lane} lane @param {number} most @returns {Row[]} */
+/** The rows of a round. @param {Window} round @param {Lane} lane @returns {Row[]} */
 export function gridOf(round, lane, most) {
   const { tree, size } = round;
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
@@ -58,37 +53,30 @@ export function gridOf(round, lane, most) {
 /** @param {Window} round @param {number} place of the row @param {number} from the first step in it @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
+  const plain = { title: '', chosen: false };
+  if (!tree && round.copied) return { ...plain, label: 'copy' };
+  if (!tree && round.unrecorded) return { ...plain, label: 'draft' };
+  if (!tree && from === number) return { ...plain, label: `step ${number + 1}` };
   if (!tree) {
-    if (round.copied || round.unrecorded) {
-      return { label: round.copied ? 'copy' : 'draft', title: '', chosen: false };
-    }
-    return from === number ? { label: `step ${number + 1}`, title: '', chosen: false } : {
-      label: `${from + 1}–${number + 1}`,
-      title: `steps ${from + 1} to ${number + 1}`,
-      chosen: false,
-    };
+    const title = `steps ${from + 1} to ${number + 1}`;
+    return { ...plain, label: `${from + 1}–${number + 1}`, title };
   }
   const own = draft
-    ? tree.branches.flatMap((
-      nodes,
-      k,
-    ) => (nodes.length && tree.lines[nodes[nodes.length - 1]] === number ? [k] : []))
+    ? tree.branches.flatMap((nodes, k) => tree.lines[nodes.at(-1) ?? -1] === number ? [k] : [])
     : [];
-  const scores = verified ? verified.scores : [];
-  const title = own.map((k) =>
-    `draft ${k + 1}${
-      scores[k] === undefined ? '' : `: S = ${exact(scores[k])}, its expected accepted tokens`
-    }`
-  );
-  const chosen = verified !== null && own.some((k) => k === verified.chosen);
+  const title = own.map((k) => {
+    const score = verified?.scores[k];
+    const words = score === undefined ? '' : `: S = ${exact(score)}, its expected accepted tokens`;
+    return `draft ${k + 1}${words}`;
+  });
   return {
     label: place ? '' : tree.branches.length ? 'drafts' : 'tree',
     title: title.join('; '),
-    chosen,
+    chosen: own.some((k) => k === verified?.chosen),
   };
 }
 
-/** Cells of a row that shows one or several denoising steps. @param {Window} round @param {Lane} lane @param {number} from @param {number} to @returns {(position: number) => Cell} */
+/** Cells of a row of one or several denoising steps. @param {Window} round @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -115,7 +103,7 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens copied without a drafter pass, or whose passes were not recorded. @param {Window} round @param {Lane} lane @returns {(position: number) => Cell} */
+/** Cells of tokens that were copied, or whose passes weren't recorded. @param {Window} round @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -131,7 +119,7 @@ function copyCell(round, lane) {
   };
 }
 
-/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane @param {number} line @returns {(depth: number) => Cell} */
+/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -159,7 +147,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   };
 }
 
-/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane @returns {Verdict[]} */
+/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = lane.header?.config.temperature === 0;
@@ -170,7 +158,7 @@ export function verdictsOf(round, lane) {
   return [...own, extraOf(round, lane)];
 }
 
-/** @param {Window} round @param {Lane} lane @returns {Verdict} */
+/** @param {Window} round @param {Lane} lane */
 function extraOf({ verified, extra, judged }, lane) {
   if (!verified || judged < Infinity) return { kind: 'none', title: EXTRA };
   if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
@@ -194,7 +182,7 @@ function extraOf({ verified, extra, judged }, lane) {
   };
 }
 
-/** @param {Window} round @param {Lane} lane @param {number} position @param {Test | undefined} test that decided it @param {boolean} greedy @returns {Verdict} */
+/** @param {Window} round @param {Lane} lane @param {Test | undefined} test that decided it */
 function verdictOf(
   { verified, scored, size, drafted, tree, judged },
   lane,
@@ -261,24 +249,21 @@ export function noteOf({ verified, decided, draft }, lane) {
 
 /** Whether some round of a lane has a note. @param {Lane} lane */
 export const isNoted = (lane) =>
-  lane.events.some((event) =>
-    event.kind === 'Decided' ||
-    (event.kind === 'Verified' && Boolean(event.fallback || event.scores.length || !event.lossless))
+  lane.rounds.some(({ decided, verdict }) =>
+    decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
   );
 
-/** The column of the tests that shows a place of a round: a bonus token has the last one. @param {Window} round @param {number} place */
-export const columnOf = (
-  { verified, size },
-  place,
-) => (verified?.source === 'bonus' && place === verified.accepted ? size : place);
+/** The column of a place of a round: a bonus token has the last one. @param {Window} round */
+export const columnOf = ({ verified, size }, place) =>
+  verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {Window} round @param {number} column @returns {Place | null} */
+/** The place that a column of the tests shows; null if it shows none. @param {Window} round */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;
 }
 
-/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place @param {number} by @returns {Place | null} */
+/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

@@ -1,5 +1,4 @@
 // The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
-// @ts-check
 
 import {
   alpha,
@@ -49,7 +48,7 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
   const reports = drafted && isServed(drafted) && drafted.finished
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
-  const wrote = (drafted || vanilla)?.shown.length; // a lane that stopped before its first token makes no claim
+  const wrote = (drafted || vanilla)?.shown.length; // else it makes no claim
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
     drafted.shown.length && vanilla.shown.length;
   /** @type {[string, number | null][]} */
@@ -79,9 +78,11 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
 }
 
 /**
- * The large number and its label. Seconds are compared only if both lanes have equally many tokens; otherwise it is a
- * ratio of tokens per second. @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
- * @param {boolean} baseline whether the selected lane is the baseline @returns {[number: string, words: string, slower?: boolean]}
+ * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
+ * otherwise it is a ratio of tokens per second.
+ * @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
+ * @param {boolean} baseline whether the selected lane is the baseline
+ * @returns {[number: string, words: string, slower?: boolean]}
  */
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
   if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
@@ -105,28 +106,20 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       far !== null && far < 1,
     ];
   }
-  const paces = `${rate(pace(drafted).rate)} against ${rate(pace(vanilla).rate)}`;
-  if (isServed(drafted)) {
-    return [
-      times(final),
-      `vanilla’s tokens per second, from another system over the network: ${paces}`,
-      final < 1,
-    ];
-  }
-  if (drafted.shown.length === vanilla.shown.length) {
-    return [
-      times(final),
-      `vanilla’s speed, measured: ${seconds(drafted.duration)} s against ${
-        seconds(vanilla.duration)
-      } s`,
-      final < 1,
-    ];
-  }
-  return [times(final), `vanilla’s tokens per second, measured: ${paces}`, final < 1];
+  const [paces, clock] = [
+    [drafted, vanilla].map((lane) => rate(pace(lane).rate)).join(' against '),
+    [drafted, vanilla].map((lane) => `${seconds(lane.duration)} s`).join(' against '),
+  ];
+  const words = isServed(drafted)
+    ? `vanilla’s tokens per second, from another system over the network: ${paces}`
+    : drafted.shown.length === vanilla.shown.length
+    ? `vanilla’s speed, measured: ${clock}`
+    : `vanilla’s tokens per second, measured: ${paces}`;
+  return [times(final), words, final < 1];
 }
 
 /**
- * The counts shown instead of a speed-up if the clock was disturbed: all passes, and which lane took longer.
+ * The counts shown if the clock was disturbed: all passes, and which lane took longer.
  * @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]}
  */
 function disturbed(drafted, vanilla) {
@@ -146,9 +139,9 @@ function disturbed(drafted, vanilla) {
 
 /** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
 export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
-  const [one, other] = [drafted, vanilla].map((
-    state,
-  ) => (state ? state.tokens.map((token) => token.id) : []));
+  const [one, other] = [drafted, vanilla].map((state) =>
+    state ? state.tokens.map((token) => token.id) : []
+  );
   const length = Math.min(one.length, other.length);
   if (!length) return '';
   if (isServed(lane)) {
@@ -162,7 +155,7 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
 }
 
-/** The numbers beside the speed-up, so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @returns {{tau: string, alpha: string, calls: string, nfe: string, against: string}} */
+/** The numbers beside the speed-up. @param {Pair<Lane>} lanes @param {Pair<State>} states */
 export function numbers({ drafted: lane }, { drafted, vanilla }) {
   const sums = drafted ? drafted.sums : null;
   const served = isServed(lane); // which does not report its passes
@@ -224,9 +217,10 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
 const BARELY = 1.1; // from this speed-up on no explanation is offered
 
 /**
- * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would save most. Null if the
- * lane is faster, or not timed by this lab. `round`: one that shows it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla @returns {{question: string, words: string, round: number} | null}
+ * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would
+ * save most. Null if the lane is faster, or not timed by this lab. `round`: one that shows it.
+ * @param {Lane | null} drafted @param {Lane | null} vanilla
+ * @returns {{question: string, words: string, round: number} | null}
  */
 export function whySlow(drafted, vanilla) {
   const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;
@@ -237,12 +231,11 @@ export function whySlow(drafted, vanilla) {
   const { rounds, duration } = drafted;
   const { sums } = stateAt(drafted, drafted.events.length);
   const pass = base.score / passesOf(vanilla).target;
-  const share = (/** @type {number} */ seconds) => `${Math.round((100 * seconds) / duration)} %`;
-  const passes = (/** @type {number} */ seconds) =>
-    plural(Number(ratio(seconds / pass)), 'vanilla pass');
+  const share = (seconds) => `${Math.round((100 * seconds) / duration)} %`;
+  const passes = (seconds) => plural(Number(ratio(seconds / pass)), 'vanilla pass');
   const rows =
     Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;
-  /** The round whose draft or scoring took longest. @param {string} kind */
+  /** The round whose draft or scoring took longest. */
   const longest = (kind) =>
     drafted.events.reduce(
       (most, one) =>
@@ -251,7 +244,7 @@ export function whySlow(drafted, vanilla) {
           : most,
       { seconds: 0, round: 0 },
     );
-  /** Seconds that would be saved if some rounds had written as much as the others. @param {Lane['rounds']} lost */
+  /** Seconds saved if some rounds had written as much as the rest. @param {Lane['rounds']} lost */
   const wasted = (lost) => {
     const others = rounds.length - lost.length;
     const mean = others ? (sums.committed - lost.length) / others : rows;
@@ -259,10 +252,10 @@ export function whySlow(drafted, vanilla) {
   };
   const copied = rounds.filter((round) => !round.drafted);
   const rejected = rounds.filter((round) => round.drafted && !round.accepted);
-  const of = (/** @type {number} */ count) => `${count} of ${plural(rounds.length, 'round')}`;
+  const of = (count) => `${count} of ${plural(rounds.length, 'round')}`;
   const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // if neither lane had read a prompt
   const draft = longest('DraftReady');
-  /** @type {[seconds: number, words: string, round: number][]} what the lane would save without it */
+  /** @type {[seconds: number, words: string, round: number][]} saved without it */
   const costs = [
     [
       own.draft,

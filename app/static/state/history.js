@@ -1,28 +1,18 @@
 // The visitor's own runs, in this browser: each has a link.
-// @ts-check
 
-/** @typedef {{query: string, title: string, at: number}} Kept a run: its link, its title, and when it ended (ms) */
+import { keep, recall } from '../storage.js';
+
+/** @typedef {{query: string, title: string, at: number}} Kept a run; `at`: its end, ms */
 
 const KEY = 'specdiff-runs';
 const MOST = 30;
 
-/** The kept runs, latest first, without those that the server has deleted. @param {number} seconds that it keeps them @returns {Kept[]} */
-export function keptRuns(seconds) {
-  try {
-    const known = JSON.parse(localStorage.getItem(KEY) ?? '[]');
-    return known.filter((/** @type {Kept} */ { at }) => Date.now() - at < 1000 * seconds);
-  } catch (error) {
-    console.info('no runs kept:', error); // storage may be forbidden
-    return [];
-  }
-}
+/** The runs that the server still keeps, latest first. @param {number} seconds it keeps them */
+export const keptRuns = (seconds) =>
+  JSON.parse(recall(KEY) ?? '[]').filter(({ at }) => Date.now() - at < 1000 * seconds);
 
 /** @param {Kept} run */
 export function keepRun(run) {
   const known = keptRuns(Infinity).filter(({ query }) => query !== run.query);
-  try {
-    localStorage.setItem(KEY, JSON.stringify([run, ...known].slice(0, MOST)));
-  } catch (error) {
-    console.info('run not kept:', error);
-  }
+  keep(KEY, JSON.stringify([run, ...known].slice(0, MOST)));
 }

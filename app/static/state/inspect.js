@@ -1,5 +1,4 @@
 // One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with other draws. Pure.
-// @ts-check
 
 import { decisive, stateAt } from './lane.js';
 import { drawn, normalised, uniform } from './exploration.js';
@@ -8,22 +7,9 @@ import { drawn, normalised, uniform } from './exploration.js';
 
 /** @typedef {number | {node: number}} Place a position of the window, the last being the target's own token; in a tree a depth on the target's path, or a node */
 /** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all others together; null: not recorded */
-/**
- * @typedef {object} Inspected
- * @property {number} round @property {number} position
- * @property {number | null} node of a tree
- * @property {boolean} tree whether several tokens may have been drafted here
- * @property {number | null} drafted
- * @property {number[]} options all tokens that were drafted here
- * @property {Row[]} rows @property {Test | null} test
- * @property {boolean} reached whether the target reached it; false before the verdict
- * @property {boolean} certain the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
- * @property {number | null} extra what the target wrote here @property {string} source why: residual, bonus or target
- * @property {number | null} step
- * @property {'all' | 'drafted' | 'none'} holds the tokens whose p is in the trace
- */
+/** @typedef {ReturnType<typeof inspected>} Inspected */
 
-/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place @returns {{node: number | null, parent: number | null, position: number}} */
+/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place */
 function inTree({ draft, verified, tree }, place) {
   if (typeof place !== 'number') {
     return {
@@ -35,14 +21,14 @@ function inTree({ draft, verified, tree }, place) {
   const chosen = verified?.chosen ?? null;
   const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
-  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // with several drafts, the one tested last
+  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // the last of several drafts
   const named = last && last.kind !== 'tree'
     ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1
     : -1;
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more @returns {Inspected} */
+/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more */
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
@@ -52,7 +38,7 @@ export function inspected(view, place, greedy = false) {
   const siblings = !draft || parent === null
     ? []
     : tree
-    ? draft.parents.flatMap((one, i) => (one === parent ? [i] : []))
+    ? draft.parents.flatMap((one, i) => one === parent ? [i] : [])
     : position < draft.ids.length
     ? [position]
     : [];
@@ -76,24 +62,19 @@ export function inspected(view, place, greedy = false) {
       !greedy && scored && scored.p[i] !== undefined && !target.has(id) && (tree || target.size)
     ) target.set(id, scored.p[i]);
   }
-  const ids = [
-    ...new Set([
-      ...target.keys(),
-      ...drafter.keys(),
-      ...siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
-    ]),
-  ];
-  /** @param {Map<number, number>} probs @param {number} id */
-  const of = (probs, id) => (probs.size ? probs.get(id) ?? null : null);
+  const options = siblings.map((i) => /** @type {number} */ (draft?.ids[i]));
+  const ids = [...new Set([...target.keys(), ...drafter.keys(), ...options])];
+  /** @param {Map<number, number>} probs */
+  const of = (probs, id) => probs.size ? probs.get(id) ?? null : null;
   /** @type {Row[]} */
   const rows = target.size || drafter.size || tree
     ? ids.map((id) => ({ id, p: of(target, id), q: of(drafter, id) })).sort((a, b) =>
       (b.p ?? -1) - (a.p ?? -1) || (b.q ?? -1) - (a.q ?? -1)
     )
     : [];
-  const left = (
-    /** @type {Map<number, number>} */ probs,
-  ) => (probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null);
+  /** @param {Map<number, number>} probs */
+  const left = (probs) =>
+    probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null;
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
   const reached = Boolean(verified) &&
     (tree
@@ -102,49 +83,42 @@ export function inspected(view, place, greedy = false) {
   const extra = verified && reached && position === verified.accepted && view.extra
     ? verified.extra
     : null;
+  const tests = reached && verified ? verified.tests : [];
   return {
     round: view.round,
     position,
-    node,
-    tree,
+    node, // of a tree
+    tree, // whether several tokens may have been drafted here
     drafted,
-    options: siblings.map((i) => /** @type {number} */ (draft?.ids[i])),
+    options, // all tokens that were drafted here
     rows,
-    reached,
-    certain,
-    extra,
-    test: reached ? testOf(verified?.tests ?? [], position, tree ? node : null, drafted) : null,
-    source: extra === null ? '' : verified?.source ?? '',
+    reached, // whether the target reached it; false before the verdict
+    certain, // the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
+    extra, // what the target wrote here
+    source: extra === null ? '' : verified?.source ?? '', // why: residual, bonus or target
+    test: testOf(tests, position, tree ? node : null, drafted),
     step: reveal ? reveal.step : null,
-    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none',
+    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // the p in the trace
   };
 }
 
-/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests @param {number} position @param {number | null} node @param {number | null} drafted */
+/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests */
 function testOf(tests, position, node, drafted) {
   const last = decisive(tests).get(position) ?? null;
   if (node === null || last?.kind === 'tree') return last;
   return tests.find((test) => test.position === position && test.id === drafted) ?? null;
 }
 
-/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones @returns {{view: Window, place: number} | null} */
+/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
 export function tokenOf(lane, token) {
-  let before = 0;
-  for (let n = 0; n < lane.events.length; n += 1) {
-    const event = lane.events[n];
-    if (event.kind !== 'Committed') continue;
-    if (token >= before && token < before + event.ids.length) {
-      const view = stateAt(lane, n + 1).window;
-      return view?.committed === event && view.draft && view.verified
-        ? { view, place: token - before }
-        : null;
-    }
-    before += event.ids.length;
-  }
-  return null;
+  const round = lane.rounds.find(({ first, commit }) =>
+    commit && token >= first && token < first + commit.ids.length
+  );
+  const view = round?.proposal && round.verdict ? stateAt(lane, round.ends.Committed).window : null;
+  return round && view ? { view, place: token - round.first } : null;
 }
 
-/** The probability that each rule accepts a token of the draft: rule -> probability. @param {number} p @param {number} q */
+/** The probability that each rule accepts a token of the draft: rule -> probability. */
 export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: p, match: p });
 
 /** The residual (p − q)₊ by row, as a distribution; null if it is zero. @param {Row[]} rows */
@@ -152,9 +126,10 @@ export const residual = (rows) =>
   normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
 /**
- * Repeat a test `draws` times with other draws: how often it accepts, and which row came out otherwise. In a tree the
- * target draws from p, and any token that was drafted there is accepted.
- * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed @returns {{accepted: number, counts: number[]}}
+ * Repeat a test `draws` times with other draws: how often it accepts, and which row came out
+ * otherwise. In a tree the target draws from p, and any token that was drafted there is accepted.
+ * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed
+ * @returns {{accepted: number, counts: number[]}}
  */
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);
@@ -176,5 +151,5 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
   return { accepted, counts };
 }
 
-/** p without one row, as a distribution. @param {Row[]} rows @param {number} mine */
-const without = (rows, mine) => normalised(rows.map(({ p }, i) => (i === mine ? 0 : p ?? 0)));
+/** p without one row, as a distribution. @param {Row[]} rows */
+const without = (rows, mine) => normalised(rows.map(({ p }, i) => i === mine ? 0 : p ?? 0));

@@ -1,11 +1,11 @@
-// One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no timer.
-// Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test compares the two.
-// @ts-check
+// One lane of a race: its events, and its state at any moment of the decode clock. Pure: no DOM, no
+// timer. Times are seconds. Sums and ratios are defined in specdiff_core/schema/metrics.py; a test
+// compares the two.
 
 import { spell } from './detokenize.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
 
-/** @typedef {ReturnType<typeof treeOf>} Tree a draft tree, or several drafts that share their beginnings */
+/** @typedef {ReturnType<typeof treeOf>} Tree of a draft, or of several drafts */
 /** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */
 /** @typedef {ReturnType<typeof windowOf>} Window a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
@@ -16,7 +16,7 @@ const EPSILON = 1e-9;
 const SERVER = 'server';
 const STOPS = new Set(['RoundStarted', 'DenoiseStep', 'TargetScored', 'Verified', 'Committed']);
 
-/** @param {Event} event @param {number} last @returns {number} its time; `last` if it has none of its own */
+/** @param {Event} event @returns {number} its time; `last` if it has none of its own */
 function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
@@ -24,8 +24,8 @@ function eventTime(event, last) {
 }
 
 /**
- * A draft tree as a picture. A node's first child stays on its line, so the first line is the most probable window and
- * every other child begins a branch of its own.
+ * A draft tree as a picture. A node's first child stays on its line, so the first line is the most
+ * probable window and every other child begins a branch of its own.
  * @param {number[]} parents
  */
 export function treeOf(parents) {
@@ -34,11 +34,7 @@ export function treeOf(parents) {
   parents.forEach((parent, node) => children.at(parent)?.push(node));
   const [depths, lines] = [parents.map(() => 0), parents.map(() => 0)];
   let count = 0;
-  const grow = (
-    /** @type {number} */ node,
-    /** @type {number} */ depth,
-    /** @type {number} */ line,
-  ) => {
+  const grow = (node, depth, line) => {
     [depths[node], lines[node]] = [depth, line];
     children[node].forEach((child, i) => grow(child, depth + 1, i ? count++ : line));
   };
@@ -55,8 +51,8 @@ export function treeOf(parents) {
 }
 
 /**
- * The lines of a tree to draw, at most `most`, in order: the first (the most probable window), those on the target's
- * path, that of the draft it chose, then the longest.
+ * The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
+ * those on the target's path, that of the draft it chose, then the longest.
  * @param {Tree} tree @param {number} most @returns {number[]}
  */
 export function linesShown(tree, most) {
@@ -77,7 +73,7 @@ export function linesShown(tree, most) {
   return [...wanted].slice(0, most).sort((a, b) => a - b);
 }
 
-/** A round without events so far. @param {number} round */
+/** A round without events so far. */
 const roundOf = (round) => ({
   round,
   size: 0, // columns that its window needs
@@ -89,6 +85,11 @@ const roundOf = (round) => ({
   copied: false, // without any drafter pass
   unrecorded: false, // whether its drafter passes are not in the trace
   decided: /** @type {Decided | null} */ (null),
+  proposal: /** @type {DraftReady | null} */ (null),
+  verdict: /** @type {Verified | null} */ (null),
+  commit: /** @type {Committed | null} */ (null),
+  first: 0, // place of its first token in the text
+  ends: /** @type {Record<string, number>} */ ({}), // by kind: events up to its last
 });
 
 /** @param {Event[]} events */
@@ -112,6 +113,11 @@ export function buildLane(events) {
     lane.duration = eventTime(event, lane.duration);
     lane.times.push(lane.duration);
     if (STOPS.has(event.kind)) lane.stops.push(index);
+    if (event.kind === 'RoundStarted') {
+      round = roundOf(event.round);
+      lane.rounds.push(round);
+    }
+    round.ends[event.kind] = index + 1;
     switch (event.kind) {
       case 'RunStarted':
         lane.header = event;
@@ -125,10 +131,6 @@ export function buildLane(events) {
       case 'Failed':
         lane.failed = event;
         break;
-      case 'RoundStarted':
-        round = roundOf(event.round);
-        lane.rounds.push(round);
-        break;
       case 'Decided':
         round.decided = event;
         break;
@@ -137,19 +139,21 @@ export function buildLane(events) {
         round.size = event.ids.length;
         break;
       case 'DraftReady':
+        round.proposal = event;
         round.tree = event.parents.length
           ? { ...treeOf(event.parents), branches: event.branches }
           : null;
-        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer than the window if the text ends in it
+        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer if the text ends
         round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
         break;
       case 'Verified':
-        round.accepted = event.accepted;
+        Object.assign(round, { verdict: event, accepted: event.accepted });
         if (round.tree) Object.assign(round.tree, { path: event.path, chosen: event.chosen });
         break;
       case 'Committed':
+        Object.assign(round, { commit: event, first: lane.ids.length });
         lane.ids.push(...event.ids);
         round.extra = event.ids.length > round.accepted;
         break;
@@ -193,7 +197,7 @@ const emptyState = () => ({
   },
 });
 
-/** For each position that the verifier reached, whether one of its tests accepted. @param {Test[]} tests @returns {boolean[]} */
+/** For each tested position, whether one of its tests accepted. @param {Test[]} tests */
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
   const found = new Map();
@@ -203,10 +207,16 @@ export function reached(tests) {
   return [...found.values()];
 }
 
-/** The test that decided each position: the last one if several drafts were tested there. @param {Test[]} tests */
+/** The test that rejected a drafted token, or null. @param {Verified | null | undefined} verdict */
+export function refusedOf(verdict) {
+  const last = verdict?.tests.at(-1);
+  return last && !last.accepted ? last : null;
+}
+
+/** The test that decided each position: the last of several drafts'. @param {Test[]} tests */
 export const decisive = (tests) => new Map(tests.map((test) => [test.position, test]));
 
-/** Apply one more event to the state (in place). @param {State} state @param {Lane} lane @param {Event} event @param {number} time */
+/** Apply one more event in place. @param {State} state @param {Lane} lane @param {Event} event */
 function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
@@ -245,7 +255,7 @@ function apply(state, lane, event, time) {
           test: tests.get(i) ?? null,
         })
       );
-      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a chunk of a server's stream isn't a round
+      sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a server's chunks aren't
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
       if (window) window.committed = event;
@@ -259,7 +269,7 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after the first n events; reuses `state` when it lies before n. @param {Lane} lane @param {number} n @param {State | null} [state] @returns {State} */
+/** The state after n events; continues an earlier `state`. @param {Lane} lane @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {
@@ -269,7 +279,7 @@ export function stateAt(lane, n, state = null) {
   return known;
 }
 
-/** @param {Lane} lane @param {number} t @returns {number} how many events happened by time t */
+/** @param {Lane} lane @returns {number} how many events happened by time t */
 export function countAt(lane, t) {
   let low = 0;
   let high = lane.times.length;

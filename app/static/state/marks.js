@@ -1,6 +1,5 @@
 // Colours and marks of methods, the same in every chart; dash and pattern show how a drafter is used. Other lanes (of a
 // foreign trace, or with an unnamed setting) get the colours and marks that are left. Pure.
-// @ts-check
 
 /** @import { Lanes } from './race.js' */
 
@@ -25,7 +24,7 @@ export const GLYPHS = {
   x: '✖',
   hexagram: '✶',
 };
-/** @type {Record<string, [string, string]>} how a drafter is used -> dash of a line, pattern of a bar */
+/** @type {Record<string, [string, string]>} use of a drafter -> dash, pattern */
 const USES = {
   window: ['solid', ''],
   tree: ['dash', '/'],
@@ -37,7 +36,7 @@ const USES = {
 };
 
 /** @param {string} use as in USES @returns {[string, string]} dash of a line, pattern of a bar */
-export const usedAs = (use) => (Object.hasOwn(USES, use) ? USES[use] : ['10px,3px,2px,3px', '+']);
+export const usedAs = (use) => Object.hasOwn(USES, use) ? USES[use] : ['10px,3px,2px,3px', '+'];
 
 /** How the settings of a run use its drafter. @param {Record<string, any> | null} config */
 export function useOf(config) {
@@ -53,17 +52,13 @@ export function useOf(config) {
 /** @type {Record<string, string>} lanes with a descriptive label */
 const OWN_WORDS = { drafted: 'With drafts' };
 
-/** The colours and marks that no method of `methods` has; there are always enough. @param {Record<string, Method>} methods */
+/** The colours and marks that no method has. @param {Record<string, Method>} methods */
 export function spare(methods) {
   const taken = new Set(Object.values(methods).map((method) => method.mark));
   const left = Object.keys(GLYPHS).filter((mark) => !taken.has(mark));
-  const colours = [...new Set(Object.values(methods).map((method) => method.colour))].filter((
-    role,
-  ) => role !== 'target');
-  return (/** @type {number} */ i) => ({
-    mark: left[i % left.length],
-    colour: colours[i % colours.length],
-  });
+  const roles = new Set(Object.values(methods).map((method) => method.colour));
+  const colours = [...roles].filter((role) => role !== 'target');
+  return (i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
 }
 
 /**
@@ -85,15 +80,8 @@ export function nameLanes(names, lanes, baseline, methods, own) {
     const label = words?.label ?? (method ? method.label : named ?? name.replaceAll('_', ' '));
     const about = method && !words ? method.about : '';
     if (name === baseline) {
-      return [name, {
-        label,
-        about,
-        colour: 'target',
-        mark: 'x',
-        glyph: GLYPHS['line-ns'],
-        dash: 'dot',
-        pattern: '',
-      }];
+      const style = { colour: 'target', mark: 'x', glyph: GLYPHS['line-ns'], dash: 'dot' };
+      return [name, { label, about, ...style, pattern: '' }];
     }
     const wanted = method
       ? { mark: method.mark, colour: method.colour }

@@ -1,15 +1,11 @@
 // The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares the two on every trace.
-// @ts-check
 
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment; `rate`: tokens per second so far */
 
-export const ratioOf = (
-  /** @type {number} */ above,
-  /** @type {number} */ below,
-) => (below ? above / below : null);
+export const ratioOf = (above, below) => below ? above / below : null;
 
 /** τ, tokens per round. @param {State} state */
 export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
@@ -18,8 +14,8 @@ export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
 export const alpha = ({ sums }) => ratioOf(sums.accepted, sums.tested);
 
 /**
- * A lane's decode clock at race time t: seconds, tokens per second so far (null before the first token), and whether it
- * is over. @param {Lane} lane @param {State} state @param {number} t
+ * A lane's decode clock at race time t: seconds, tokens per second so far (null before the first
+ * token), and whether it is over. @param {Lane} lane @param {State} state @param {number} t
  */
 export function clockOf(lane, state, t) {
   const seconds = Math.min(t, lane.duration);
@@ -28,10 +24,8 @@ export function clockOf(lane, state, t) {
 }
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
-export const speedUp = (
-  fast,
-  slow,
-) => (fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null);
+export const speedUp = (fast, slow) =>
+  fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
 
 /** Tokens per second of a whole lane. @param {Lane} lane */
 export const pace = (lane) => ({ rate: lane.shown.length / lane.duration });
@@ -42,7 +36,7 @@ export function passesOf(lane) {
   return { target: calls, drafter: nfe };
 }
 
-/** Average number of threads waiting for a processor during a finished lane; null if not measured. @param {Lane | null} lane */
+/** Average threads that waited for a processor; null if not measured. @param {Lane | null} lane */
 export function waiting(lane) {
   const finished = lane && lane.finished;
   return finished && finished.waited_seconds !== null && finished.seconds > 0
@@ -51,8 +45,9 @@ export function waiting(lane) {
 }
 
 /**
- * τ / (v + c · NFE per round): the speed-up if only passes cost time, at their cost in these runs. A prediction, never
- * shown as a measurement; null if undefined. @param {Lane | null} drafted @param {Lane | null} vanilla
+ * τ / (v + c · NFE per round): the speed-up if only passes cost time, at their cost in these runs.
+ * A prediction, never shown as a measurement; null if undefined. @param {Lane | null} drafted
+ * @param {Lane | null} vanilla
  */
 export function predicted(drafted, vanilla) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;
@@ -72,7 +67,7 @@ export function predicted(drafted, vanilla) {
   };
 }
 
-/** Compare two token lists. @param {number[]} one @param {number[]} other @returns {number} the first difference, or −1 */
+/** Compare two token lists. @returns {number} the first difference, or −1 */
 export function firstDifference(one, other) {
   const length = Math.min(one.length, other.length);
   for (let i = 0; i < length; i += 1) if (one[i] !== other[i]) return i;

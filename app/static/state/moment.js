@@ -1,5 +1,4 @@
 // One moment of a recorded race in a link: the recording or run, the lane, the round, and the phase. Pure.
-// @ts-check
 
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './race.js' */
@@ -14,10 +13,9 @@ const PHASES = {
   Committed: 'commit',
 };
 
-/** The name of an event in a link, or null if stepping does not stop there. @param {any} event */
-const nameOf = (
-  event,
-) => (event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null);
+/** The name of an event in a link, or null if stepping does not stop there. */
+const nameOf = (event) =>
+  event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null;
 
 /**
  * The position of the playhead in a lane: the last stop that it has passed.
@@ -33,7 +31,7 @@ export function momentAt(lane, n) {
 }
 
 /**
- * The stop that a link names; the last of the round if it has no such phase; −1 if the lane has no such round.
+ * The stop that a link names; else the last of its round; −1 if the lane lacks that round.
  * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
  */
 export function stopOf(stops, lane, name, { round, at }) {
@@ -48,10 +46,10 @@ export function stopOf(stops, lane, name, { round, at }) {
   return found;
 }
 
-/** Whether a file is of a run that the server keeps for a while (app/run/race.py), not a recording. @param {string} name */
+/** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */
 export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
-/** The query of a link to a whole run; it includes the settings, which still work when the run is gone. @param {string} tab @param {string} run the file's name @param {string} asked the settings as a link holds them */
+/** The query of a link to a whole run; it includes the settings, which still work when the run is gone. @param {string} run the file's name @param {string} asked the settings as a link holds them */
 export const runQuery = (tab, run, asked) =>
   [new URLSearchParams({ tab, run }), asked].filter(String).join('&');
 
@@ -63,7 +61,7 @@ export const momentQuery = ({ tab, trace, lane, round, at, asked }) => {
     : `${new URLSearchParams({ tab, trace })}&${moment}`;
 };
 
-/** The moment named in an address, or null. @param {string} search @returns {Moment | null} */
+/** The moment named in an address, or null. */
 export function readMoment(search) {
   const query = new URLSearchParams(search);
   const round = Number(query.get('round') ?? 1);

@@ -1,50 +1,24 @@
 // The playhead: play, pause, step, seek, speed. Pure: the player calls tick() and draws.
-// @ts-check
 
 /** @import { Stop } from './race.js' */
 
+/** Slow-motion factors to choose from. */
 const NICE = [
-  0.1,
-  0.2,
-  0.5,
-  1,
-  2,
-  3,
-  4,
-  5,
-  6,
-  8,
-  10,
-  12,
-  15,
-  20,
-  25,
-  30,
-  40,
-  50,
-  60,
-  80,
-  100,
-  120,
-  150,
-  200,
-  300,
-  500,
-  1000,
-];
+  [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80],
+  [100, 120, 150, 200, 300, 500, 1000],
+].flat();
 export const RACE_SECONDS = 12;
 
 const FELT = 60; // tokens per second; slower races can be watched in real time
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} duration @param {number} [rate] tokens per second of the baseline */
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;
   if (rate < FELT && wanted > 1) return 1;
-  return NICE.reduce((
-    best,
-    value,
-  ) => (Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best));
+  return NICE.reduce((best, value) =>
+    Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best
+  );
 }
 
 export class Playhead {
@@ -74,7 +48,7 @@ export class Playhead {
     else this.play();
   }
 
-  /** Wall milliseconds passed. Returns whether the playhead moved. @param {number} milliseconds */
+  /** Wall milliseconds passed. Returns whether the playhead moved. */
   tick(milliseconds) {
     if (!this.playing) return false;
     this.t = Math.min(this.duration, this.t + milliseconds / 1000 / this.slow);
@@ -83,13 +57,12 @@ export class Playhead {
     return true;
   }
 
-  /** @param {number} t */
   seek(t) {
     this.t = Math.max(0, Math.min(this.duration, t));
     this.stop = -1;
   }
 
-  /** Stand exactly on a stop, even where several share one time. @param {number} index */
+  /** Stand exactly on a stop, even where several share one time. */
   stand(index) {
     if (!this.stops.length) return;
     this.playing = false;
@@ -97,19 +70,18 @@ export class Playhead {
     this.t = this.stops[this.stop].t;
   }
 
-  /** Go `count` stops forward (negative: back) from here. @param {number} count */
+  /** Go `count` stops forward (negative: back) from here. */
   step(count) {
     if (this.stop >= 0) {
       this.stand(this.stop + count);
       return;
     }
-    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // stops at or before the playhead
+    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // up to the playhead
     this.stand(
       count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1),
     );
   }
 
-  /** @param {number} index */
   onTime(index) {
     return index >= 0 && Math.abs(this.stops[index].t - this.t) < 1e-9;
   }

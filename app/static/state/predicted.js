@@ -1,6 +1,5 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map, and the typical range
-// after it. Pure.
-// @ts-check
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map,
+// and the typical range after it. Pure.
 
 import { ratio, times } from './format.js';
 import { useOf } from './marks.js';
@@ -23,7 +22,7 @@ export function between(cells, where) {
   const known = cells.map(([first]) => first);
   const low = Math.max(...known.filter((one) => one <= at));
   const high = Math.min(...known.filter((one) => one >= at));
-  const values = (/** @type {number} */ one) =>
+  const values = (one) =>
     between(cells.filter(([first]) => first === one).map((cell) => cell.slice(1)), rest);
   if (low === high) return values(low);
   const [below, above] = [values(low), values(high)];
@@ -31,7 +30,7 @@ export function between(cells, where) {
   return below && above && below.map((value, i) => value + share * (above[i] - value));
 }
 
-/** Whether settings sample as those of recorded results do. @param {Record<string, unknown>} settings */
+/** Whether settings sample as recorded results do. @param {Record<string, unknown>} settings */
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !Number(top_k) && Number(top_p) === 1 && !draft_temperature &&
   (!Number(temperature) || rule === 'ratio');
@@ -42,7 +41,7 @@ const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) 
  */
 export function predictedWords(known, asked, denoises) {
   const query = new URLSearchParams(asked);
-  const number = (/** @type {string} */ name) => Number(query.get(name) ?? 0);
+  const number = (name) => Number(query.get(name) ?? 0);
   const found = known[query.get('pair') ?? '']?.[query.get('drafter') ?? ''];
   const temperature = number('temperature');
   const window = !number('tree_nodes') && number('num_drafts') <= 1 && query.get('auto') !== 'true';
@@ -57,8 +56,10 @@ export function predictedWords(known, asked, denoises) {
 }
 
 /**
- * The measured range nearest to the settings of a run, in words, and its source; null if the pair, the temperature, the
- * kind of device or the method was not measured, or only with windows less than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header @param {boolean} denoises whether the drafter uses T
+ * The measured range nearest to the settings of a run, in words, and its source; null if the pair,
+ * the temperature, the kind of device or the method was not measured, or only with windows less
+ * than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header
+ * @param {boolean} denoises whether the drafter uses T
  */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   if (!samplesAsUsual(config)) return null;

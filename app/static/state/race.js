@@ -1,5 +1,4 @@
 // A race of any number of lanes: its lanes, how it ends, and where stepping stops. Pure.
-// @ts-check
 
 import { countAt, isVanilla } from './lane.js';
 import { clockOf, speedUp, tau } from './metrics.js';
@@ -9,7 +8,7 @@ import { plural, reasonWords } from './format.js';
 
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane, see standings */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
@@ -23,7 +22,7 @@ export function choose(lanes, wanted = null) {
   return { names: there.slice(0, MOST_LANES), left: Math.max(0, there.length - MOST_LANES) };
 }
 
-/** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes @param {string[]} names @returns {string | null} */
+/** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes */
 export function baselineOf(lanes, names) {
   return names.includes('vanilla')
     ? 'vanilla'
@@ -35,13 +34,14 @@ export const complete = (lane) =>
   Boolean(lane && lane.finished && lane.finished.reason !== 'stopped');
 
 /**
- * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked by their clocks; equal
- * clocks share a place. `short`: the lane finished with fewer tokens, so its clock cannot be compared and it has no place.
+ * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked
+ * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, so its
+ * clock cannot be compared and it has no place.
  * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
-  const length = (/** @type {string} */ name) => lanes[name]?.shown.length ?? 0;
-  const duration = (/** @type {string} */ name) => lanes[name]?.duration ?? 0;
+  const length = (name) => lanes[name]?.shown.length ?? 0;
+  const duration = (name) => lanes[name]?.duration ?? 0;
   const done = names.filter((name) => complete(lanes[name]));
   const most = Math.max(0, ...done.map(length));
   const full = done.filter((name) => length(name) === most);
@@ -79,8 +79,9 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 }
 
 /**
- * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of each, or, if there is only
- * one other lane, each of its commits. @param {Lanes} lanes @param {string[]} names @param {string | null} selected @returns {Stop[]}
+ * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
+ * each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
+ * @param {string[]} names @param {string | null} selected @returns {Stop[]}
  */
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
@@ -103,16 +104,17 @@ export function stopsOf(lanes, names, selected) {
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 
-/** How many events of a lane the playhead has passed. @param {Lane} lane @param {string} name @param {Playhead} playhead */
+/** How many events the playhead has passed. @param {Lane} lane @param {Playhead} playhead */
 export function passed(lane, name, playhead) {
   const stop = playhead.stop >= 0 ? playhead.stops[playhead.stop] : null;
   return stop && stop.lane === name ? stop.n : countAt(lane, playhead.t);
 }
 
 /**
- * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels of running lanes stay
- * at their lines, at least `gap` apart; those of finished lanes are stacked above the plot, the first highest, so that no
- * leader crosses a label. @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels
+ * of running lanes stay at their lines, at least `gap` apart; those of finished lanes are stacked
+ * above the plot, the first highest, so that no leader crosses a label.
+ * @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);
@@ -123,7 +125,7 @@ export function labelHeights(ends, most, gap) {
     if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap);
   });
   const over = running.length ? heights[running[running.length - 1]] - most : 0;
-  if (over > 0) { for (const i of running) heights[i] -= over; // move the pushed-up labels down again, all together
+  if (over > 0) { for (const i of running) heights[i] -= over; // down again, all together
    }
   const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) =>
     ends[a].x - ends[b].x || a - b

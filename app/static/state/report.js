@@ -1,5 +1,4 @@
 // Named facts on how a race was measured. Pure.
-// @ts-check
 
 import { isServed } from './lane.js';
 import { waiting } from './metrics.js';
@@ -7,7 +6,6 @@ import { plural, quotedWords, ratio } from './format.js';
 /** @import { Finished, RunStarted } from './events.d.ts' */
 /** @import { Lanes } from './race.js' */
 
-/** @type {Record<string, string>} */
 const GRAINS = {
   step: 'every denoising step (on a GPU the clock waits for it at both ends)',
   total: 'the whole run only',
@@ -18,7 +16,6 @@ const CLOCK =
 const REPLAY =
   'Playback stretches all lanes by the same factor. All times shown are real decode times.';
 
-/** @param {string} iso */
 export function dateOf(iso) {
   const date = new Date(iso);
   return Number.isNaN(date.getTime())
@@ -32,13 +29,11 @@ export const placeOf = (header) =>
     header.server ? '' : `, ${plural(header.threads, 'thread')}`
   }`;
 
-/** The lanes that started. @param {Lanes} lanes @returns {{name: string, own: RunStarted}[]} */
+/** The lanes that started. @param {Lanes} lanes */
 const headersOf = (lanes) =>
-  Object.entries(lanes).flatMap((
-    [name, lane],
-  ) => (lane?.header ? [{ name, own: lane.header }] : []));
+  Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, own: lane.header }] : []);
 
-/** The run that represents the race: a server's is used only if there is no other. @param {Lanes} lanes */
+/** The run that represents the race, a server's only if alone. @param {Lanes} lanes */
 export function headerOf(lanes) {
   const headers = headersOf(lanes).map(({ own }) => own);
   return headers.filter((one) => !one.server).at(-1) ?? headers.at(-1) ?? null;
@@ -75,7 +70,7 @@ const serversOf = (lanes) =>
     ]]
   );
 
-/** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race @param {string} title @returns {[string, string][]} */
+/** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race */
 export function factsOf(lanes, header, title) {
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
   const several = drafted.length > 1;
@@ -107,11 +102,11 @@ export function factsOf(lanes, header, title) {
   ];
 }
 
-/** Where the time of each finished lane went. @param {Lanes} lanes @returns {[string, Finished][]} */
+/** Finished lanes and their ends. @param {Lanes} lanes @returns {[string, Finished][]} */
 export const endsOf = (lanes) =>
-  Object.entries(lanes).flatMap((
-    [name, lane],
-  ) => (lane && lane.finished ? [[name, lane.finished]] : []));
+  Object.entries(lanes).flatMap(([name, lane]) =>
+    lane && lane.finished ? [[name, lane.finished]] : []
+  );
 
 /** A link to this page with the prompt and the settings of a run, in the form of the Share button's. @param {RunStarted} header */
 export function settingsLink(header) {

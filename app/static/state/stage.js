@@ -1,5 +1,4 @@
 // The stage of a player: the lanes of a trace or of a race under way, and their state at a moment. Pure.
-// @ts-check
 
 import { buildLane, stateAt } from './lane.js';
 import { nameLanes } from './marks.js';
@@ -14,16 +13,16 @@ import { sharePieces } from './detokenize.js';
 /** @import { Clock } from './metrics.js' */
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
-/** @typedef {Record<string, {label: string, method?: string}>} Labels words that came with a recording */
+/** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
 /** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an earlier round is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
-/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane if it drafts, and the baseline */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
 export class Stage {
   /**
    * @param {string[]} names @param {Lanes} lanes null where a lane has no events
-   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that waited for a processor,
-   *   on average, from which a time cannot be trusted
+   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
+   * waited for a processor,   on average, from which a time cannot be trusted
    * @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown
    */
   constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
@@ -36,13 +35,13 @@ export class Stage {
     this.named = nameLanes(names, lanes, this.baseline, methods, labels);
     this.ends = standings(lanes, names);
     const built = this.there.map((name) => /** @type {Lane} */ (lanes[name]));
-    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // tokens of the longest text
+    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // of the longest text
     this.duration = Math.max(0, ...built.map((lane) => lane.duration));
     /** @type {Record<string, State | null>} */
     this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
   }
 
-  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {string[] | null} wanted @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
+  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
   static of(events, wanted, options, labels) {
     const { names, left } = choose(events, wanted);
     if (!names.length) throw new TypeError('a race without lanes');
@@ -59,18 +58,18 @@ export class Stage {
     return slowest ? pace(slowest).rate : Infinity;
   }
 
-  /** The last lane that has events. @returns {string | null} */
+  /** The last lane that has events. */
   get latest() {
     return this.there.at(-1) ?? this.names.at(-1) ?? null;
   }
 
-  /** The fastest lane besides the baseline. @returns {string | null} */
+  /** The fastest lane besides the baseline. */
   get first() {
     if (this.names.length <= 2) return this.latest === this.baseline ? null : this.latest;
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** The lanes, of this one and the baseline, whose threads had to wait while measured. @param {string | null} name @returns {[string, number | null][]} */
+  /** Of this lane and the baseline, those whose threads had to wait. @returns {[string, number | null][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
@@ -78,7 +77,7 @@ export class Stage {
     });
   }
 
-  /** @template T @param {Record<string, T | null>} of @param {string | null} selected @returns {Pair<T>} */
+  /** @template T @param {Record<string, T | null>} of */
   pair(of, selected) {
     const drafts = selected !== null && selected !== this.baseline;
     return {
@@ -87,7 +86,7 @@ export class Stage {
     };
   }
 
-  /** Where stepping stops while a lane is selected. @param {string | null} selected */
+  /** Where stepping stops while a lane is selected. */
   stops(selected) {
     return stopsOf(this.lanes, this.names, selected);
   }
@@ -105,11 +104,8 @@ export class Stage {
     );
     for (const name of this.there) {
       const lane = /** @type {Lane} */ (lanes[name]);
-      states[name] = stateAt(
-        lane,
-        player ? passed(lane, name, player) : lane.events.length,
-        states[name],
-      );
+      const count = player ? passed(lane, name, player) : lane.events.length;
+      states[name] = stateAt(lane, count, states[name]);
     }
     const t = player ? player.t : Infinity;
     const rows = Object.fromEntries(
@@ -143,11 +139,11 @@ export class Stage {
   }
 }
 
-/** A key that changes whenever something happens in the round that is shown. @param {Shown} shown */
+/** A key that changes with every event of the shown round. @param {Shown} shown */
 const momentOf = ({ round, phase, older }) =>
   round
     ? [round.round, round.passes.length, round.draft, round.scored, round.verified, round.committed]
-      .map((one) => (typeof one === 'number' ? one : Number(Boolean(one)))).join() + phase + older
+      .map((one) => typeof one === 'number' ? one : Number(Boolean(one))).join() + phase + older
     : '';
 
 /** The round of a lane to show, and its phase: between two rounds the last one stays. @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
@@ -172,9 +168,8 @@ export function roundOf(state, stands) {
   };
 }
 
-/** The stop at the commit of a round. @param {Playhead} player @param {Lane | null} lane @param {string | null} name @param {number} round */
-export const commitOf = (player, lane, name, round) =>
-  player.stops.findIndex((stop) => {
-    const event = lane && stop.lane === name ? lane.events[stop.n - 1] : null;
-    return Boolean(event && event.kind === 'Committed' && event.round === round);
-  });
+/** The stop at the last event of a kind in a round of a lane; −1 if there is none. @param {Playhead} player @param {Lane | null | undefined} lane */
+export const stopAt = (player, lane, name, round, kind = 'Committed') =>
+  player.stops.findIndex((stop) =>
+    stop.lane === name && stop.n === lane?.rounds[round]?.ends[kind]
+  );

@@ -1,5 +1,4 @@
 // What happened at one position of a round, in words. Pure.
-// @ts-check
 
 import { inspected, rules } from './inspect.js';
 import { exact, plural, ratio } from './format.js';
@@ -8,11 +7,11 @@ import { exact, plural, ratio } from './format.js';
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 
-/** Describe a position in a sentence or two, including why a token was rejected. @param {Inspected} what @param {boolean} greedy @param {boolean} judged whether the round's verdict is known @param {Word} word */
+/** Describe a position in a sentence or two, including why a token was rejected. @param {Inspected} what @param {boolean} judged whether the round's verdict is known @param {Word} word */
 export const story = (what, greedy, judged, word) =>
   [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
 
-/** Why a round accepts nothing; empty for other rounds. @param {Window | null} view @param {boolean} greedy @param {Word} word */
+/** Why a round accepts nothing, if so. @param {Window | null} view @param {Word} word */
 export const whyNothing = (view, greedy, word) =>
   view?.verified && view.drafted && !view.verified.accepted
     ? why(inspected(view, 0, greedy), greedy, word)
@@ -22,12 +21,12 @@ const SURE = 0.5; // the probability from which a model is called sure, or a tes
 
 /** A lower bound of the entropy in nats, assuming that no missing token is likelier than the recorded ones. @param {Inspected} what */
 function entropy({ rows, options }) {
-  const known = rows.flatMap(({ id, p }) => (id !== null && p && !options.includes(id) ? [p] : []));
+  const known = rows.flatMap(({ id, p }) => id !== null && p && !options.includes(id) ? [p] : []);
   const least = Math.min(1, ...known);
   return -rows.reduce((sum, { id, p }) => sum + (p ? p * Math.log(id === null ? least : p) : 0), 0);
 }
 
-/** Why the drafted token is rejected, as far as the trace shows. @param {Inspected} what @param {boolean} greedy @param {Word} word */
+/** Why the drafted token is rejected, if known. @param {Inspected} what @param {Word} word */
 function why(what, greedy, word) {
   const { test, rows, drafted, options, holds } = what;
   if (!test || test.accepted) return '';
@@ -57,7 +56,7 @@ function why(what, greedy, word) {
   }.`;
 }
 
-/** @param {Inspected} what @param {boolean} greedy @param {boolean} judged @param {Word} word */
+/** @param {Inspected} what @param {Word} word */
 function event(what, greedy, judged, word) {
   const { test, extra, tree, rows } = what;
   if (!rows.length && !test && extra === null) {
@@ -85,7 +84,7 @@ function event(what, greedy, judged, word) {
   }${drawn}.${instead}`;
 }
 
-/** @param {Inspected} what @param {boolean} judged @param {Word} word */
+/** @param {Inspected} what @param {Word} word */
 function untested({ extra, source, tree, options, reached, rows }, judged, word) {
   if (extra !== null) {
     const p = rows.find(({ id }) => id === extra)?.p ?? null;
@@ -102,7 +101,7 @@ function untested({ extra, source, tree, options, reached, rows }, judged, word)
     : 'Not tested: the target’s walk doesn’t reach it.';
 }
 
-/** @param {Inspected} what whose test is a step of a walk down a tree @param {boolean} greedy @param {Word} word */
+/** @param {Inspected} what whose test is a step of a walk down a tree @param {Word} word */
 function walked({ test, drafted, options }, greedy, word) {
   if (!test) return '';
   const other = test.accepted && drafted !== null && drafted !== test.wanted
@@ -127,7 +126,7 @@ function walked({ test, drafted, options }, greedy, word) {
   return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${other}; ${then}.`;
 }
 
-/** What each rule would do, and what the trace lacks. @param {Inspected} what @param {boolean} greedy @param {boolean} judged */
+/** What each rule would do, and what the trace lacks. @param {Inspected} what */
 export function aside(what, greedy, judged) {
   const { rows, test, drafted, tree, certain, holds } = what;
   if (!rows.length && !test && what.extra === null) return '';
@@ -149,7 +148,7 @@ export function aside(what, greedy, judged) {
   return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
 }
 
-/** A note on numbers of a place that the trace lacks. @param {Inspected} what @param {boolean} greedy */
+/** A note on numbers of a place that the trace lacks. @param {Inspected} what */
 function missing({ tree, holds, rows, options, reached, test }, greedy) {
   if (!tree || !options.length) {
     return holds === 'none' && (reached || test) && rows.length

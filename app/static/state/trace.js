@@ -1,12 +1,11 @@
 // Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first.
-// @ts-check
 
 /** @import { Event } from './events.d.ts' */
 
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
 const SCHEMA = 2;
-const MAX_BYTES = 64_000_000; // of a file, compressed and unpacked, as in specdiff_core/schema/trace.py
+const MAX_BYTES = 64_000_000; // compressed and unpacked, as in schema/trace.py
 
 /** Values of missing fields: the defaults of the Python classes. @type {Record<string, object>} */
 export const DEFAULTS = {
@@ -26,7 +25,6 @@ export const DEFAULTS = {
   Failed: { run: '' },
 };
 
-/** @param {string} text */
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** @param {Uint8Array} bytes @param {CompressionStream | DecompressionStream} stream */
@@ -45,7 +43,7 @@ export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
 /** @param {Uint8Array} bytes */
 export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
 
-/** Parse the text of a trace file. Throws an Error if it is no trace. @param {string} source @returns {Trace} */
+/** Parse the text of a trace file. Throws an Error if it is no trace. */
 export function parse(source) {
   const lines = source.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line));
   const header = lines.shift();
@@ -57,7 +55,7 @@ export function parse(source) {
       `not a trace that this page can read: its schema is ${String(header.schema).slice(0, 20)}`,
     );
   }
-  const lanes = Object.fromEntries(header.lanes.map((/** @type {string} */ name) => [name, []]));
+  const lanes = Object.fromEntries(header.lanes.map((name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
     lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
@@ -65,7 +63,7 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** Read a file of the visitor, compressed or not, in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file @returns {Promise<Trace>} */
+/** Read a file of the visitor, compressed or not, in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
@@ -92,7 +90,7 @@ export function serialise({ title, lanes }) {
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
 }
 
-/** The bytes of a .jsonl.gz file -> the parsed trace with its bytes, kept for the download. @param {Uint8Array} bytes @returns {Promise<Trace>} */
+/** The trace in a .jsonl.gz file, with its bytes for the download. @param {Uint8Array} bytes */
 export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
@@ -100,7 +98,7 @@ export async function unzip(bytes) {
 /** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
-/** Fetch a file that ships with the page, from the server or from the page itself. @param {string} url @returns {Promise<Response>} */
+/** Fetch a file that ships with the page, from the server or from the page itself. */
 export async function fetchFile(url) {
   const own = carried.get(url);
   if (own !== undefined) {
@@ -116,7 +114,6 @@ const LIVE = /^\{"kind":"(RunStarted|PiecesSeen|Committed|Finished|Failed)"/;
 
 /** A trace file that the server is still writing: the part that has arrived. */
 export class GrowingTrace {
-  /** @param {string} url */
   constructor(url) {
     this.url = url;
     this.size = 0; // bytes
@@ -132,13 +129,13 @@ export class GrowingTrace {
     return fresh.split('\n').filter((line) => LIVE.test(line)).map((line) => JSON.parse(line));
   }
 
-  /** The part that has arrived, as a trace. @returns {Promise<Trace>} */
+  /** The part that has arrived, as a trace. */
   async whole() {
     return { ...parse(this.lines), bytes: await gzip(new TextEncoder().encode(this.lines)) };
   }
 }
 
-/** A recording, or a run that the server keeps. @param {string} url @returns {Promise<Trace>} */
+/** A recording, or a run that the server keeps. */
 export async function fetchTrace(url) {
   const bytes = new Uint8Array(await (await fetchFile(url)).arrayBuffer());
   return unzip(isPacked(bytes) ? bytes : await gzip(bytes));

@@ -1,27 +1,26 @@
-// You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one, before the rule's own
-// verdict is shown. Pure.
-// @ts-check
+// You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one,
+// before the rule's own verdict is shown. Pure.
 
 import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
-/** @import { Event, Verified } from './events.d.ts' */
-/** @import { Lane, Window } from './lane.js' */
+/** @import { Lane, Round, Window } from './lane.js' */
 /** @import { Word } from './story.js' */
 
 const CONTEXT = 70; // characters of text shown before the token
 
-/** Whether an event is the verdict on a draft. @param {Event} event @returns {event is Verified} */
-const isVerdict = (event) => event.kind === 'Verified' && event.tests.length > 0;
+/** Whether a round has a verdict on a draft. @param {Round} round */
+const isTested = ({ verdict }) => Boolean(verdict?.tests.length);
 
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
-export const isJudged = (lane) => Boolean(lane?.events.some(isVerdict));
+export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
 
-/** The state at the first verdict from a round on, or at the first verdict of the lane. @param {Lane} lane @param {number} from */
+/** The state at the first verdict from a round on, or of the lane. @param {Lane} lane */
 function verdictFrom(lane, from) {
-  const later = lane.events.findIndex((one) => isVerdict(one) && one.round >= from);
-  return stateAt(lane, 1 + (later < 0 ? lane.events.findIndex(isVerdict) : later));
+  const tested = lane.rounds.filter(isTested);
+  const { ends } = tested.find(({ round }) => round >= from) ?? tested[0];
+  return stateAt(lane, ends.Verified);
 }
 
 export class Verifier {
@@ -88,7 +87,7 @@ export class Verifier {
     return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
   }
 
-  /** The round with the visitor's judgements so far, without later results. @returns {Window} */
+  /** The round with the visitor's judgements so far, without later results. */
   get shown() {
     const judged = this.answer === null ? this.place : this.place + 1;
     return { ...this.view, scored: null, committed: null, judged };
@@ -96,14 +95,9 @@ export class Verifier {
 
   /** The time on the lane's clock when the draft is complete and not yet scored. */
   get time() {
-    const { lane, view } = this;
-    const at = lane.events.findIndex((one) =>
-      one.kind === 'DraftReady' && one.round === view.round
-    );
-    return lane.times[at];
+    return this.lane.times[this.view.ends.DraftReady - 1];
   }
 
-  /** @param {boolean} accept */
   judge(accept) {
     if (this.answer !== null) return;
     this.answer = accept;

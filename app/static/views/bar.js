@@ -1,7 +1,6 @@
 // The player bar: play, step, scrub, speed, download.
-// @ts-check
 
-import { Button, html, icon } from './ui.js';
+import { Button, html, icon, Select } from './ui.js';
 import { RACE_SECONDS } from '../state/playhead.js';
 import { seconds, slowWords } from '../state/format.js';
 /** @import { App } from '../app.js' */
@@ -16,39 +15,30 @@ const PACE =
 export function Bar({ app, scene }) {
   const { t, duration, playing, slow, auto } = app.player;
   const share = scene.running || !duration ? 0 : t / duration;
-  const scrub = (/** @type {any} */ { currentTarget }) =>
-    app.seek(Number(currentTarget.value) / STEPS);
-  const pick = (/** @type {any} */ { currentTarget: { value } }) =>
-    app.slow(value === 'auto' ? null : Number(value));
-  const play = playing ? 'Pause (space)' : 'Play (space)';
+  const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
+  const pick = (value) => app.slow(value === 'auto' ? null : Number(value));
+  const speeds = [
+    ['auto', `${slowWords(auto)} (auto)`],
+    ...SPEEDS.map((one) => [one, slowWords(one)]),
+  ];
+  const [play, sign] = playing ? ['Pause (space)', 'pause'] : ['Play (space)', 'play'];
+  const [value, style] = [Math.round(share * STEPS), { '--share': `${(100 * share).toFixed(2)}%` }];
+  const place = `${seconds(t)} of ${seconds(duration)} seconds of decode time`;
+  const time = scene.running ? 'measuring' : `${seconds(t)} / ${seconds(duration)} s`;
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar" inert=${scene.running}>
-      <${Button} name="sd-back" label="Back to the start" act=${() => app.seek(0)}>${icon(
-        'start',
-      )}<//>
-        <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)" act=${() =>
-          app.step(-1)}>${icon('back')}<//>
-        <${Button} name="sd-play" label=${play} act=${() => app.toggle()}>${icon(
-          playing ? 'pause' : 'play',
-        )}<//>
-        <${Button} name="sd-next" label="One step on (right arrow; with shift, ten)" act=${() =>
-          app.step(1)}>${icon('next')}<//>
-        <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${Math.round(
-          share * STEPS,
-        )} style=${{ '--share': `${(100 * share).toFixed(2)}%` }}
-          aria-label="Position in the race" aria-valuetext="${seconds(t)} of ${seconds(
-            duration,
-          )} seconds of decode time" oninput=${scrub} />
-        <span class="sd-time">${scene.running
-          ? 'measuring'
-          : `${seconds(t)} / ${seconds(duration)} s`}</span>
-        <select class="sd-pick" aria-label="Playback speed, the same for all lanes" title=${PACE} value=${slow ===
-            auto
-          ? 'auto'
-          : String(slow)} onchange=${pick}>
-          <option value="auto">${slowWords(auto)} (auto)</option>${SPEEDS.map((one) =>
-            html`<option value=${String(one)}>${slowWords(one)}</option>`
-          )}</select>
+      <${Button} name="sd-back" label="Back to the start"
+        act=${() => app.seek(0)}>${icon('start')}<//>
+      <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
+        act=${() => app.step(-1)}>${icon('back')}<//>
+      <${Button} name="sd-play" label=${play} act=${() => app.toggle()}>${icon(sign)}<//>
+      <${Button} name="sd-next" label="One step on (right arrow; with shift, ten)"
+        act=${() => app.step(1)}>${icon('next')}<//>
+      <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
+        style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
+      <span class="sd-time">${time}</span>
+        <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
+          value=${slow === auto ? 'auto' : slow} options=${speeds} act=${pick} />
         <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${() =>
           app.save()}>${icon('save')}<span>Trace</span><//>
       </div>

@@ -1,5 +1,4 @@
 // A table of methods with a bar for each speed-up; a bar opens its race.
-// @ts-check
 
 import { html } from './ui.js';
 import { ratio } from '../state/format.js';
@@ -17,11 +16,12 @@ const HEADS = [
 
 /** @param {{row: Row, end: number, open: ((race: string) => void) | null}} props `end`: the speed-up at the right end of the track */
 function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, race }, end, open }) {
-  const share = (/** @type {number} */ speed) =>
-    `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
-  const words = `${ratio(value)}×, ${said}. ${
-    race && open ? 'Open its race.' : 'No race was recorded for this bar.'
-  }`;
+  const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
+  const opens = race && open ? 'Open its race.' : 'No race was recorded for this bar.';
+  const words = `${ratio(value)}×, ${said}. ${opens}`;
+  const known = low !== null && high !== null;
+  const whisker = known && { left: share(low), width: share(high - low) };
+  const range = low !== null && `${ratio(low)}–${ratio(high)}`;
   return html`
     <button type="button" class="sd-cmp-bar" disabled=${!race || !open} data-race=${race}
       title=${words} aria-label="${label}: speed-up ${words}" onclick=${() => race && open?.(race)}>
@@ -29,17 +29,13 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
           <span class="sd-cmp-fill" data-pattern=${hatch || 'plain'}
             style="--mark: var(--sd-${colour.slice(1)}); width: ${share(value)}"></span>
           <span class="sd-cmp-one" style="left: ${share(1)}"></span>
-          ${low !== null && high !== null &&
-            html`<span class="sd-cmp-whisker" style="left: ${share(low)}; width: ${
-              share(high - low)
-            }"></span>`}</span>
+          ${whisker && html`<span class="sd-cmp-whisker" style=${whisker}></span>`}</span>
         <span class="sd-cmp-value"><b>${ratio(value)}×</b>
-          <span class="sd-sub">${low !== null &&
-            `${ratio(low)}–${ratio(high)}`}</span></span></button>
+          <span class="sd-sub">${range}</span></span></button>
   `;
 }
 
-/** @param {{board: BoardData, open: ((race: string) => void) | null}} props `open`: null if there are no races */
+/** @param {{board: BoardData, open: ((race: string) => void) | null}} props */
 export function Board({ board: { title, columns, rows }, open }) {
   const end = Math.ceil(Math.max(2, ...rows.map((row) => row.high ?? row.value)) * 2.1) / 2;
   return html`

@@ -1,6 +1,5 @@
-// Plotly figures of the latest state, updated at most 12 times a second and only while visible. Keeps its own reference
-// to Plotly, because other components may replace the global one.
-// @ts-check
+// Plotly figures of the latest state, updated at most 12 times a second and only while visible.
+// Keeps its own reference to Plotly, because other components may replace the global one.
 
 import { glossAxis } from './glossary.js';
 import { text } from './dom.js';
@@ -10,14 +9,13 @@ import { cell, exact } from '../state/format.js';
 /** @import { Scene } from '../state/stage.js' */
 
 /** @typedef {Record<string, string>} Colours by role of the palette */
-/** @typedef {{data: object[], layout: object} | string} Figure or a sentence on why there is nothing to draw */
+/** @typedef {{data: object[], layout: object} | string} Figure or why there is none */
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
-/** @type {Promise<any> | null} */
 let library = null;
 
-/** Load Plotly once, from this server. @param {string} address */
+/** Load Plotly once, from this server. */
 function loadPlotly(address) {
   library ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
@@ -29,13 +27,13 @@ function loadPlotly(address) {
   return library;
 }
 
-/** Colours of the page by role, from the palette's custom properties. @param {Element} element @returns {Colours} */
+/** Colours of the page by role, from the palette's custom properties. */
 function colours(element) {
   const style = getComputedStyle(element);
   return new Proxy({}, { get: (_, role) => style.getPropertyValue(`--sd-${String(role)}`).trim() });
 }
 
-export const axis = (/** @type {Colours} */ c, /** @type {string} */ title, more = {}) => ({
+export const axis = (/** @type {Colours} */ c, title, more = {}) => ({
   title: { text: title, font: { size: 11.5, color: c.muted }, standoff: 6 },
   gridcolor: c.line,
   linecolor: c.line,
@@ -64,11 +62,11 @@ export const layout = (
   dragmode: false,
 });
 
-/** Escape a label: Plotly interprets some markup, and a lane's name may come from a foreign trace. @param {string} words */
+/** Escape a label: Plotly interprets markup, and a lane's name may be foreign. */
 export const escaped = (words) =>
   words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
-/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @param {Colours} c */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }, c) {
   const most = Math.max(1, total);
   const gap = most * 0.075;
@@ -109,66 +107,61 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
     done: clock.done,
   }));
   const heights = labelHeights(ends, most, gap);
-  const annotations = drawn.map(({ own }, i) => {
-    const late = ends[i].x > 0.55 * duration;
-    return {
-      x: ends[i].x,
-      y: ends[i].y,
-      ax: ends[i].x,
-      ay: heights[i],
-      axref: 'x',
-      ayref: 'y',
-      text: escaped(own.label),
-      showarrow: true,
-      arrowhead: 0,
-      arrowwidth: 1,
-      arrowcolor: c[own.colour],
-      font: { size: 11.5, color: c[own.colour] },
-      bgcolor: c.card,
-      borderpad: 1,
-      xanchor: late ? 'right' : 'left',
-      xshift: 0,
-    };
-  });
+  const annotations = drawn.map(({ own }, i) => ({
+    x: ends[i].x,
+    y: ends[i].y,
+    ax: ends[i].x,
+    ay: heights[i],
+    axref: 'x',
+    ayref: 'y',
+    text: escaped(own.label),
+    showarrow: true,
+    arrowhead: 0,
+    arrowwidth: 1,
+    arrowcolor: c[own.colour],
+    font: { size: 11.5, color: c[own.colour] },
+    bgcolor: c.card,
+    borderpad: 1,
+    xanchor: ends[i].x > 0.55 * duration ? 'right' : 'left',
+    xshift: 0,
+  }));
   const y = axis(c, 'tokens', {
     range: [0, most + gap * (names.length + 1)],
     tickvals: ticks(most),
   });
-  return {
-    data,
-    layout: {
-      ...layout(c, axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] }), y),
-      annotations,
-    },
-  };
+  const x = axis(c, 'decode time, s', { range: [0, duration * 1.04 || 1] });
+  return { data, layout: { ...layout(c, x, y), annotations } };
 }
 
-/** Round tick values up to the longest text; the space for labels above it has none. @param {number} most */
+/** Round tick values up to the longest text; the space for labels above it has none. */
 function ticks(most) {
   const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Share accepted at each position so far, and the tests of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** Shares accepted by position, and this round's tests. @param {Scene} scene @param {Colours} c */
 export function acceptanceFigure({ lane, state, view }, c) {
   if (!lane || !state) return 'Vanilla drafts nothing, so nothing is tested.';
   const { testedAt, acceptedAt } = state.sums;
   const tests = view && view.verified ? view.verified.tests : [];
   if (!testedAt.length && !tests.length) return 'No draft has been tested yet.';
-  const word = (/** @type {number} */ id) => cell(piece(lane, id));
-  const details = tests.map((
-    t,
-  ) => [
-    word(t.id),
-    exact(t.p),
-    exact(t.q),
-    exact(t.threshold),
-    t.draw === null ? 'none (shared noise)' : exact(t.draw),
-    t.accepted ? 'accepted' : 'rejected',
-  ]);
-  const template =
-    '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>';
+  const word = (id) => cell(piece(lane, id));
   const greedy = lane.header?.config.temperature === 0; // then u has no effect
+  const marks = (of, y, marker) => ({
+    type: 'scatter',
+    mode: 'markers',
+    x: of.map((t) => t.position + 1),
+    y,
+    customdata: of.map((t) => [
+      cell(piece(lane, t.id)),
+      ...[t.p, t.q, t.threshold].map(exact),
+      t.draw === null ? 'none (shared noise)' : exact(t.draw),
+      t.accepted ? 'accepted' : 'rejected',
+    ]),
+    marker,
+    hovertemplate:
+      '“%{customdata[0]}” %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>',
+  });
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   const data = [
     {
@@ -180,46 +173,32 @@ export function acceptanceFigure({ lane, state, view }, c) {
       hovertemplate:
         'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
     },
-    {
-      type: 'scatter',
-      mode: 'markers',
-      x: tests.map((t) => t.position + 1),
-      y: tests.map((t) => t.threshold),
-      customdata: details,
-      marker: {
-        size: 10,
-        symbol: tests.map((t) => (t.accepted ? 'circle' : 'x')),
-        color: tests.map((t) => (t.accepted ? c.draft : c.residual)),
-        line: { color: c.card, width: 1 },
-      },
-      hovertemplate: template,
-    },
-    {
-      type: 'scatter',
-      mode: 'markers',
-      x: drawn.map((t) => t.position + 1),
-      y: drawn.map((t) => t.draw),
-      customdata: details.filter((_, i) => drawn.includes(tests[i])),
-      marker: { size: 15, symbol: 'line-ew', line: { color: c.ink, width: 2 } },
-      hovertemplate: template,
-    },
+    marks(tests, tests.map((t) => t.threshold), {
+      size: 10,
+      symbol: tests.map((t) => t.accepted ? 'circle' : 'x'),
+      color: tests.map((t) => t.accepted ? c.draft : c.residual),
+      line: { color: c.card, width: 1 },
+    }),
+    marks(drawn, drawn.map((t) => t.draw), {
+      size: 15,
+      symbol: 'line-ew',
+      line: { color: c.ink, width: 2 },
+    }),
   ];
   const width = Math.max(1, ...lane.rounds.map((round) => round.size));
-  return {
-    data,
-    layout: layout(
-      c,
-      axis(c, 'position in the window', {
-        range: [0.4, width + 0.6],
-        dtick: width > 16 ? 4 : 1,
-        showgrid: false,
-      }),
-      axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 }),
-    ),
-  };
+  const y = axis(c, 'acceptance probability', { range: [-0.04, 1.06], dtick: 0.25 });
+  return { data, layout: layout(c, positions(c, width, 0.4), y) };
 }
 
-/** Confidence of each denoising step at each position of the round on screen. @param {Scene} scene @param {Colours} c @returns {Figure} */
+/** The axis of the positions in a window. @param {Colours} c */
+const positions = (c, size, start) =>
+  axis(c, 'position in the window', {
+    range: [start, size + 1 - start],
+    dtick: size > 16 ? 4 : 1,
+    showgrid: false,
+  });
+
+/** Confidence by denoising step and position of a round. @param {Scene} scene @param {Colours} c */
 export function confidenceFigure({ lane, view }, c) {
   if (!lane) return 'Vanilla has no drafter.';
   if (!view || !view.passes.length) {
@@ -231,9 +210,7 @@ export function confidenceFigure({ lane, view }, c) {
   const total = Math.max(view.steps, steps.length, 1);
   const x = Array.from({ length: view.size }, (_, i) => i + 1);
   const rows = Array.from({ length: total }, (_, s) => s);
-  const z = rows.map((
-    s,
-  ) => (steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null))); // a tree may be shallower than the window
+  const z = rows.map((s) => steps[s] ? steps[s].confidence.slice(0, view.size) : x.map(() => null)); // a tree may be shallower than the window
   const words = rows.map((s) =>
     x.map((_, i) => {
       const id = steps[s] ? steps[s].ids[i] : null;
@@ -260,38 +237,28 @@ export function confidenceFigure({ lane, view }, c) {
       tickvals: [0, 0.5, 1],
     },
   }];
-  return {
-    data,
-    layout: layout(
-      c,
-      axis(c, 'position in the window', {
-        dtick: view.size > 16 ? 4 : 1,
-        showgrid: false,
-        range: [0.5, view.size + 0.5],
-      }),
-      axis(c, 'denoising step', {
-        autorange: 'reversed',
-        dtick: total > 12 ? 4 : 1,
-        showgrid: false,
-      }),
-    ),
-  };
+  const y = axis(c, 'denoising step', {
+    autorange: 'reversed',
+    dtick: total > 12 ? 4 : 1,
+    showgrid: false,
+  });
+  return { data, layout: layout(c, positions(c, view.size, 0.5), y) };
 }
 
-/** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element that Plotly has drawn into */
+/** Attach the meanings of symbols to the titles of a figure's axes. @param {HTMLElement} element */
 function titles(element) {
   for (const title of element.querySelectorAll('.xtitle, .ytitle, .y2title')) {
-    const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // y2title: yaxis2
+    const name = title.classList[0].replace('title', '').replace(/^[xy]/, '$&axis'); // yaxis2
     const words = /** @type {any} */ (element).layout[name].title.text;
     glossAxis(title, words.replace('<sub>', '_').replace(/<[^>]*>/g, '')); // as in prose
   }
 }
 
-/** Draws figures in its own animation frames, which are requested only while something new is on screen. */
+/** Draws figures in its own animation frames, while something new is on screen. */
 export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
-   * @param {Record<string, (scene: any, c: Colours, size: {width: number, height: number}) => Figure>} figures
+   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
    * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
    *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures; called after each drawing
    */
@@ -300,16 +267,12 @@ export class Charts {
     this.figures = figures;
     this.share = share;
     this.drawn = drawn;
-    /** @type {Set<string>} */
     this.visible = new Set();
     this.last = 0;
     this.pause = LEAST_MS;
-    /** @type {any} */
     this.scene = null;
-    /** @type {Set<string>} */
     this.dirty = new Set();
     this.frame = 0; // id of the requested animation frame
-    /** @type {any} */
     this.plotly = null;
     const watcher = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
@@ -336,20 +299,19 @@ export class Charts {
     });
   }
 
-  /** Set the newest scene; earlier undrawn ones are dropped. @param {any} scene */
+  /** Set the newest scene; earlier undrawn ones are dropped. */
   offer(scene) {
     this.scene = scene;
-    for (const name of Object.keys(this.places)) this.dirty.add(name); // keeps the order of those already waiting
+    for (const name of Object.keys(this.places)) this.dirty.add(name); // in waiting order
     this.wake();
   }
 
-  /** Show a sentence instead of every figure. @param {string} words */
+  /** Show a sentence instead of every figure. */
   blank(words) {
     this.scene = null;
     for (const element of Object.values(this.places)) this.say(element, words);
   }
 
-  /** @param {HTMLElement} element @param {string} words */
   say(element, words) {
     if (this.plotly && element.classList.contains('js-plotly-plot')) this.plotly.purge(element);
     element.dataset.empty = 'true';
@@ -367,7 +329,6 @@ export class Charts {
     if (!this.frame && this.waiting) this.frame = requestAnimationFrame((now) => this.tick(now));
   }
 
-  /** @param {number} now */
   tick(now) {
     this.frame = 0;
     const name = this.waiting;
@@ -376,23 +337,17 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(
-          place,
-          this.figures[name](this.scene, colours(place), {
-            width: place.clientWidth,
-            height: place.clientHeight,
-          }),
-        );
+        this.draw(place, this.figures[name](this.scene, colours(place)));
       } catch (error) {
-        console.error('a figure could not be drawn:', error); // the other figures and the player continue
+        console.error('a figure could not be drawn:', error); // others continue
       }
       this.last = now;
-      this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // a slow machine gets fewer, never a backlog
+      this.pause = Math.max(LEAST_MS, this.share * (performance.now() - began)); // no backlog
     }
     this.wake();
   }
 
-  /** @param {HTMLElement} element @param {Figure} figure */
+  /** @param {Figure} figure */
   draw(element, figure) {
     if (typeof figure === 'string') {
       this.say(element, figure);
@@ -405,7 +360,7 @@ export class Charts {
       displayModeBar: false,
       responsive: true,
     });
-    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // also after a resize
+    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
     titles(element);
     this.drawn(element);
   }

@@ -1,5 +1,4 @@
-// The animation of a commit: accepted tokens fly from the window into the text, and cut ones fall away.
-// @ts-check
+// The animation of a commit: accepted tokens fly from the window into the text, cut ones fall.
 
 const MILLISECONDS = 250;
 const EASE = 'cubic-bezier(.3, 0, .2, 1)';
@@ -27,8 +26,7 @@ export function commit(from, to, cut) {
     ghost.animate([{ transform: 'translate(-50%, -50%)', opacity: 1 }, {
       transform: `translate(calc(${x}px - 50%), calc(${y}px - 50%))`,
       opacity: 0.2,
-    }], { duration: MILLISECONDS, easing: EASE })
-      .finished.finally(() => ghost.remove());
+    }], { duration: MILLISECONDS, easing: EASE }).finished.finally(() => ghost.remove());
     to[i].animate([{ opacity: 0 }, { opacity: 0, offset: 0.7 }, { opacity: 1 }], {
       duration: MILLISECONDS,
     });

@@ -1,5 +1,4 @@
 // Makes elements. Text always becomes a text node, so a token can never become markup.
-// @ts-check
 
 /**
  * h('p', {class: 'x', title: 'y'}, 'text', child)
@@ -16,18 +15,18 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Set text only when it changed: no layout for equal frames. @param {Element} element @param {string} value */
+/** Set text only when it changed: no layout for equal frames. */
 export function text(element, value) {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** Set an attribute only when it changed; null removes it. @param {Element} element @param {string} name @param {string | null} value */
+/** Set an attribute only when it changed; null removes it. */
 export function attribute(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** In a grid with gaps, the element that an arrow, Home or End leads to; null if there is none. @param {(HTMLElement | null)[][]} rows @param {HTMLElement} from @param {string} key @returns {HTMLElement | null} */
+/** In a grid with gaps, the element that an arrow, Home or End leads to; null if there is none. @param {(HTMLElement | null)[][]} rows */
 export function towards(rows, from, key) {
   const y = rows.findIndex((row) => row.includes(from));
   if (y < 0) return null;
@@ -45,7 +44,7 @@ export function towards(rows, from, key) {
   return null;
 }
 
-/** Offer a file as a download. @param {BlobPart} content @param {string} type @param {string} name */
+/** Offer a file as a download. @param {BlobPart} content */
 export function download(content, type, name) {
   const address = URL.createObjectURL(new Blob([content], { type }));
   h('a', { href: address, download: name }).click();

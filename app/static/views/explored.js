@@ -1,15 +1,14 @@
-// The view of the Explore and the Compare tab: the question, its form, its answer with figures and boards, and the origin
-// of the numbers.
-// @ts-check
+// The view of the Explore and the Compare tab: the question, its form, its answer with figures and
+// boards, and the origin of the numbers.
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, glossed, Held, html, Link } from './ui.js';
+import { Component, glossed, Held, html, Link, Pick, Select } from './ui.js';
 import { drawn, isShown, settled } from './figure.js';
 import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
-/** @import { Explore } from '../explore.js' */
+/** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
 const FIRST = ['what-it-takes', 'side-by-side']; // their widgets are above the figures
@@ -17,7 +16,7 @@ const OPENS = 'side-by-side'; // can open the visitor's traces
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
-/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice one of several buttons */
+/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
 
 /** @param {Choice[]} choices */
 const buttons = (choices) =>
@@ -30,17 +29,14 @@ const buttons = (choices) =>
 
 /** The figures that the switches choose. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
 class Figures extends Component {
-  /** @override */
   componentDidMount() {
     const { app, figures } = this.props;
     const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
       figures[i].key,
       /** @type {HTMLElement} */ (place),
     ]);
-    const draw =
-      (/** @type {string} */ key) =>
-      (/** @type {any} */ { shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
-        drawn(shown[key], c, widget?.adds?.(key));
+    const draw = (key) => ({ shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
+      drawn(shown[key], c, widget?.adds?.(key));
     app.charts = new Charts(
       Object.fromEntries(places),
       Object.fromEntries(figures.map(({ key }) => [key, draw(key)])),
@@ -54,32 +50,29 @@ class Figures extends Component {
     this.componentDidUpdate();
   }
 
-  /** @override */
   componentDidUpdate() {
     const { app, figures } = this.props;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
-      const data = figure.data?.filter((/** @type {any} */ { name }) => lines?.includes(name));
+      const data = figure.data?.filter(({ name }) => lines?.includes(name));
       return figure.key === panel && data?.length ? { ...figure, data } : figure;
     };
     const shown = Object.fromEntries(figures.map((figure) => [figure.key, part(figure)]));
     app.charts?.offer({ shown, widget: app.widget });
   }
 
-  /** @override @param {{app: Explore, figures: Figure[]}} props */
+  /** @param {{app: Explore, figures: Figure[]}} props */
   render({ app, figures }) {
     const stops = /** @type {Set<string>} */ (new Set());
+    const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
     return html`<div class="sd-cmp-charts">${
       figures.map(({ title, hint, opens, wide }) =>
         html`
           <section class="sd-panel sd-chart ${wide ? 'sd-cmp-bars' : ''}" aria-label=${title}>
-            <header><h2>${glossed(title, stops)}</h2><span class="sd-sub">${glossed(
-              [hint, app.hasRaces && opens].filter(Boolean).join('; '),
-              stops,
-            )}</span></header>
-            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}" tabindex=${wide
-              ? 0
-              : null}>
+            <header><h2>${glossed(title, stops)}</h2><span
+              class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
+            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
+              tabindex=${wide ? 0 : null}>
               <div class="sd-plot"></div>
             </div>
           </section>
@@ -92,11 +85,9 @@ class Figures extends Component {
 /** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
   const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
-  const rows = found?.rows.filter((/** @type {any} */ { label }) =>
-    app.only?.lines.includes(label)
-  );
+  const rows = found?.rows.filter(({ label }) => app.only?.lines.includes(label));
   const board = app.only?.panel === 'board' && rows?.length ? { ...found, rows } : found;
-  const choose = (/** @type {string} */ name, /** @type {string} */ value) => {
+  const choose = (name, value) => {
     chosen[name] = value;
     app.draw();
   };
@@ -120,13 +111,13 @@ function Boards({ app, answer: { report: { boards = [], switches = [] } }, chose
       </header>
       <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
         html`<${Board} board=${board} open=${
-          app.hasRaces ? (/** @type {string} */ race) => app.openRace(race) : null
+          app.hasRaces ? (race) => app.openRace(race) : null
         } />`}</div>
     </section>
   `;
 }
 
-/** A value in the table. @param {any} value @returns {string} */
+/** A value in the table. */
 function cell(value) {
   if (value === null || value === undefined) return '';
   if (Array.isArray(value)) return value.map(cell).join(' ');
@@ -139,7 +130,7 @@ function cell(value) {
 function Rows({ app, answer: { rows } }) {
   const columns = columnsOf(rows);
   const meanings = app.options.forms[app.name].columns;
-  const opened = (/** @type {any} */ { currentTarget }) => {
+  const opened = ({ currentTarget }) => {
     app.listed = currentTarget.open;
     app.draw();
   };
@@ -163,31 +154,23 @@ function Rows({ app, answer: { rows } }) {
   `;
 }
 
-/** The origin of the numbers, and downloads of the answer. @param {{app: Explore, answer: Answer}} props */
+/** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const made = app.isLive ? app.made[app.name] : '';
-  /** @type {[string, string][]} */
   const from = app.isOpened
     ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
-      Object.entries(about).map((
-        [name, value],
-      ) => /** @type {[string, string]} */ ([`${run.toUpperCase()}: ${name}`, value]))
+      Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
     : originOf(answer);
-  const save = (/** @type {string} */ words, /** @type {() => void} */ act) =>
-    html`<${Link} act=${act}>${words}<//>`;
+  const saves = ['csv', 'json', 'png', 'svg'].map((kind) => {
+    const act = () => ['csv', 'json'].includes(kind) ? app.save(kind) : app.image(kind);
+    return html`<${Link} act=${act}>${kind.toUpperCase()}<//>`;
+  });
+  const weights = made && new URL(made, document.baseURI).href;
   return html`
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
-      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${save(
-        'CSV',
-        () => app.save('csv'),
-      )}${save('JSON', () => app.save('json'))}${save('PNG', () => app.image('png'))}${save(
-        'SVG',
-        () => app.image('svg'),
-      )}${made &&
-        html`<a class="sd-link" download="specdiff-drafter.zip" href=${
-          new URL(made, document.baseURI).href
-        }>Weights</a>`}</span></header>
+      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
+        html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
       <dl class="sd-cmp-facts">${from.map(([name, value]) =>
         html`
           <dt>${name}</dt>
@@ -206,42 +189,36 @@ function Full({ app, answer }) {
   const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen));
   const stops = /** @type {Set<string>} */ (new Set());
   const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
+  const said = [
+    report.answer && html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`,
+    ...(report.notes ?? []).map((words) => html`<p>${glossed(words, stops)}</p>`),
+    ...(facts.skipped ?? []).map((words) =>
+      html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
+    ),
+  ];
+  const keys = figures.map(({ key }) => key).join(' ');
   return html`
-    <div class="sd-exp-notes">${report.answer &&
-      html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}${(report.notes ?? [])
-      .map((words) => html`<p>${glossed(words, stops)}</p>`)}${(facts.skipped ?? []).map((
-        /** @type {string} */ words,
-      ) => html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`)}</div>
+    <div class="sd-exp-notes">${said}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
     ${FIRST.includes(name) && aside}
-    <${Figures} key="${name} ${figures.map(({ key }) => key).join(
-      ' ',
-    )}" app=${app} figures=${figures} />
+    <${Figures} key="${name} ${keys}" app=${app} figures=${figures} />
     ${!FIRST.includes(name) && aside}
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
 }
 
-/** The available answers, which one is shown, and the visitor's own traces. @param {{app: Explore}} props */
+/** The available answers, and the visitor's own traces. @param {{app: Explore}} props */
 function Sources({ app }) {
   const { answer, name, stem, answers, opened } = app;
   const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
-  const choice = (
-    /** @type {import('../explore.js').Source} */ source,
-    /** @type {string} */ file,
-    /** @type {string} */ words,
-  ) => ({
+  const choice = (/** @type {Source} */ source, file, words) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
     act: () => app.choose(source, file),
   });
   const known = [
     ...app.options.recorded[name].map((file) =>
-      choice(
-        'recorded',
-        file,
-        `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`,
-      )
+      choice('recorded', file, `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`)
     ),
     ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
     ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
@@ -256,50 +233,36 @@ function Sources({ app }) {
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';
-  const read = (/** @type {any} */ { currentTarget }) => {
+  const read = ({ currentTarget }) => {
     const files = [...currentTarget.files];
     currentTarget.value = ''; // the same file may be chosen again
     app.read(files);
   };
+  const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
+  const open = (run) => app.readRun(titleOf(run), run);
   const mine = name === OPENS ? keptRuns(Infinity) : [];
   const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
     `${title} · ${new Date(at).toLocaleTimeString()}`;
-  const lane = (/** @type {'a' | 'b'} */ run) =>
-    html`<label>${run.toUpperCase()} <select aria-label="Run ${run.toUpperCase()}" value=${
-      opened.chosen[run]
-    } onchange=${(/** @type {any} */ { currentTarget }) => {
-      opened.choose(run, Number(currentTarget.value));
+  const lanes = opened.lanes.map((run, i) => [i, `${run.name} of ${run.file}`]);
+  const lane = (/** @type {'a' | 'b'} */ run) => {
+    const choose = (value) => {
+      opened.choose(run, Number(value));
       app.showOpened();
-    }}>${
-      opened.lanes.map(({ file, name: own }, i) =>
-        html`<option value=${i}>${own} of ${file}</option>`
-      )
-    }</select></label>`;
+    };
+    const sign = run.toUpperCase();
+    return html`
+      <label>${sign} <${Select} label="Run ${sign}" value=${opened
+        .chosen[run]} options=${lanes} act=${choose} /></label>
+    `;
+  };
   return html`<div class="sd-source">
     <span class="sd-chip" data-kind=${app.isLive ? 'measured' : 'recording'}>${
     answer && CHIPS[now]
   }</span>
     <span class="sd-source-words">${words}</span>
     <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
-    ${
-    name === OPENS && html`<${Link} act=${(/** @type {any} */ { currentTarget }) =>
-      currentTarget.parentElement.querySelector('input').click()}>Open traces<//>`
-  }
-    ${
-    mine.length > 0 &&
-    html`
-      <select class="sd-pick" aria-label="Open one of my runs" value=""
-        onchange=${(
-          /** @type {any} */ { currentTarget },
-        ) => {
-          const run = mine[Number(currentTarget.value)];
-          app.readRun(titleOf(run), run);
-          currentTarget.value = '';
-        }}><option value="">Open one of my runs…</option>${mine.map((run, i) =>
-          html`<option value=${i}>${titleOf(run)}</option>`
-        )}</select>
-    `
-  }
+    ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
+    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
     <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }
@@ -315,7 +278,7 @@ export function Explored({ app }) {
     pressed: own === name,
     act: () => app.select(own),
   }));
-  const opened = (/** @type {any} */ { target }) => target.open && app.press('pairs'); // loads the pairs that this server offers
+  const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`
     <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">

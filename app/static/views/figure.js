@@ -1,11 +1,10 @@
 // Draws the figures of any question, whose colours are roles, and applies its switches.
-// @ts-check
 
 import { axis, layout } from './charts.js';
 /** @import { Figure, Report } from '../state/exploration.js' */
 /** @import { Colours } from './charts.js' */
 
-/** JSON with the theme's colours in place of roles (`"@draft"`). @param {any} value @param {Colours} c @returns {any} */
+/** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
 export function painted(value, c) {
   if (typeof value === 'string') {
     return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] : value;
@@ -26,18 +25,13 @@ export function drawn({ data = [], layout: described, empty = '' }, c, added = {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
   const { xaxis = {}, yaxis = {}, ...rest } = painted(described, c);
-  const styled = (
-    /** @type {Record<string, any>} */ { title = '', ...more },
-    /** @type {number} */ reach,
-  ) =>
-    axis(
-      c,
-      title,
-      reach > (more.range?.[1] ?? Infinity) ? { ...more, range: [more.range[0], reach] } : more,
-    );
-  const shape = layout(c, styled(xaxis, added.reach?.x ?? 0), styled(yaxis, added.reach?.y ?? 0));
+  const styled = ({ title = '', range, ...more }, reach = 0) => {
+    const wide = range && reach > range[1] ? [range[0], reach] : range;
+    return axis(c, title, wide ? { ...more, range: wide } : more);
+  };
+  const shape = layout(c, styled(xaxis, added.reach?.x), styled(yaxis, added.reach?.y));
   for (const name of Object.keys(rest)) {
-    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name], 0);
+    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name]);
   }
   const room = { t: rest.showlegend ? 12 : shape.margin.t, r: rest.yaxis2 ? 48 : shape.margin.r };
   return {
@@ -50,11 +44,9 @@ export function drawn({ data = [], layout: described, empty = '' }, c, added = {
 export const isShown = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
-/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked @returns {Record<string, string>} */
+/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked */
 export const settled = ({ switches = [] }, asked) =>
-  Object.fromEntries(
-    switches.map(({ name, options }) => [
-      name,
-      options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
-    ]),
-  );
+  Object.fromEntries(switches.map(({ name, options }) => [
+    name,
+    options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
+  ]));

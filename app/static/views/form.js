@@ -1,15 +1,14 @@
 // A form made from field descriptions: titles, meanings and allowed values.
-// @ts-check
 
 import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair a label and its drafters and methods */
+/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair of models */
 
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
 
-/** A value as its field holds it. @param {Field} field @param {any} value @returns {any} */
+/** A value as its field holds it. @param {Field} field */
 function held(field, value) {
   if (isBoxes(field)) return Array.isArray(value) ? value : String(value).split(',');
   if (field.kind === 'switch') return String(value) === 'true';
@@ -26,13 +25,11 @@ export class Form {
     /** @type {string[] | null} pairs that can be chosen; null: as described */
     this.here = null;
     /** @type {Record<string, any>} by name: the values in the form */
-    this.held = Object.fromEntries(
-      fields.map((field) => [field.name, held(field, field.default)]),
-    );
+    this.held = Object.fromEntries(fields.map((field) => [field.name, held(field, field.default)]));
     this.narrow();
   }
 
-  /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair is unknown. @param {Field} field @returns {string[]} */
+  /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair is unknown. @param {Field} field */
   offered({ name, of, choices }) {
     const known = of && this.pairs[this.held.pair];
     if (name === 'pair') return this.here ?? choices;
@@ -48,41 +45,34 @@ export class Form {
     }
   }
 
-  /** Set the pairs that can be chosen; the chosen one stays. @param {string[]} names @param {Record<string, Pair>} pairs by name */
+  /** Set the available pairs; the chosen one stays. @param {Record<string, Pair>} pairs by name */
   offer(names, pairs) {
     Object.assign(this, { here: names, pairs });
     this.fill({});
   }
 
-  /** The values in the form, unchecked; the server checks them. @returns {Record<string, any>} */
+  /** The values in the form, unchecked; the server checks them. */
   values() {
-    return Object.fromEntries(
-      this.fields.map((field) => {
-        const value = this.held[field.name];
-        const names = isBoxes(field) ? this.offered(field) : [];
-        return [
-          field.name,
-          isBoxes(field) ? names.filter((name) => value.includes(name)) : value,
-        ];
-      }),
-    );
+    return Object.fromEntries(this.fields.map((field) => {
+      const value = this.held[field.name];
+      const names = isBoxes(field) ? this.offered(field) : [];
+      return [field.name, isBoxes(field) ? names.filter((name) => value.includes(name)) : value];
+    }));
   }
 
-  /** The values that differ from the defaults, for a link. @returns {Record<string, any>} */
+  /** The values that differ from the defaults, for a link. */
   changed() {
     const values = this.values();
-    const plain = (/** @type {Field} */ field, /** @type {any} */ value) => {
-      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // they have their own order
+    const plain = (/** @type {Field} */ field, value) => {
+      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // in order
       return field.list ? String(value).replace(/\s*,\s*/g, ',') : String(value ?? '');
     };
-    return Object.fromEntries(
-      this.fields.flatMap((field) => {
-        const { name, list } = field;
-        const now = plain(field, values[name]);
-        if (now === plain(field, field.default)) return [];
-        return [[name, list && !isBoxes(field) ? now : values[name]]];
-      }),
-    );
+    return Object.fromEntries(this.fields.flatMap((field) => {
+      const { name, list } = field;
+      const now = plain(field, values[name]);
+      if (now === plain(field, field.default)) return [];
+      return [[name, list && !isBoxes(field) ? now : values[name]]];
+    }));
   }
 
   /** Set values; unknown names are ignored. @param {Record<string, any>} values */
@@ -108,39 +98,35 @@ export class Form {
   input(field, common) {
     const { name, kind, list, long, low, high, choices } = field;
     const value = this.held[name];
-    const set = (/** @type {any} */ { currentTarget }) =>
-      this.fill({ [name]: currentTarget.value });
+    const set = ({ currentTarget }) => this.fill({ [name]: currentTarget.value });
     if (isBoxes(field)) {
       const names = this.offered(field);
-      return html`<span class="sd-boxes">${
-        choices.map((one) =>
-          html`<label hidden=${!names.includes(one)}><input type="checkbox" value=${one}
-            checked=${value.includes(one)} disabled=${!names.includes(one)} onchange=${(
-            /** @type {any} */ { currentTarget },
-          ) =>
-            this.fill({
-              [name]: value.filter((/** @type {string} */ own) => own !== one)
-                .concat(currentTarget.checked ? one : []),
-            })} />${one}</label>`
-        )
-      }</span>`;
+      const check = ({ currentTarget: { value: one, checked } }) =>
+        this.fill({ [name]: value.filter((own) => own !== one).concat(checked ? one : []) });
+      const boxes = choices.map((one) => {
+        const away = !names.includes(one);
+        return html`
+          <label hidden=${away}><input type="checkbox" value=${one} checked=${value.includes(one)}
+              disabled=${away} onchange=${check} />${one}</label>
+        `;
+      });
+      return html`<span class="sd-boxes">${boxes}</span>`;
     }
     if (kind === 'choice') {
       const names = this.offered(field);
-      const all = names.includes(value) ? names : [...names, value]; // from a link; the server checks it
-      return html`<select ...${common} value=${value} onchange=${set}>${
-        all.map((one) =>
-          html`<option value=${one}>${(name === 'pair' && this.pairs[one]?.label) || one}</option>`
-        )
-      }</select>`;
+      const all = names.includes(value) ? names : [...names, value]; // from a link
+      const labels = name === 'pair' ? this.pairs : {};
+      const options = all.map((one) =>
+        html`<option value=${one}>${labels[one]?.label ?? one}</option>`
+      );
+      return html`<select ...${common} value=${value} onchange=${set}>${options}</select>`;
     }
     if (long) {
       return html`<textarea ...${common} rows="2" value=${value} oninput=${set}></textarea>`;
     }
     if (kind === 'switch') {
-      return html`<input ...${common} type="checkbox" checked=${value} onchange=${(
-        /** @type {any} */ { currentTarget },
-      ) => this.fill({ [name]: currentTarget.checked })} />`;
+      const flip = () => this.fill({ [name]: !value });
+      return html`<input ...${common} type="checkbox" checked=${value} onchange=${flip} />`;
     }
     const whole = kind === 'integer';
     const shape = kind === 'text' || list
@@ -161,7 +147,7 @@ export class Form {
           ...${common}><legend>${title}</legend>${this.input(field, {})}${note}</fieldset>
       `;
     }
-    const read = async (/** @type {any} */ { currentTarget: { files } }) => {
+    const read = async ({ currentTarget: { files } }) => {
       if (files[0]) this.fill({ [name]: await files[0].text() });
     };
     const wide = long || name === 'pair'; // which has a long name

@@ -1,7 +1,7 @@
-// Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of docs/theory.md
-// (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip on hover, on keyboard focus and on a
-// tap; `gloss` makes such elements of the symbols in a text, and `glossAxis` of the title of an axis.
-// @ts-check
+// Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of
+// docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip
+// on hover, on keyboard focus and on a tap; `gloss` makes such elements of the symbols in a text,
+// and `glossAxis` of the title of an axis.
 
 import { attribute, h, text } from './dom.js';
 
@@ -9,12 +9,10 @@ import { attribute, h, text } from './dom.js';
 
 /** @type {Symbols} */
 const symbols = Object.create(null);
-/** @type {RegExp | null} */
 let pattern = null;
 const QUIET =
   'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
-const PRESSED = 'button, a, summary, label, [role=tab]'; // the focus belongs to these elements, not to a symbol inside
-/** @type {HTMLElement | null} */
+const PRESSED = 'button, a, summary, label, [role=tab]'; // keep the focus
 let tip = null;
 /** @type {Element | null} the element whose tip is shown */
 let pointed = null;
@@ -35,9 +33,7 @@ export function know(given) {
   );
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
-  const own = (
-    /** @type {Event} */ { target },
-  ) => (target instanceof Element ? target.closest('[data-symbol]') : null);
+  const own = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
   for (const event of ['mouseover', 'focusin']) {
     document.addEventListener(event, (found) => show(own(found)));
   }
@@ -46,24 +42,23 @@ export function know(given) {
       if (own(found) === pointed) hide();
     });
   }
-  document.addEventListener('pointerdown', (found) => (own(found) ? show(own(found)) : hide())); // a tap moves no mouse
+  document.addEventListener('pointerdown', (found) => own(found) ? show(own(found)) : hide()); // taps
   document.addEventListener('keydown', ({ key }) => {
     if (key === 'Escape') hide();
   }, true);
 }
 
-/** A symbol, its meaning and its unit as a sentence; empty for other text. @param {string} symbol */
+/** A symbol, its meaning and its unit as a sentence; empty for other text. */
 export function means(symbol) {
   const known = symbols[symbol];
   return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
 }
 
 /**
- * Split a text at its symbols: words and symbols in turn, words first. Symbols in `said` stay words.
+ * Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
  * @param {string} words @param {Set<string>} [said]
  */
 export function parts(words, said = new Set()) {
-  /** @type {string[]} */
   const found = [''];
   let end = 0;
   for (const { 1: symbol, index } of pattern ? words.matchAll(pattern) : []) {
@@ -87,8 +82,7 @@ export function gloss(root) {
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
   /** @type {Map<Element | null, Set<string>>} */
   const saidIn = new Map();
-  const said = (/** @type {Element} */ place) =>
-    saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
+  const said = (place) => saidIn.get(place) ?? saidIn.set(place, new Set()).get(place);
   for (const node of texts) {
     const parent = node.parentElement;
     if (!parent || parent.closest(QUIET)) continue;
@@ -131,7 +125,6 @@ export function glossAxis(title, words) {
   attribute(title, 'aria-label', first ? words : null);
 }
 
-/** @param {Element | null} target */
 function show(target) {
   const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(
     means,

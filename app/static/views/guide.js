@@ -1,13 +1,13 @@
-// A card that guides through the page step by step, with words, answers to choose from, and an element that it points at.
-// The tour of the Live tab and the lessons of the Learn tab use it. A question must be answered before the next step. In
-// a presentation, explanations and verdicts are hidden until they are revealed (views/presenter.js).
-// @ts-check
+// A card that guides through the page step by step, with words, answers to choose from, and an
+// element that it points at. The tour of the Live tab and the lessons of the Learn tab use it. A
+// question must be answered before the next step. In a presentation, explanations and verdicts are
+// hidden until they are revealed (views/presenter.js).
 
 import { glossed, html, render } from './ui.js';
 import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
-/** @typedef {{words: string, right?: boolean, why?: string}} Option without `right` there is no verdict */
+/** @typedef {{words: string, right?: boolean, why?: string}} Option without `right`: no verdict */
 /**
  * @typedef {object} Step
  * @property {string} title @property {string[]} words
@@ -15,7 +15,7 @@ import { plural } from '../state/format.js';
  * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
  * @property {() => Child} [scene] before its words @property {() => Child} [extra] after them; both hidden from a room until it is revealed
  * @property {() => Child} [proof] shown with the verdict
- * @property {() => Element | null | Promise<Element | null>} [show] opens and returns the element that it points at
+ * @property {() => Element | null | Promise<Element | null>} [show] opens what it points at
  */
 
 export class Guide {
@@ -46,7 +46,7 @@ export class Guide {
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
     });
-    document.addEventListener('focusin', ({ target }) => { // keeps the focus in the card and the element that it points at
+    document.addEventListener('focusin', ({ target }) => { // traps the focus
       if (
         this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
       ) return;
@@ -56,14 +56,13 @@ export class Guide {
     });
   }
 
-  /** @param {string} name @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
+  /** @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
   }
 
-  /** @param {number} at */
   async go(at) {
     this.point(null);
     if (at < 0 || at >= this.steps.length) {
@@ -105,12 +104,11 @@ export class Guide {
       this.answered(at, -1);
       this.go(at + 1);
     };
+    const paragraphs = said.map((one) => html`<p>${glossed(one)}</p>`);
     render(
       html`
         <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
-        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${said.map((
-          one,
-        ) => html`<p>${glossed(one)}</p>`)}
+        <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${paragraphs}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
@@ -132,37 +130,35 @@ export class Guide {
     const all = votes?.reduce((sum, one) => sum + one, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
-    const judged = (/** @type {Option} */ { right }, /** @type {number} */ i) =>
+    const judged = (/** @type {Option} */ { right }, i) =>
       right !== undefined && (room ? open : i === chosen);
-    const choose = (/** @type {number} */ i) => {
+    const choose = (i) => {
       this.chosen[at] = i;
       this.answered(at, i);
       this.draw();
     };
     const own = options[chosen];
     const verdict = room || !own ? '' : own.right === undefined ? 'Noted. Now watch.' : mark(own);
-    return html`<div class="sd-guide-options" role="group" aria-label="Answers">${
-      options.map((option, i) =>
-        html`
-          <button type="button" class="sd-guide-option" aria-pressed=${String(
-            i === chosen,
-          )} data-right=${judged(option, i) ? String(option.right) : null}
-            onclick=${() => choose(i)}>
-                  ${option.words}${room && judged(option, i) &&
-                    html`<small>${mark(option)}</small>`}${room && open && all > 0 &&
-                    html`
-                      <span class="sd-guide-votes" style="--share: ${(votes?.[i] ?? 0) /
-                        all}">${votes
-                        ?.[i] ?? 0}</span>
-                    `}</button>
-        `
-      )
-    }</div>
+    const proof = (room ? open : own) && this.steps[at].proof;
+    const choice = (/** @type {Option} */ option, i) => {
+      const right = judged(option, i);
+      const count = votes?.[i] ?? 0;
+      return html`
+        <button type="button" class="sd-guide-option" aria-pressed=${String(i === chosen)}
+          data-right=${right ? String(option.right) : null} onclick=${() => choose(i)}>
+          ${option.words}${room && right && html`<small>${mark(option)}</small>`}
+          ${room && open && all > 0 &&
+            html`<span class="sd-guide-votes" style="--share: ${
+              count / all
+            }">${count}</span>`}</button>
+      `;
+    };
+    return html`
+      <div class="sd-guide-options" role="group" aria-label="Answers">${options.map(choice)}</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
       ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
-      ${
-      (room ? open : own) && html`<div class="sd-guide-proof">${this.steps[at].proof?.()}</div>`
-    }`;
+      ${proof && html`<div class="sd-guide-proof">${proof()}</div>`}
+    `;
   }
 
   /** Whether the step hides something. */
@@ -180,7 +176,7 @@ export class Guide {
     this.draw();
   }
 
-  /** Dim the page except one element. @param {Element | null} target */
+  /** Dim the page except one element. */
   point(target) {
     this.here?.classList.remove('sd-guide-here');
     document.body.classList.toggle('sd-guided', Boolean(target));
@@ -188,7 +184,6 @@ export class Guide {
     this.here = target;
   }
 
-  /** @param {boolean} [onward] */
   end(onward = false) {
     this.at = -1;
     this.card.hidden = true;

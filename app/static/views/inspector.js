@@ -1,7 +1,6 @@
-// The position inspector: one position of a round, with p and q as bars, its test, and a simulation with other draws.
-// @ts-check
+// The position inspector: p and q as bars, the test, and a simulation with other draws.
 
-import { Button, Component, glossed, html } from './ui.js';
+import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short } from '../state/format.js';
@@ -12,20 +11,20 @@ import { piece } from '../state/detokenize.js';
 
 const DRAWS = 100;
 const OTHERS = 'all others';
-const SOURCES = /** @type {Record<string, string>} */ ({ residual: '↻', target: '↻', bonus: '+' }); // as the legend marks them
+const SOURCES = /** @type {Record<string, string>} */ ({ residual: '↻', target: '↻', bonus: '+' });
 const HEADS = ['token', 'p, target', 'q, drafter'];
 
 /**
  * @typedef {object} Props
  * @property {Round} round @property {Lane} lane @property {Place} place
  * @property {string} who the label of its lane, if several lanes are on the screen
- * @property {() => void} close @property {(by: number) => void} [walk] shows the position before or after
+ * @property {() => void} close @property {(by: number) => void} [walk] to a neighbour
  */
 
-/** A token in a sentence. @param {Lane} lane @returns {(id: number | null) => string} */
-export const wordsOf = (lane) => (id) => (id === null ? OTHERS : quoted(piece(lane, id)));
+/** A token in a sentence. @param {Lane} lane */
+export const wordsOf = (lane) => (id) => id === null ? OTHERS : quoted(piece(lane, id));
 
-/** Whether a random draw decided the test. @param {Inspected} what @param {boolean} greedy */
+/** Whether a random draw decided the test. @param {Inspected} what */
 export const isChance = ({ test, holds }, greedy) =>
   Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
   !(test?.kind === 'tree' && holds === 'none');
@@ -35,44 +34,48 @@ function Bar({ kind, value, other }) {
   if (value === null) {
     return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
   }
-  const width = (/** @type {number} */ share) => `width: ${(100 * share).toFixed(1)}%`;
+  const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
+    `width: ${(100 * share).toFixed(1)}%`
+  );
   return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
-    <i aria-hidden="true"><u style=${width(value)}></u><b style=${
-    width(Math.min(value, other ?? 0))
-  }></b></i><span>${short(value)}</span></span>`;
+    <i aria-hidden="true"><u style=${own}></u><b style=${both}></b></i><span>${
+    short(value)
+  }</span></span>`;
 }
 
-/** The likeliest tokens, with p and q. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
+/** The likeliest tokens. @param {{what: Inspected, lane: Lane, greedy: boolean}} props */
 export function Bars({ what, lane, greedy }) {
   const [word, alone] = [wordsOf(lane), isVanilla(lane)];
   const rest = greedy || what.certain || what.tree || !what.options.length
     ? null
     : residual(what.rows);
-  const drafted = (/** @type {number} */ id) => what.tree && what.options.includes(id);
-  const mark = (/** @type {number} */ id) =>
+  const drafted = (id) => what.tree && what.options.includes(id);
+  const mark = (id) =>
     alone ? '' : id === what.extra ? `${SOURCES[what.source] ?? ''} ` : drafted(id) ? '└ ' : '';
-  const row = (/** @type {Row} */ { id, p, q }, /** @type {number} */ i) =>
-    html`<div class="sd-pq-row ${
-      id !== null && id === what.drafted ? 'sd-pq-drafted' : ''
-    }" role="row">
-      <span role="rowheader" title="${word(id)}${
-      id !== null && drafted(id) ? ', drafted here' : ''
-    }">${id === null ? OTHERS : `${mark(id)}${cell(piece(lane, id))}`}</span>
-      <${Bar} kind="p" value=${p} other=${q} /><${Bar} kind="q" value=${q} other=${p} />
-      <span role="cell" class="sd-pq-rest">${rest ? short(rest[i]) : ''}</span></div>`;
+  const row = (/** @type {Row} */ { id, p, q }, i) => {
+    const kind = classes('sd-pq-row', id !== null && id === what.drafted && 'sd-pq-drafted');
+    const title = `${word(id)}${id !== null && drafted(id) ? ', drafted here' : ''}`;
+    const token = id === null ? OTHERS : `${mark(id)}${cell(piece(lane, id))}`;
+    return html`
+      <div class=${kind} role="row">
+        <span role="rowheader" title=${title}>${token}</span>
+        <${Bar} kind="p" value=${p} other=${q} /><${Bar} kind="q" value=${q} other=${p} />
+        <span role="cell" class="sd-pq-rest">${rest ? short(rest[i]) : ''}</span></div>
+    `;
+  };
+  const heads = [...HEADS, rest ? 'left of p' : ''].map((words) =>
+    html`<span role="columnheader">${words}</span>`
+  );
   return html`
     <div class="sd-pq" role="table" aria-label="The likeliest tokens: p of the target, q of the drafter"
       hidden=${!what.rows.length}>
-        <div class="sd-pq-row sd-pq-head" role="row">${[...HEADS, rest ? 'left of p' : ''].map((
-          words,
-        ) => html`<span role="columnheader">${words}</span>`)}</div>
+        <div class="sd-pq-row sd-pq-head" role="row">${heads}</div>
         ${what.rows.map(row)}</div>
   `;
 }
 
 /** The same test with other draws, simulated on the recorded numbers. @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
 class WhatIf extends Component {
-  /** @override */
   state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
 
   /** The result of the simulated draws, in words. */
@@ -80,21 +83,18 @@ class WhatIf extends Component {
     const { what, lane } = this.props;
     const { accepted, counts } = again(what, what.test?.threshold ?? 0, DRAWS, this.state.seed);
     const walks = what.test?.kind === 'tree';
-    const came = what.rows.flatMap((
-      { id },
-      i,
-    ) => (counts[i] && (walks || id !== what.drafted) ? [`${wordsOf(lane)(id)} ${counts[i]}`] : []))
-      .join(', ');
+    const came = what.rows.flatMap(({ id }, i) =>
+      counts[i] && (walks || id !== what.drafted) ? [`${wordsOf(lane)(id)} ${counts[i]}`] : []
+    ).join(', ');
     return `Simulated, not decoded: ${accepted} of ${DRAWS} draws ${
       walks ? 'go on in the tree' : 'accept it'
     }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
   }
 
-  /** @override @param {{what: Inspected}} props @param {{u: number, seed: number}} state */
+  /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state */
   render({ what: { test } }, { u, seed }) {
     const threshold = test?.threshold ?? 0;
-    const slide = (/** @type {any} */ { currentTarget }) =>
-      this.setState({ u: Number(currentTarget.value) });
+    const slide = ({ currentTarget }) => this.setState({ u: Number(currentTarget.value) });
     const then = ` ${u.toFixed(2)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ${
       ratio(threshold)
     })`;
@@ -113,7 +113,7 @@ class WhatIf extends Component {
 
 /** @extends {Component<Props>} */
 export class Inspector extends Component {
-  /** @override @param {Props} props */
+  /** @param {Props} props */
   render({ round, lane, place, who, close, walk }) {
     const greedy = lane.header?.config.temperature === 0;
     const what = inspected(round, place, greedy);
@@ -123,7 +123,7 @@ export class Inspector extends Component {
       ? `Pass ${what.round + 1} of the target`
       : `Round ${what.round + 1}, position ${what.position + 1}${node}`;
     const token = what.drafted ?? what.extra;
-    const keys = (/** @type {KeyboardEvent} */ event) => {
+    const keys = (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.key === 'Escape') close();
       else if (by && walk && !(event.target instanceof HTMLInputElement)) {

@@ -1,9 +1,8 @@
-// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are side by side, each with
-// its text; more lanes are rows, and the text of the selected one is below.
-// @ts-check
+// The lanes of a race: their heads (place, name, clock, numbers) and their texts. Two lanes are
+// side by side, each with its text; more lanes are rows, and the text of the selected one is below.
 
 import { Text } from './text.js';
-import { glossed, html, Link, useState, walk } from './ui.js';
+import { classes, glossed, html, Link, useState, walk } from './ui.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
@@ -11,7 +10,6 @@ import { markOf } from '../state/race.js';
 /** @import { Lane, State } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @type {[string, string, string][]} */
 const COLUMNS = [
   ['place', 'Place', 'By the clock, among the lanes that wrote as many tokens as the longest.'],
   ['who', 'Lane', 'A method and its settings.'],
@@ -32,11 +30,11 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's state cut to as many tokens as another lane has. @param {State | null} state @param {State | null} other */
+/** A state cut to another's length. @param {State | null} state @param {State | null} other */
 const upTo = (state, other) =>
   state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
-/** A lane's settings, or the description of its method. @param {Lane | null} lane @param {string} about @param {Set<string>} noSteps */
+/** A lane's settings, or what its method is. @param {Lane | null} lane @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;
@@ -47,18 +45,9 @@ function subtitle(lane, about, noSteps) {
 
 /** @param {{app: App, scene: Scene, name: string, columns: boolean, select: () => void}} props */
 function Head({ app, scene, name, columns, select }) {
-  const [lane, named, row] = [
-    scene.lanes[name] ?? null,
-    scene.named[name],
-    scene.rows[name] ?? null,
-  ];
-  const mark = markOf(
-    lane,
-    row,
-    app.stage.ends[name],
-    scene.running ? app.progressOf(name) : null,
-    app.absent,
-  );
+  const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
+  const progress = scene.running ? app.progressOf(name) : null;
+  const mark = markOf(lane, row, app.stage.ends[name], progress, app.absent);
   const selected = name === scene.selected;
   const doubt = scene.running ? '' : app.doubt(name);
   const tab = columns ? {} : {
@@ -67,40 +56,29 @@ function Head({ app, scene, name, columns, select }) {
     'aria-controls': `${app.prefix}-panel`,
     tabindex: selected ? 0 : -1,
   };
-  const number = (
-    /** @type {string} */ key,
-    /** @type {string} */ value,
-    /** @type {string} */ unit,
-    more = {},
-  ) =>
+  const number = (key, value, unit, more = {}) =>
     html`
-      <span class="sd-lane-number sd-lane-${key}" title=${TITLES[key] ||
-        null} data-symbol=${key === 'tau' ? 'τ' : null}
-        ...${more}>
+      <span class="sd-lane-number sd-lane-${key}" title=${TITLES[key] || null}
+        data-symbol=${key === 'tau' ? 'τ' : null} ...${more}>
             <b data-known=${String(value !== '–')}>${value}</b><small>${unit}</small></span>
     `;
   const clock = { role: 'timer', 'aria-label': `${named.label}: decode time in seconds` };
-  const kind = `${selected ? ' sd-selected' : ''}${lane ? '' : ' sd-absent'}${
-    isVanilla(lane) ? ' sd-vanilla' : ''
-  }`;
+  const kind = [selected && 'sd-selected', !lane && 'sd-absent', isVanilla(lane) && 'sd-vanilla'];
+  const style = { '--lane': `var(--sd-${named.colour})` };
+  const stops = columns ? undefined : null;
+  const settings = subtitle(lane, named.about, app.noSteps);
+  const share = row ? row.share : 0;
   return html`
-    <div class="sd-lane${kind}" id="${app.prefix}-lane-${name}" style=${{
-      '--lane': `var(--sd-${named.colour})`,
-    }}
+    <div class=${classes('sd-lane', ...kind)} id="${app.prefix}-lane-${name}" style=${style}
       data-state=${mark.kind} data-busy=${String(Boolean(doubt))} onclick=${select} ...${tab}>
         <span class="sd-lane-place" title=${mark.placeTitle || null}>${mark.place}</span>
         <span class="sd-lane-who">
           <span class="sd-lane-name"><span class="sd-lane-glyph" aria-hidden="true">${named
             .glyph}</span><b title=${named.label}>${named.label}</b></span>
-          <span class="sd-lane-sub" title=${named.about || null}>${glossed(
-            subtitle(lane, named.about, app.noSteps),
-            columns ? undefined : null,
-          )}</span>
+          <span class="sd-lane-sub" title=${named.about || null}>${glossed(settings, stops)}</span>
         </span>
         <span class="sd-lane-progress">
-          <span class="sd-lane-track"><i class="sd-fill" style="transform: scaleX(${row
-            ? row.share
-            : 0})"></i></span>
+          <span class="sd-lane-track"><i class="sd-fill" style="transform: scaleX(${share})"></i></span>
           <span class="sd-lane-tokens" title=${mark.title || null}>${mark.words}</span>
         </span>
         ${number('clock', row ? seconds(row.clock.seconds) : '–', ' s', clock)}
@@ -121,47 +99,48 @@ export function Lanes({ app, scene }) {
     'aria-orientation': 'vertical',
     'aria-label': 'Lanes: select one to see its window',
   };
-  const keys = (/** @type {KeyboardEvent} */ event) => {
+  const keys = (event) => {
     if (columns) return;
-    const heads =
-      /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
-    const to = walk(event, heads, ROW_KEYS);
+    const to = walk(event, [...event.currentTarget.children], ROW_KEYS);
     if (to >= 0) app.select(names[to]);
   };
-  const card = (/** @type {string} */ name) => {
+  const card = (name) => {
     const select = () => app.select(name);
-    const own = app.pinned?.name === name ? app.pinned.token : -1;
+    const own = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
     const state = app.game && name !== selected
       ? upTo(states[name], states[selected ?? '']) // it would reveal the answer to the visitor
       : states[name];
     const shown = columns || all || name === selected;
-    const failed = lanes[name]?.failed && state?.ended
-      ? `${lanes[name].failed.message} ${lanes[name].failed.hint}`
-      : '';
-    return html`<article key=${name} class="sd-lane-text ${
-      name === selected ? 'sd-selected' : ''
-    }" hidden=${!shown} style=${{ '--lane': `var(--sd-${named[name].colour})` }}>
-      <button type="button" class="sd-lane-title" onclick=${select}><span class="sd-lane-glyph" aria-hidden="true">${
-      named[name].glyph
-    }</span> ${named[name].label}</button>
-      ${
-      shown && html`
-        <${Text} label="${named[name].label}: text" lane=${lanes[name] ??
-          null} state=${state} count=${state?.tokens.length ?? 0}
-          round=${name === selected ? scene.view : null} moment=${scene
-            .moment} pinned=${own} press=${(
-            /** @type {number} */ token,
-            /** @type {boolean} */ byKey,
-          ) => app.pinToken(name, token, byKey)} />
-      `
-    }
-      <p class="sd-lane-note">${failed}</p>
-    </article>`;
+    const lane = lanes[name];
+    const failed = lane?.failed && state?.ended ? `${lane.failed.message} ${lane.failed.hint}` : '';
+    const { label, glyph, colour } = named[name];
+    const text = {
+      label: `${label}: text`,
+      lane,
+      state,
+      count: state?.tokens.length ?? 0,
+      round: name === selected ? scene.view : null,
+      moment: scene.moment,
+      pinned: own,
+      press: (token, byKey) => app.pinToken(name, token, byKey),
+    };
+    return html`
+      <article key=${name} class=${classes('sd-lane-text', name === selected && 'sd-selected')}
+        hidden=${!shown} style=${{ '--lane': `var(--sd-${colour})` }}>
+        <button type="button" class="sd-lane-title" onclick=${select}>
+          <span class="sd-lane-glyph" aria-hidden="true">${glyph}</span> ${label}</button>
+        ${shown && html`<${Text} ...${text} />`}
+        <p class="sd-lane-note">${failed}</p>
+      </article>
+    `;
   };
+  const layout = columns ? 'columns' : 'rows';
+  const which = all ? `${names.length} lanes` : named[selected ?? '']?.label ?? '';
+  const origins = Object.entries(LEGEND).map(([kind, { glyph, words }]) =>
+    html`<li><span class="sd-t sd-t-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
+  );
   return html`
-    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${columns
-      ? 'columns'
-      : 'rows'}
+    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}
       data-even=${String([1, 2, 4].includes(names.length))}>
       <div class="sd-lane-columns" aria-hidden="true">${COLUMNS.map(([key, words, title]) =>
         html`<span class="sd-h-${key}" title=${title || null} data-symbol=${
@@ -176,18 +155,12 @@ export function Lanes({ app, scene }) {
             `
           )}
         </div>
-      <header><h2>Text</h2><span class="sd-sub">${all
-        ? `${names.length} lanes`
-        : named[selected ?? '']?.label ?? ''}</span>
+      <header><h2>Text</h2><span class="sd-sub">${which}</span>
           <${Link} act=${() => setAll(!all)} aria-pressed=${String(all)}>${all
             ? 'Only the selected lane'
             : 'All texts'}<//></header>
         <div class="sd-lane-texts" data-all=${String(columns || all)}>${names.map(card)}</div>
-        <ul class="sd-legend" aria-label="Legend">${Object.entries(LEGEND).map((
-          [kind, { glyph, words }],
-        ) =>
-          html`<li><span class="sd-t sd-t-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
-        )}</ul>
+        <ul class="sd-legend" aria-label="Legend">${origins}</ul>
       </section>
   `;
 }

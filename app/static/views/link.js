@@ -1,6 +1,5 @@
-// A link to the current view: it is put into the address and copied; if the browser does not permit that, it is shown for
-// copying by hand.
-// @ts-check
+// A link to the current view: it is put into the address and copied; if the browser does not permit
+// that, it is shown for copying by hand.
 
 import { Dialog, html, render } from './ui.js';
 import { text } from './dom.js';
@@ -17,7 +16,7 @@ export function say(button, words) {
 
 let here = ''; // the query that the address holds, once a run has its own entry in the history
 
-/** Put a query into the address. @param {string} query @param {'replaceState' | 'pushState'} [how] @returns {URL} the link */
+/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] */
 export function address(query, how = 'replaceState') {
   const link = new URL(location.href);
   Object.assign(link, { search: query, hash: '' });
@@ -30,7 +29,7 @@ export function address(query, how = 'replaceState') {
   return link;
 }
 
-/** Add a finished run to the browser's history, so that Back returns to the previous address. @param {string} query */
+/** Add a finished run to the browser's history, so that Back returns to the previous address. */
 export function visit(query) {
   if (!here) {
     addEventListener('popstate', () => {
@@ -64,7 +63,7 @@ function show(link, open = true) {
   const note = link.protocol === 'file:'
     ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add the part from “?” on to its address.'
     : '';
-  const select = (/** @type {any} */ { currentTarget }) => currentTarget.select();
+  const select = ({ currentTarget }) => currentTarget.select();
   render(
     html`
       <${Dialog} title="Copy this link" open=${open} closed=${() => show(link, false)}>

@@ -1,9 +1,8 @@
 // Messages of a job: a card for errors, and a status line for the server's progress.
-// @ts-check
 
 import { html, render } from './ui.js';
 
-/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: the control it refers to */
+/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
 
 export class CardView {
   /** @param {string} prefix with which the ids of the job's own controls begin */
@@ -34,7 +33,7 @@ export class CardView {
     this.mark('');
   }
 
-  /** Outline the control that the card refers to. @param {string} field */
+  /** Outline the control that the card refers to. */
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((one) => one.classList.remove('sd-invalid'));
     const id = `${this.prefix}-${field}`;
@@ -46,7 +45,7 @@ export class CardView {
   }
 }
 
-/** The status line. Its mark turns with each message only: an endless animation would take a core from the decoder. */
+/** The status line. Its mark turns with each message: an animation would take a core. */
 export class StatusView {
   constructor() {
     this.count = 0;
@@ -54,7 +53,6 @@ export class StatusView {
     Object.assign(this.element, { className: 'sd-status', role: 'status', hidden: true });
   }
 
-  /** @param {string} words */
   show(words) {
     this.element.hidden = !words;
     if (words) this.count += 1;

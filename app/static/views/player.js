@@ -1,5 +1,4 @@
 // The layout of a player, and the figures below the window.
-// @ts-check
 
 import { Bar } from './bar.js';
 import { acceptanceFigure, Charts, confidenceFigure, tokensFigure } from './charts.js';
@@ -21,34 +20,25 @@ const WITHOUT = 'The chart library could not be loaded; all numbers above are co
 
 /** @extends {Component<{app: App, scene: Scene}>} */
 export class Player extends Component {
-  /** @override */
   componentDidMount() {
     const { app } = this.props;
-    const places = Object.fromEntries(
-      Object.keys(FIGURES).map((
-        name,
-      ) => [name, /** @type {HTMLElement} */ (app.root.querySelector(`[data-place=${name}]`))]),
-    );
+    /** @returns {any} */
+    const place = (name) => app.root.querySelector(`[data-place=${name}]`);
+    const places = Object.fromEntries(Object.keys(FIGURES).map((name) => [name, place(name)]));
     this.charts = new Charts(places, FIGURES, { plotly: app.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }
 
-  /** @override */
   componentDidUpdate() {
     const { scene } = this.props;
     if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
     else this.charts?.offer(scene);
   }
 
-  /** @override @param {{app: App, scene: Scene}} props */
+  /** @param {{app: App, scene: Scene}} props */
   render({ app, scene }) {
     const of = { app, scene };
-    const chart = (
-      /** @type {string} */ name,
-      /** @type {string} */ title,
-      /** @type {string} */ hint,
-      /** @type {string | null} */ area = null,
-    ) =>
+    const chart = (name, title, hint, area) =>
       html`
         <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
           <header><h2>${title}</h2><span class="sd-sub">${glossed(hint)}</span></header>

@@ -1,7 +1,6 @@
-// Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for everything.
-// Explanations and right answers are hidden until they are revealed. The link for the room opens the same lesson at the
-// same step, without the bar.
-// @ts-check
+// Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for
+// everything. Explanations and right answers are hidden until they are revealed. The link for the
+// room opens the same lesson at the same step, without the bar.
 
 import { Dialog, html, render } from './ui.js';
 import { address } from './link.js';
@@ -23,7 +22,7 @@ import { isOpen, page } from '../page.js';
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @type {[string, string][]} the keys; each is also a button of the bar, except those that step a recording */
+/** @type {[string, string][]} the keys; most are buttons, too */
 const KEYS = [
   ['→ or Page Down', 'next step'],
   ['← or Page Up', 'previous step'],
@@ -36,7 +35,7 @@ const KEYS = [
   ['Esc', 'leave'],
 ];
 
-/** A hint on the link for a room. @param {URL} link @param {boolean} coded whether its QR code arrived */
+/** A hint on the link for a room. @param {URL} link @param {boolean} coded as a QR code */
 function hint(link, coded) {
   if (link.protocol === 'file:') {
     return 'This page is a file on this computer: share the file itself with the room.';
@@ -74,7 +73,7 @@ export class Presenter {
       hidden: true,
     });
     document.body.append(this.bar);
-    document.addEventListener('keydown', (event) => this.keys(event), true); // capture: the player uses some of the same keys
+    document.addEventListener('keydown', (event) => this.keys(event), true); // before the player
   }
 
   get lesson() {
@@ -139,80 +138,71 @@ export class Presenter {
 
   draw() {
     const { number, lessons, guide, lesson } = this;
-    const button = (
-      /** @type {string} */ words,
-      /** @type {string} */ key,
-      /** @type {() => void} */ act,
-      more = {},
-    ) =>
+    const button = (words, key, act, more = {}) =>
       html`
         <button type="button" class="sd-b" onclick=${act}
           ...${more}>${words}<kbd aria-hidden="true">${key}</kbd></button>
       `;
-    const play = { disabled: !this.player() };
     const reveal = { class: 'sd-b sd-guide-next sd-present-reveal', disabled: !guide.hides };
+    const toggle = () => this.player()?.toggle();
+    const [lessonBack, lessonOn, ...buttons] = [
+      button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' }),
+      button('›', 'N', () => this.turn(1), { 'aria-label': 'Next lesson' }),
+      button('Back', '←', () => this.step(-1)),
+      button('Next', '→', () => this.step(1)),
+      button('Reveal', 'R', () => this.reveal(), reveal),
+      button('Play', 'Space', toggle, { disabled: !this.player() }),
+      button('Room link', 'L', () => this.show('link')),
+      button('Keys', '?', () => this.show('help')),
+      button('Leave', 'Esc', () => this.leave()),
+    ];
+    const close = () => this.show('');
+    const keys = KEYS.map(([key, words]) =>
+      html`
+        <dt><kbd>${key}</kbd></dt>
+        <dd>${words}</dd>
+      `
+    );
     render(
       html`
-        ${button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' })}
-                <span class="sd-present-place"
+        ${lessonBack}
+        <span class="sd-present-place"
           aria-live="polite">Lesson ${number + 1} of ${lessons.length}: ${lesson.title}</span>
-                ${button('›', 'N', () => this.turn(1), {
-                  'aria-label': 'Next lesson',
-                })}<span class="sd-present-space"></span>
-                ${button('Back', '←', () => this.step(-1))}${button(
-                  'Next',
-                  '→',
-                  () => this.step(1),
-                )}
-                ${button('Reveal', 'R', () => this.reveal(), reveal)}${button(
-                  'Play',
-                  'Space',
-                  () => this.player()?.toggle(),
-                  play,
-                )}
-                ${button('Room link', 'L', () => this.show('link'))}${button(
-                  'Keys',
-                  '?',
-                  () => this.show('help'),
-                )}${button('Leave', 'Esc', () => this.leave())}
-                <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${() =>
-                  this.show('')}>${this.dialog === 'link' && this.link()}<//>
-                <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${() =>
-                  this.show('')}>
-                  <dl class="sd-facts">${KEYS.flatMap((
-                    [key, words],
-                  ) => [html`<dt><kbd>${key}</kbd></dt>`, html`<dd>${words}</dd>`])}</dl><//>
+        ${lessonOn}<span class="sd-present-space"></span>${buttons}
+        <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close}>
+          ${this.dialog === 'link' && this.link()}<//>
+        <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close}>
+          <dl class="sd-facts">${keys}</dl><//>
       `,
       this.bar,
     );
   }
 
-  /** The link that opens this step on other machines. @returns {Child} */
+  /** The link that opens this step on other machines. */
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
     here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=${this.room}`;
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
-    const hide = (/** @type {any} */ event) => (event.currentTarget.hidden = true); // hides it if the host has no /qr
+    const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
     const coded = () => {
       this.coded = true;
       this.update();
     };
     return html`
-      ${here.protocol !== 'file:' && here.href.length <= LONGEST &&
-        html`
-          <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
-            .href}
-            onload=${this.coded ? null : coded}
-            onerror=${hide} />
-        `}
+      ${here.protocol !== 'file:' && here.href.length <= LONGEST && html`
+        <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
+          .href}
+          onload=${this.coded ? null : coded}
+          onerror=${hide} />
+      `}
             <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
         class="sd-sub">${hint(here, this.coded)}</p>
     `;
   }
 
-  /** The next or the previous step; after the last one the next lesson begins. @param {number} by */
+  /** The next or the previous step; after the last one the next lesson begins. */
   step(by) {
     const at = this.guide.at + by;
     if (at < 0) this.turn(-1, true);
@@ -245,7 +235,6 @@ export class Presenter {
     this.walk.left(lesson);
   }
 
-  /** @param {KeyboardEvent} event */
   keys(event) {
     const { target, key } = event;
     if (
@@ -257,7 +246,7 @@ export class Presenter {
         'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
       ) && key !== 'Escape'
     ) return;
-    if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // it moves a slider
+    if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
     const act = this.acts()[key.length === 1 ? key.toLowerCase() : key];
     if (!act || (this.dialog && key === 'Escape')) return; // a dialog closes itself
@@ -268,7 +257,6 @@ export class Presenter {
     if (!same) act();
   }
 
-  /** @returns {Record<string, () => void>} */
   acts() {
     const [next, back] = [() => this.step(1), () => this.step(-1)];
     return {

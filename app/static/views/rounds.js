@@ -1,5 +1,4 @@
-// One bar per round: how many drafted tokens were accepted. Each bar is a button that jumps to its verdict.
-// @ts-check
+// One bar per round: how many drafted tokens were accepted. A bar jumps to its verdict.
 
 import { html, walk } from './ui.js';
 /** @import { App } from '../app.js' */
@@ -20,15 +19,8 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
   const rounds = lane && !running && lane.rounds.some((round) => round.size) ? lane.rounds : [];
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
   const here = shown.older ? state?.window?.round : view?.round;
-  const keys = (/** @type {KeyboardEvent} */ event) => {
-    const buttons =
-      /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
-    const to = walk(event, buttons, {
-      ArrowRight: 1,
-      ArrowLeft: -1,
-      Home: -Infinity,
-      End: Infinity,
-    });
+  const keys = (event) => {
+    const to = walk(event, [...event.currentTarget.children]);
     if (to >= 0) app.jump(to);
   };
   const bar = (/** @type {Round} */ round) => {
@@ -41,17 +33,14 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
       (100 * Math.max(round.size, 0.4)) / tallest,
       round.size && open ? (100 * round.accepted) / round.size : 0,
     ];
+    const said = words(round, open);
     return html`
-      <button type="button" key=${round.round} class=${kind} title=${words(
-        round,
-        open,
-      )} aria-label=${words(round, open)}
-        aria-current=${String(round.round === here)}
-        tabindex=${round.round === (here ?? 0) ? 0 : -1}
-        onclick=${() =>
-          app.jump(
-            round.round,
-          )}><i style="height: ${height}%"><b style="height: ${share}%"></b></i></button>
+      <button type="button" key=${round.round} class=${kind} title=${said} aria-label=${said}
+        aria-current=${String(round.round === here)} tabindex=${round.round === (here ?? 0)
+          ? 0
+          : -1}
+        onclick=${() => app.jump(round.round)}>
+        <i style="height: ${height}%"><b style="height: ${share}%"></b></i></button>
     `;
   };
   return html`

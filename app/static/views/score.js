@@ -1,7 +1,6 @@
 // The speed-up and its numbers, each with symbol and unit. Measured, unless labelled as predicted.
-// @ts-check
 
-import { glossed, html, Link } from './ui.js';
+import { classes, glossed, html, Link } from './ui.js';
 import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.js';
 import { speedUp } from '../state/metrics.js';
 import { times } from '../state/format.js';
@@ -9,7 +8,7 @@ import { typicalWords } from '../state/predicted.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} the glossary explains the symbols */
+/** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} in the glossary */
 const NUMBERS = [
   ['tau', 'τ', 'block efficiency', 'tokens/round'],
   ['alpha', 'α', 'acceptance rate', ''],
@@ -48,36 +47,27 @@ export function Hero({ app, scene }) {
     ? scene.named[scene.selected ?? '']?.label
     : '';
   const { drafted, vanilla } = own;
+  const denoises = !app.noSteps.has(String(drafted?.header?.config.drafter));
   const typical = drafted?.header && vanilla &&
-    typicalWords(
-      app.options.typical,
-      drafted.header,
-      !app.noSteps.has(String(drafted.header.config.drafter)),
-    );
+    typicalWords(app.options.typical, drafted.header, denoises);
   const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
   const slow = over && whySlow(drafted, vanilla);
-  const kind = `${race.lossy ? ' sd-lossy' : ''}${race.trusted ? '' : ' sd-crowded'}`;
-  const share = (/** @type {number} */ value) =>
-    `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
-  return html`<section class="sd-panel sd-hero${kind}" aria-label="Speed-up" data-area="hero">
+  const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
+  const share = (value) => `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
+  const sizes = { '--one': share(1), '--far': share(far ?? 0) };
+  const scale = race.final !== null && race.trusted && !baseline && html`
+    <div class="sd-scale" aria-hidden="true" style=${sizes}>
+      <u class="sd-scale-one" title="vanilla: 1×"></u></div>
+  `;
+  const here = over && race.final !== null &&
+    html`; <b>this prompt: ${times(race.final)}</b>`;
+  return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
     <div class="sd-big"><span class="sd-speed">${
     slower && html`<small>slower: </small>`
   }${speed}</span><span class="sd-speed-words">${words}</span></div>
-    ${
-    race.final !== null && race.trusted && !baseline &&
-    html`<div class="sd-scale" aria-hidden="true" style=${{
-      '--one': share(1),
-      '--far': share(far ?? 0),
-    }}>
-      <u class="sd-scale-one" title="vanilla: 1×"></u></div>`
-  }
-    ${
-    typical &&
-    html`<p class="sd-typical" title=${typical.about}>${typical.words}${
-      over && race.final !== null ? html`; <b>this prompt: ${times(race.final)}</b>` : ''
-    }</p>`
-  }
+    ${scale}
+    ${typical && html`<p class="sd-typical" title=${typical.about}>${typical.words}${here}</p>`}
     ${
     slow && html`
       <p

@@ -1,7 +1,6 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
-// @ts-check
 
-import { Component, Dialog, html, Link } from './ui.js';
+import { Component, Dialog, html, Link, Pick } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
@@ -11,7 +10,6 @@ import { milliseconds, seconds } from '../state/format.js';
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */
 
-/** @type {Record<string, string>} */
 const KINDS = {
   recording: '◉ Recording',
   run: '● Your run',
@@ -30,7 +28,7 @@ const WAIT = {
   after: '',
 };
 
-/** The first sentence. Its result takes up space but is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
+/** The first sentence; its result is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
   const { stage, options } = app;
   const { first, names, lanes, baseline, named } = stage;
@@ -39,18 +37,15 @@ export function Lead({ app, scene }) {
     : names.length <= 2 && first === 'drafted'
     ? 'A drafter'
     : named[first].label;
-  const { before, after } = scene.running ? WAIT : first && first !== baseline
-    ? leadWords(
-      lanes[first],
-      lanes[baseline ?? ''] ?? null,
-      who,
-      names.length,
-      !stage.disturbed(first).length,
-    )
+  const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
+  const { before, after } = scene.running
+    ? WAIT
+    : lane && first !== baseline
+    ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length)
     : { before: '', after: '' };
-  return html`<p class="sd-lead-words" data-kind=${options.kind}>${before}${
-    after && html`<span style=${{ visibility: scene.over ? 'visible' : 'hidden' }}>${after}</span>`
-  }</p>`;
+  const style = { visibility: scene.over ? 'visible' : 'hidden' };
+  const result = after && html`<span style=${style}>${after}</span>`;
+  return html`<p class="sd-lead-words" data-kind=${options.kind}>${before}${result}</p>`;
 }
 
 /** @param {{lanes: Lanes, title: string}} props */
@@ -58,13 +53,19 @@ function Report({ lanes, title }) {
   const header = headerOf(lanes);
   const ended = endsOf(lanes);
   if (!header) return null;
-  return html`<dl class="sd-facts">${
-    factsOf(lanes, header, title).flatMap((
-      [name, words],
-    ) => [html`<dt>${name}</dt>`, html`<dd>${words}</dd>`])
-  }</dl>
-    ${
-    ended.length > 0 && html`
+  const facts = factsOf(lanes, header, title).map(([name, words]) =>
+    html`
+      <dt>${name}</dt>
+      <dd>${words}</dd>
+    `
+  );
+  const row = ([name, { seconds_by: by, seconds: all }]) => {
+    const parts = PHASES.map((phase) => html`<td>${milliseconds(by[phase] || 0)}</td>`);
+    return html`<tr><th scope="row">${name}</th>${parts}<td>${seconds(all)} s</td></tr>`;
+  };
+  return html`
+    <dl class="sd-facts">${facts}</dl>
+    ${ended.length > 0 && html`
       <table class="sd-table" tabindex="0">
         <caption>Where the decode time went</caption>
         <thead>
@@ -72,23 +73,17 @@ function Report({ lanes, title }) {
             html`<th scope="col">${words}</th>`
           )}</tr>
         </thead>
-        <tbody>${ended.map(([name, { seconds_by: by, seconds: all }]) =>
-          html`<tr><th scope="row">${name}</th>
-        ${PHASES.map((phase) => html`<td>${milliseconds(by[phase] || 0)}</td>`)}<td>${
-            seconds(all)
-          } s</td></tr>`
-        )}</tbody>
+        <tbody>${ended.map(row)}</tbody>
       </table>
-    `
-  }`;
+    `}
+  `;
 }
 
 /** @extends {Component<{app: App, scene: Scene}, {open: boolean}>} */
 export class Source extends Component {
-  /** @override */
   state = { open: false };
 
-  /** @override @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
   render({ app, scene }, { open }) {
     const { stage, trace, source, options, recordings, file } = app;
     const runs = scene.running ? [] : keptRuns(options.kept);
@@ -105,42 +100,29 @@ export class Source extends Component {
     const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const another = (/** @type {any} */ { currentTarget }) => {
-      if (currentTarget.value) app.open({ url: currentTarget.value });
-      currentTarget.value = '';
-    };
+    const chip = scene.running ? '● Measuring' : KINDS[kind] || kind;
+    const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
+    const show = (open) => () => this.setState({ open });
     return html`
-      <div
-        class="sd-source"><span class="sd-chip" data-kind=${kind}>${scene.running
-          ? '● Measuring'
-          : KINDS[kind] || kind}</span><span class="sd-source-words">${words}</span>
+      <div class="sd-source"><span class="sd-chip" data-kind=${kind}>${chip}</span>
+            <span class="sd-source-words">${words}</span>
             ${header &&
-              html`<${Link} act=${() =>
-                this.setState({ open: true })} aria-haspopup="dialog">How this was measured<//>`}
+              html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
             ${own && html`
               <a class="sd-link" href=${settingsLink(own)}
                 title="Opens this page with the prompt and the settings of this race">Use its settings</a>
             `}
             ${header && file && html`
-              <${Link} act=${(/** @type {any} */ event) => app.keepMoment(event.currentTarget)}
-                title=${isRun(file)
-                  ? `${LINKED} This server keeps it for ${days} days, or until it restarts.`
-                  : LINKED}>Link to this moment<//>
+              <${Link} act=${(event) => app.keepMoment(event.currentTarget)}
+                title=${isRun(file) ? stays : LINKED}>Link to this moment<//>
             `}
-            ${!scene.running && recordings.length > 1 &&
-              html`<select class="sd-pick sd-more" aria-label="Another recording" value="" onchange=${another}>
-        <option value="">Another recording…</option>${
-                recordings.map(({ title, url }) => html`<option value=${url}>${title}</option>`)
-              }</select>`}
-            ${runs.length > 0 &&
-              html`<select class="sd-pick" aria-label="My runs" value="" onchange=${(
-                /** @type {any} */ { currentTarget },
-              ) => (location.search = currentTarget.value)}>
-        <option value="">My runs…</option>${
-                runs.map(({ title, query }) => html`<option value=${query}>${title}</option>`)
-              }</select>`}
-            <${Dialog} title="How this was measured" open=${open} closed=${() =>
-              this.setState({ open: false })}>${open &&
+            ${!scene.running && recordings.length > 1 && html`
+              <${Pick} name="sd-more" label="Another recording" all=${recordings}
+                words=${({ title }) => title} open=${({ url }) => app.open({ url })} />
+            `}
+            <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
+              open=${({ query }) => location.search = query} />
+            <${Dialog} title="How this was measured" open=${open} closed=${show(false)}>${open &&
               html`<${Report} lanes=${stage.lanes} title=${trace?.title ?? ''} />`}<//></div>
     `;
   }

@@ -1,11 +1,10 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
-// @ts-check
 
-import { Component, html, walk } from './ui.js';
+import { ALONG, classes, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isServed, isVanilla } from '../state/lane.js';
-/** @import { Lane, State, Window } from '../state/lane.js' */
+/** @import { Lane, State, Token, Window } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
 
@@ -17,89 +16,74 @@ const PROMPT_SHOWN = 280;
  * @property {(token: number, byKey: boolean) => void} press a token, by its place among the new ones
  */
 
-const looksLikeCode = (/** @type {string} */ prompt) =>
+const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** The current tokens of a draft under way; for a tree, its first branch. @param {Lane} lane @param {Window | null} round */
+/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {Window | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;
   const drafted = draft ? draft.ids : [];
   const ids = passes.at(-1)?.ids ??
     (tree ? drafted.filter((_, node) => tree.lines[node] === 0) : drafted);
-  return ids.map((id) => (id === null ? '▒' : lane.pieces[id] ?? '')).join('');
+  return ids.map((id) => id === null ? '▒' : lane.pieces[id] ?? '').join('');
 }
 
-/** @extends {Component<Props, {at: number}>} */
-export class Text extends Component {
-  /** @override */
+/** @extends {View<Props, {at: number}>} */
+export class Text extends View {
   state = { at: -1 }; // the token at which the Tab key stops; −1: the last
 
-  /** @override @param {Props} next @param {{at: number}} state */
-  shouldComponentUpdate(next, state) {
-    const keys = /** @type {const} */ (['lane', 'count', 'moment', 'pinned']);
-    return state.at !== this.state.at || keys.some((key) => next[key] !== this.props[key]);
+  keys = ['lane', 'count', 'moment', 'pinned'];
+
+  /** @param {Props} [before] */
+  drawn(before) {
+    if (before && this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
   }
 
-  /** @override @param {Props} before */
-  componentDidUpdate(before) {
-    if (this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
-  }
-
-  /** @override @param {Props} props @param {{at: number}} state */
+  /** @param {Props} props @param {{at: number}} state */
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';
-    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : ''; // only the last event has text
+    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : '';
     const clickable = lane && !lane.wordless && !isServed(lane);
-    const kind = `${looksLikeCode(prompt) ? ' sd-code' : ''}${isMessage(lane) ? ' sd-chat' : ''}${
-      clickable ? ' sd-clickable' : ''
-    }`;
+    const kind = classes(
+      'sd-text',
+      looksLikeCode(prompt) && 'sd-code',
+      isMessage(lane) && 'sd-chat',
+      clickable && 'sd-clickable',
+    );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = header?.config.temperature === 0;
     const now = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
-    const token = (
-      /** @type {import('../state/lane.js').Token} */ one,
-      /** @type {number} */ i,
-    ) => {
+    const token = (/** @type {Token} */ one, i) => {
       const known = lane?.pieces[one.id] !== undefined;
       const source = plain ? 'plain' : SOURCES[one.source] ? one.source : 'target';
-      const title = `${known ? '' : `token ${one.id}, its text was not recorded; `}${
-        tokenTitle(one, plain, greedy)
-      }`;
-      const more = `${known ? '' : ' sd-t-id'}${!plain && one.round === now ? ' sd-now' : ''}${
-        i === pinned ? ' sd-pinned' : ''
-      }`;
+      const unknown = known ? '' : `token ${one.id}, its text was not recorded; `;
+      const title = unknown + tokenTitle(one, plain, greedy);
+      const fresh = !plain && one.round === now && 'sd-now';
+      const kinds = [`sd-t-${source}`, !known && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
       return html`
-        <span key=${i} class="sd-t sd-t-${source}${more}" title=${title}
+        <span key=${i} class=${classes('sd-t', ...kinds)} title=${title}
           tabindex=${i === stop ? 0 : -1}>${known ? lane?.shown[i] : String(one.id)}</span>
       `;
     };
+    const tail = prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt;
     const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-t')]);
-    const click = (/** @type {MouseEvent} */ { target }) => {
+    const click = ({ target }) => {
       const found = spans().findIndex((span) => span === target);
       if (found >= 0) press(found, false);
     };
-    const key = (/** @type {KeyboardEvent} */ event) => {
-      const to = walk(event, spans(), {
-        ArrowLeft: -1,
-        ArrowRight: 1,
-        Home: -Infinity,
-        End: Infinity,
-        Enter: 0,
-        ' ': 0,
-      });
+    const key = (event) => {
+      const to = walk(event, spans(), { ...ALONG, Enter: 0, ' ': 0 });
       if (to < 0) return;
       this.setState({ at: to });
       if (event.key === 'Enter' || event.key === ' ') press(to, true);
     };
     return html`
-      <div class="sd-text${kind}" tabindex="0" role="region" aria-label=${label}
+      <div class=${kind} tabindex="0" role="region" aria-label=${label}
         onclick=${click} onkeydown=${key}>
-            <bdi class="sd-prompt">${prompt.length > PROMPT_SHOWN
-              ? `…${prompt.slice(-PROMPT_SHOWN)}`
-              : prompt}</bdi>
+            <bdi class="sd-prompt">${tail}</bdi>
             <span>${whole
               ? html`<bdi title="The trace holds the text as a whole, not token by token.">${whole}</bdi>`
               : state?.tokens.map(token)}</span>

@@ -1,13 +1,13 @@
-// A tour of the Live tab: six steps that point at its elements, with the recording on the stage. Offered once.
-// @ts-check
+// A tour of the Live tab: six steps that point at its elements. Offered once.
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
+import { keep, recall } from '../storage.js';
 /** @import { App } from '../app.js' */
 
 const KEPT = 'specdiff-tour';
 
-/** @type {[string, string, string, string][]} selector to point at, event to move the playhead to, title, words */
+/** @type {[string, string, string, string][]} selector, event, title, words */
 const STEPS = [
   [
     '.sd-window .sd-gridwrap',
@@ -48,10 +48,10 @@ const STEPS = [
 ];
 
 /** What to do next; an export has no Run button. */
-const farewell =
-  () => (document.getElementById('live-run')
+const farewell = () =>
+  document.getElementById('live-run')
     ? 'Now press Run.'
-    : 'To race a prompt of your own, start the lab.');
+    : 'To race a prompt of your own, start the lab.';
 
 /** @extends {Component<{app: App}, {seen: boolean}>} */
 export class TourOffer extends Component {
@@ -59,22 +59,12 @@ export class TourOffer extends Component {
   constructor(props) {
     super(props);
     this.guide = new Guide(() => props.app.stand('start'));
-    this.state = { seen: false };
-    try {
-      this.state.seen = localStorage.getItem(KEPT) !== null;
-    } catch (error) {
-      this.state.seen = true; // without storage it would be offered every time
-      console.info('the tour is not offered:', error);
-    }
+    this.state = { seen: recall(KEPT) !== null }; // without storage it would be offered every time
   }
 
   remember() {
     this.setState({ seen: true });
-    try {
-      localStorage.setItem(KEPT, 'seen');
-    } catch (error) {
-      console.info('the tour will be offered again:', error);
-    }
+    keep(KEPT, 'seen');
   }
 
   start() {
@@ -94,7 +84,7 @@ export class TourOffer extends Component {
     );
   }
 
-  /** @override @param {{app: App}} props @param {{seen: boolean}} state */
+  /** @param {{app: App}} props @param {{seen: boolean}} state */
   render(props, { seen }) {
     return html`
       <p class="sd-tour-offer"

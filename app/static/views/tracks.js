@@ -1,12 +1,11 @@
 // Two runs along one text; a rejection can be inspected and continued with another token.
-// @ts-check
 
 import { aligned, trackOf, uniform } from '../state/exploration.js';
 import { again, inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
 import { buildLane, stateAt } from '../state/lane.js';
 import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { glossed, html, kept, Link } from './ui.js';
+import { classes, glossed, html, Link, View } from './ui.js';
 import { Inspector, isChance, wordsOf } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
 import { fetchTrace } from '../state/trace.js';
@@ -18,7 +17,6 @@ import { fetchTrace } from '../state/trace.js';
 /** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace; `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an opened run for the server */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the server */
 
-/** @type {Record<string, string>} */
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
 const MARKS = {
@@ -30,9 +28,9 @@ const MOST_CANDIDATES = 8;
 const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run; for a branch also the chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer @returns {Record<string, Cell[]>} */
+/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
-  const placed = (/** @type {string} */ name, /** @type {Cell[]} */ cells) =>
+  const placed = (name, /** @type {Cell[]} */ cells) =>
     columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
   const forced = branch && branch.take >= 0
     ? [{
@@ -61,10 +59,10 @@ function Token({ of, name, cell, pinned }) {
   const { kind, round, refused } = cell;
   const draft = refused === null ? '' : piece(of.lanes[name], refused);
   const mark = MARKS[kind] ?? { glyph: '', words: kind };
-  const title = `${round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `}${mark.words} ${
-    quoted(cell.shown)
-  }${refused === null ? '' : ` in place of ${quoted(draft)}`}`;
-  const shape = `sd-track-cell${cell.begins ? ' sd-track-begins' : ''}`;
+  const where = round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `;
+  const instead = refused === null ? '' : ` in place of ${quoted(draft)}`;
+  const title = `${where}${mark.words} ${quoted(cell.shown)}${instead}`;
+  const shape = classes('sd-track-cell', cell.begins && 'sd-track-begins');
   const inside = html`
     <small>${cell.begins && round >= 0 &&
       html`<i>${SIGNS[name]}${round + 1}</i>`}${refused !== null &&
@@ -81,44 +79,48 @@ function Token({ of, name, cell, pinned }) {
   `;
 }
 
-/** The runs along the text. */
-const Tracks = kept(
-  (/** @type {{of: SideBySide, answer: Answer, pinned: string}} */ { of, answer, pinned }) => {
+/** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
+class Tracks extends View {
+  keys = ['answer', 'pinned'];
+
+  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props */
+  render({ of, answer, pinned }) {
     const { facts } = answer;
     const tracks = tracksOf(of.lanes, answer);
     const names = Object.keys(tracks);
     const words = facts.opened && facts.common.by !== 'tokens';
     const columns = aligned(tracks, { b: words ? '' : 'a', [BRANCH]: facts.branch?.run });
     const kinds = [...new Set(Object.values(tracks).flat().map(({ kind }) => kind))];
-    const place = (/** @type {string} */ name, /** @type {Cell[]} */ cells = []) => {
+    const place = (name, /** @type {Cell[]} */ cells = []) => {
       const drawn = cells.map((cell) => html`<${Token} ...${{ of, name, cell, pinned }} />`);
       if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
       return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`; // a branch begins late, and is the last
     };
+    const signs = names.map((name) => {
+      const label = facts.labels[name] ?? 'what if: a branch, not a measurement';
+      return html`<span><b>${SIGNS[name]}</b> ${label}</span>`;
+    });
+    const marks = kinds.map((kind) => {
+      const { glyph, words } = MARKS[kind] ?? { glyph: '', words: kind };
+      return html`<span><b class="sd-track-token sd-track-${kind}">${glyph}</b> ${words}</span>`;
+    });
+    const column = (cells, i) => {
+      const number = (i + 1) % 5 && i ? '' : String(i + 1);
+      const drawn = names.map((name) => place(name, cells[name]));
+      return html`
+        <div class="sd-track-column">
+          <span class="sd-track-place" aria-hidden="true">${number}</span>${drawn}</div>
+      `;
+    };
     return html`
       <p
-        class="sd-sub sd-tracks-legend">${names.map((name) =>
-          html`<span><b>${SIGNS[name]}</b> ${
-            facts.labels[name] ?? 'what if: a branch, not a measurement'
-          }</span>`
-        )}${kinds.map((kind) =>
-          html`<span><b class="sd-track-token sd-track-${kind}">${MARKS[kind]?.glyph ?? ''}</b> ${
-            MARKS[kind]?.words ?? kind
-          }</span>`
-        )}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
-      <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map((
-        cells,
-        i,
-      ) =>
-        html`<div class="sd-track-column">
-        <span class="sd-track-place" aria-hidden="true">${
-          (i + 1) % 5 && i ? '' : String(i + 1)
-        }</span>${names.map((name) => place(name, cells[name]))}</div>`
+        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+      <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map(
+        column,
       )}</div>
     `;
-  },
-  ({ answer, pinned }) => [answer, pinned],
-);
+  }
+}
 
 export class SideBySide {
   /** @param {() => void} changed draws the page again @param {Tools} tools */
@@ -155,7 +157,7 @@ export class SideBySide {
         Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
       );
       sharePieces(Object.values(this.lanes));
-      const key = this.drawnOf === answer ? this.looked?.key : null; // the answer is shown again after a failed measurement
+      const key = this.drawnOf === answer ? this.looked?.key : null; // shown again
       this.drawnOf = answer;
       this.looked = null;
       if (key) this.pick(key, false);
@@ -164,15 +166,12 @@ export class SideBySide {
     this.changed();
   }
 
-  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] whether to scroll to it */
+  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] */
   pick(key, scrolls = true) {
     const at = key.lastIndexOf('/');
     const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
     const lane = this.lanes[name];
-    const n = lane?.events.findIndex((event) =>
-      event.kind === 'Committed' && event.round === round
-    );
-    const view = lane && stateAt(lane, n + 1).window;
+    const view = lane && stateAt(lane, lane.rounds[round]?.ends.Committed ?? 0).window;
     const verified = view?.verified;
     if (!verified) return;
     const greedy = lane.header?.config.temperature === 0;
@@ -232,50 +231,44 @@ export class SideBySide {
     this.changed();
   }
 
-  /** Buttons to replace the token that the target wrote, with candidates of both models. @param {Looked} looked */
+  /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
     const { name, lane, verified, what, own, greedy } = looked;
-    const ids = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat().map((
-      { id },
-    ) => id);
-    const chosen = [...new Set(ids)].filter((id) => id !== null && id !== verified.extra)
+    const known = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat();
+    const ids = new Set(known.map(({ id }) => id));
+    const chosen = [...ids].filter((id) => id !== null && id !== verified.extra)
       .slice(0, MOST_CANDIDATES);
-    const numbers = (/** @type {number | null} */ id) =>
+    const numbers = (id) =>
       what.rows.filter((row) => row.id === id).map(({ p, q }) =>
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');
     const why = own.why ??
       (chosen.length ? '' : 'The trace holds no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
+    const take = (id) => {
+      const kind = classes('sd-take', id === this.came && 'sd-came');
+      return html`
+        <button type="button" class=${kind} data-take=${id} disabled=${this.asked}
+          onclick=${() => this.go(looked, { take: Number(id) })}>
+          ${quoted(piece(lane, Number(id)))}<small>${numbers(id)}</small></button>
+      `;
+    };
+    const takes = !own.why && [
+      html`<b>Choose another token and continue:</b>`,
+      ...chosen.map(take),
+      !greedy && html`
+        <button type="button" class="sd-take" disabled=${this.asked}
+          title="No token is chosen; everything from here is drawn again, with another seed"
+          onclick=${() => this.go(looked, { take: -1, branch_seed: seed })}>
+          redraw everything from here</button>
+      `,
+    ];
     return html`
       <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
         <div class="sd-whatif" hidden=${!isChance(what, greedy)}>
           <${Link} act=${() => this.roll(looked)}>${glossed('Draw u again', null)}<//>
               <span class="sd-sub" aria-live="polite">${this.drawn}</span></div>
-            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${!own
-              .why && html`<b>Choose another token and continue:</b>${
-              chosen.map((id) =>
-                html`
-                  <button type="button" class="sd-take ${id === this.came
-                    ? 'sd-came'
-                    : ''}" data-take=${id}
-                    disabled=${this.asked} onclick=${() =>
-                      this.go(looked, { take: Number(id) })}>${quoted(
-                        piece(lane, Number(id)),
-                      )}<small>${numbers(id)}</small></button>
-                `
-              )
-            }${
-              !greedy && html`
-                <button type="button" class="sd-take" disabled=${this.asked}
-                  title="No token is chosen; everything from here is drawn again, with another seed"
-                  onclick=${() =>
-                    this.go(looked, {
-                      take: -1,
-                      branch_seed: seed,
-                    })}>redraw everything from here</button>
-              `
-            }`}</div>
+            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
             <p class="sd-sub" aria-live="polite">${this.going || why}</p>
             <p class="sd-sub">${NOTE}</p></section>
     `;

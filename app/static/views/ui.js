@@ -1,5 +1,4 @@
 // Shared by the views: the view library and common components. Text always becomes a text node.
-// @ts-check
 
 // @ts-types="../vendor/preact.d.ts"
 import { Component, html } from '../vendor/preact.js';
@@ -9,43 +8,50 @@ export { Component, html, render, useState } from '../vendor/preact.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /**
- * A component that is redrawn only when its key changes.
- * @template {object} P @param {(props: P) => Child} draw @param {(props: P) => unknown[]} key
+ * A component that acts after each drawing. With `keys` it is drawn again only when its state or one
+ * of these props changes.
+ * @template P @template S @extends {Component<P, S>}
  */
-export const kept = (draw, key) =>
-  /** @extends {Component<P>} */
-  class extends Component {
-    /** @override @param {P} next */
-    shouldComponentUpdate(next) {
-      const before = key(this.props);
-      return key(next).some((one, i) => one !== before[i]);
-    }
+export class View extends Component {
+  /** @type {string[] | null} */
+  keys = null;
 
-    /** @override @param {P} props */
-    render(props) {
-      return draw(props);
-    }
-  };
+  /** @param {P} [before] the props of the drawing before; undefined: the first drawing */
+  drawn(before) {}
 
-/** Holds an element that other code fills, such as a job's card. */
-export class Held extends Component {
-  /** @override */
-  shouldComponentUpdate() {
-    return false;
+  /** @param {P} next @param {S} state */
+  shouldComponentUpdate(next, state) {
+    const { keys, props } = this;
+    return !keys || state !== this.state || keys.some((key) => next[key] !== props[key]);
   }
 
-  /** @override */
   componentDidMount() {
+    this.drawn();
+  }
+
+  /** @param {P} before */
+  componentDidUpdate(before) {
+    this.drawn(before);
+  }
+}
+
+/** The names of classes, without those that are false or empty. */
+export const classes = (...names) => names.filter(Boolean).join(' ');
+
+/** Holds an element that other code fills, such as a job's card. */
+export class Held extends View {
+  keys = [];
+
+  drawn() {
     this.base.append(this.props.element);
   }
 
-  /** @override */
   render() {
     return html`<div class="sd-held"></div>`;
   }
 }
 
-/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {string} words @param {Set<string> | null} [stops] */
+/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) =>
   parts(words).map((one, i) => {
     if (i % 2 === 0) return one;
@@ -64,7 +70,7 @@ export const glossed = (words, stops = new Set()) =>
 
 /** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not after a key. @param {Button} props */
 export const Button = ({ label, act, name = '', children }) => {
-  const press = (/** @type {MouseEvent} */ event) => {
+  const press = (event) => {
     act();
     if (event.detail) /** @type {HTMLElement} */ (event.currentTarget).blur();
   };
@@ -79,31 +85,40 @@ export const Button = ({ label, act, name = '', children }) => {
 export const Link = ({ act, children, ...more }) =>
   html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
 
+/** A list to choose from. @param {{label: string, value: string | number, options: [value: string | number, words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
+export const Select = ({ label, value, options, act, ...more }) =>
+  html`
+    <select aria-label=${label} value=${value}
+      onchange=${(event) => act(event.currentTarget.value)} ...${more}>
+      ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
+  `;
+
+/** A list of things to open, which shows its own name again; nothing if it is empty. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
+export const Pick = ({ label, all, words, open, name = '' }) =>
+  all.length > 0 && html`
+    <select class="sd-pick ${name}" aria-label=${label} value="" onchange=${(event) => {
+      open(all[event.currentTarget.value]);
+      event.currentTarget.value = '';
+    }}>
+      <option value="">${label}…</option>
+      ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
+  `;
+
 /**
  * A dialog; `open` shows it, and `closed` is called when it is closed.
- * @extends {Component<{title: string, open: boolean, closed: () => void, children: Child}>}
+ * @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>}
  */
-export class Dialog extends Component {
-  /** @override */
-  componentDidMount() {
-    this.follow();
-  }
-
-  /** @override */
-  componentDidUpdate() {
-    this.follow();
-  }
-
-  follow() {
+export class Dialog extends View {
+  drawn() {
     const dialog = /** @type {HTMLDialogElement} */ (this.base);
     if (this.props.open === dialog.open) return;
     if (this.props.open) dialog.showModal();
     else dialog.close();
   }
 
-  /** @override @param {{title: string, closed: () => void, children: Child}} props */
+  /** @param {{title: string, closed: () => void, children: Child}} props */
   render({ title, closed, children }) {
-    const away = (/** @type {MouseEvent} */ event) => event.target === this.base && closed();
+    const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
       <form method="dialog"><h2>${title}</h2><button class="sd-b" aria-label="Close">✕</button></form>
       ${children}
@@ -111,8 +126,11 @@ export class Dialog extends Component {
   }
 }
 
-/** Move the focus among elements that share one stop of the Tab key. @param {KeyboardEvent} event @param {HTMLElement[]} all @param {Record<string, number>} moves key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
-export function walk(event, all, moves) {
+/** Keys that move along a row, and the number of steps. */
+export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+
+/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} [moves] key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
+export function walk(event, all, moves = ALONG) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
   event.preventDefault();
@@ -134,12 +152,11 @@ export function arrowTabs() {
       : null;
     const tabs = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll('[role=tab]') ?? [])])
       .filter((tab) => tab.offsetParent);
-    const to = walk(event, tabs, { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity });
+    const to = walk(event, tabs);
     if (to >= 0) tabs[to].click();
   });
 }
 
-/** @type {Record<string, string>} */
 const PATHS = {
   play: 'M5 3.2v9.6c0 .6.7 1 1.2.6l7-4.8c.4-.3.4-.9 0-1.2l-7-4.8C5.7 2.3 5 2.6 5 3.2z',
   pause: 'M4.5 3h2v10h-2zM9.5 3h2v10h-2z',
@@ -150,7 +167,7 @@ const PATHS = {
   save: 'M7.3 2h1.4v6.3l2.2-2.2 1 1L8 11 4.1 7.1l1-1 2.2 2.2zM3 12.5h10V14H3z',
 };
 
-/** A drawing that needs no icon font; decorative, so hidden from assistive technology. @param {string} name */
+/** A drawing that needs no icon font; decorative, so hidden from assistive technology. */
 export const icon = (name) =>
   html`
     <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">

@@ -1,8 +1,7 @@
-// The visitor as the verifier: judges one drafted token after the other, before the target's numbers are shown.
-// @ts-check
+// The visitor as the verifier: judges drafted tokens before the target's numbers are shown.
 
 import { Bars, wordsOf } from './inspector.js';
-import { Button, Component, glossed, html } from './ui.js';
+import { Button, glossed, html, View } from './ui.js';
 import { cell } from '../state/format.js';
 import { piece } from '../state/detokenize.js';
 /** @import { App } from '../app.js' */
@@ -11,20 +10,11 @@ import { piece } from '../state/detokenize.js';
 /** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
-/** @extends {Component<{app: App, game: Verifier}>} */
-export class Judge extends Component {
-  /** @override */
-  componentDidMount() {
-    this.hold();
-  }
-
-  /** @override */
-  componentDidUpdate() {
-    if (this.seen !== this.props.game.asked) this.hold();
-  }
-
-  /** Keep the text and the buttons in view, and the focus here when the pressed button is removed. */
-  hold() {
+/** @extends {View<{app: App, game: Verifier}, {}>} */
+export class Judge extends View {
+  /** Keep the text and the buttons in view, and the focus here. */
+  drawn() {
+    if (this.seen === this.props.game.asked) return;
     this.seen = this.props.game.asked;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
     for (const part of ['text', 'keys']) {
@@ -32,15 +22,11 @@ export class Judge extends Component {
     }
   }
 
-  /** @override @param {{app: App, game: Verifier}} props */
+  /** @param {{app: App, game: Verifier}} props */
   render({ app, game }) {
     const { lane, view, answer, place, last } = game;
     const word = wordsOf(lane);
-    const button = (
-      /** @type {string} */ words,
-      /** @type {string} */ key,
-      /** @type {() => void} */ act,
-    ) =>
+    const button = (words, key, act) =>
       html`
         <button type="button" class="sd-take" aria-keyshortcuts=${key}
           onclick=${act}>${words} <small aria-hidden="true">${SHOWN[key] ?? key}</small></button>

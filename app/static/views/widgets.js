@@ -1,7 +1,6 @@
-// Interactive panels of the Explore tab: the sandbox of a round's cost, and a test with three tokens.
-// @ts-check
+// Interactive panels of Explore: the sandbox of a round's cost, and a test with three tokens.
 
-import { glossed, html } from './ui.js';
+import { glossed, html, Select } from './ui.js';
 import {
   acceptance,
   alphasOf,
@@ -24,19 +23,12 @@ const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`
     <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>
       <input type="range" ...${limits} value=${value} aria-label=${label} title=${title}
-        oninput=${(/** @type {any} */ { currentTarget }) => act(Number(currentTarget.value))} />
+        oninput=${({ currentTarget }) => act(Number(currentTarget.value))} />
       <output>${Number(value.toFixed(2))}</output></label>
   `;
 
-/** @param {{label: string, value: string, options: [string, string][], act: (value: string) => void}} props */
-const Select = ({ label, value, options, act }) =>
-  html`<select aria-label=${label} value=${value} onchange=${(
-    /** @type {any} */ { currentTarget },
-  ) => act(currentTarget.value)}>
-    ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>`;
-
 /** @typedef {'alpha' | 'gamma' | 'draft' | 'passes' | 'count'} Dragged */
-/** @type {[Dragged, string, number, number, number, string][]} name, label, least, most, step, meaning */
+/** @type {[Dragged, string, number, number, number, string][]} name, label, range, step, meaning */
 const SLIDERS = [
   ['alpha', 'α', 0, 0.99, 0.01, 'Acceptance of each position, given that it is reached'],
   ['gamma', 'γ', 1, 32, 1, 'Tokens drafted per round; of a tree, its depth'],
@@ -51,7 +43,6 @@ const SLIDERS = [
   ],
   ['count', 'K or B', 1, 64, 1, 'Drafts, or nodes of the tree'],
 ];
-/** @type {[string, string][]} */
 const SHAPES = [
   ['window', 'one window'],
   ['drafts', 'K independent windows'],
@@ -66,7 +57,6 @@ const QUESTIONS = [
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
 const OWN = 'own'; // must not be a method's name
-/** @param {number} number */
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
 
@@ -99,7 +89,7 @@ export class Sandbox {
     this.answer = answer;
   }
 
-  /** The curve in use. @returns {[number, number][]} */
+  /** The curve in use. */
   get used() {
     return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
   }
@@ -109,7 +99,7 @@ export class Sandbox {
     return sandbox({ ...this.box, ...change }, this.used);
   }
 
-  /** Data to add to a figure, and the axis ranges it needs. @param {string} key @returns {{data: object[], reach?: {x: number, y: number}}} */
+  /** Data to add to a figure, and the axis ranges it needs. */
   adds(key) {
     const { cost, tau, speedup } = this.at();
     if (key === 'passes' && this.typed) {
@@ -141,18 +131,18 @@ export class Sandbox {
     };
   }
 
-  /** The measured methods that test a single window, so that their α_j belong to its positions. @returns {Record<string, any>[]} */
+  /** The measured methods that test a single window, so that their α_j belong to its positions. */
   get windows() {
     return (this.answer?.rows ?? []).filter((row) =>
       row.alpha_at?.length && !row.nodes && row.drafts === 1
     );
   }
 
-  /** Use one α for all positions, a separate one for each, or those of a method with its γ. @param {string} positions */
+  /** Use one α for all positions, a separate one for each, or those of a method with its γ. */
   spread(positions) {
     this.positions = positions;
-    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map(
-      (/** @type {number | null} */ alpha) => alpha ?? 0,
+    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map((alpha) =>
+      alpha ?? 0
     );
     if (alphas) this.set({ gamma: alphas.length, alphas });
     else this.set({ alphas: positions ? alphasOf(this.box) : null });
@@ -164,7 +154,7 @@ export class Sandbox {
     this.changed();
   }
 
-  /** Use the measured cost of a drafter's pass. @param {string} drafter */
+  /** Use the measured cost of a drafter's pass. */
   take(drafter) {
     this.drafter = drafter;
     const known = this.answer?.facts.drafts[drafter];
@@ -172,7 +162,6 @@ export class Sandbox {
     this.set({ draft: Number((costAt(known, this.box.gamma) / costAt(this.used, 1)).toFixed(2)) });
   }
 
-  /** @param {string} words */
   type(words) {
     this.words = words;
     this.typed = readCurve(words) ?? this.typed;
@@ -185,11 +174,11 @@ export class Sandbox {
     const even = breakEven(box, used);
     const [gamma, best] = bestGamma(box, used);
     const speed = (/** @type {Partial<Box>} */ change) => `${ratio(this.at(change).speedup)}×`;
-    const more = (/** @type {number} */ place) =>
+    const more = (place) =>
       // if one position is accepted a little more often
       ratio(
         this.at({
-          alphas: alphasOf(box).map((one, j) => (j === place ? Math.min(1, one + 0.05) : one)),
+          alphas: alphasOf(box).map((one, j) => j === place ? Math.min(1, one + 0.05) : one),
         }).tau,
       );
     return [
@@ -212,64 +201,61 @@ export class Sandbox {
     const { tau, cost, rows, speedup } = this.at();
     const alphas = box.alphas ? alphasOf(box) : [];
     const hidden = { alpha: alphas.length > 0, count: box.shape === 'window' };
-    const measured = (answer?.facts.curve ?? []).map((
-      /** @type {[number, number]} */ [width, seconds],
-    ) => `${width} ${(1000 * seconds).toFixed(2)}`).join(', ');
+    const curve = /** @type {[number, number][]} */ (answer?.facts.curve ?? []);
+    const measured = curve.map(([width, time]) => `${width} ${(1000 * time).toFixed(2)}`).join(
+      ', ',
+    );
     const stops = /** @type {Set<string>} */ (new Set());
+    const drafters = [
+      ['', 'drafter: as set'],
+      ...Object.keys(answer?.facts.drafts ?? {}).map((name) => [name, `drafter: ${name}`]),
+    ];
+    const positions = [
+      ['', 'α: one for all'],
+      [OWN, 'α: one for each position'],
+      ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
+    ];
+    const slower = speedup < 1 ? '— slower than vanilla' : '';
+    const tokens = `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes`;
+    const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
+    const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
         <header><h2>Sandbox</h2><span class="sd-sub">a drafter that you make up; computed, not measured</span></header>
         <div class="sd-exp-sides">
           <div>
               <div class="sd-row-selects">
-                <${Select} label="What is drafted" value=${box.shape} options=${SHAPES} act=${(
-                  /** @type {any} */ shape,
-                ) => this.set({ shape })} />
-                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${[
-                  ['', 'drafter: as set'],
-                  ...Object.keys(answer?.facts.drafts ?? {}).map((
-                    name,
-                  ) => [name, `drafter: ${name}`]),
-                ]} act=${(/** @type {string} */ name) => this.take(name)} />
-                <${Select} label="α of the positions" value=${this.positions} options=${[
-                  ['', 'α: one for all'],
-                  [OWN, 'α: one for each position'],
-                  ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
-                ]} act=${(/** @type {string} */ positions) => this.spread(positions)} /></div>
+                <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
+                  act=${(shape) => this.set({ shape })} />
+                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${drafters}
+                  act=${(name) => this.take(name)} />
+                <${Select} label="α of the positions" value=${this.positions} options=${positions}
+                  act=${(name) => this.spread(name)} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
                     <${Slider} key=${j} label="α${subscript(j + 1)}" min=${0} max=${1} step=${0.01}
                       title="Acceptance of position ${j +
                         1}, given that it is reached" value=${value}
-                      act=${(/** @type {number} */ now) =>
-                        this.set({
-                          alphas: alphasOf(box).map((old, i) => (i === j ? now : old)),
-                        })} />
+                      act=${(now) => set(j, now)} />
                   `
                 )}</div>
               ${SLIDERS.map(([name, label, min, max, step, title]) =>
                 html`
                   <${Slider} ...${{ label, title, min, max, step, value: box[name] }}
-                    hidden=${hidden[/** @type {'alpha'} */ (name)] ?? false} act=${(
-                      /** @type {number} */ value,
-                    ) => this.set({ [name]: value })} />
+                    hidden=${hidden[/** @type {'alpha'} */ (name)] ?? false} act=${(value) =>
+                      this.set({ [name]: value })} />
                 `
               )}
               <label class="sd-exp-curve">
                 <span class="sd-sub">Target passes: rows and milliseconds. You can type another machine’s.</span>
                 <textarea rows="2" aria-label="Cost of the target’s pass, rows and milliseconds" spellcheck="false"
-                  value=${this.words || measured} oninput=${(
-                    /** @type {any} */ { currentTarget },
-                  ) => this.type(currentTarget.value)}></textarea></label>
+                  value=${this.words || measured} oninput=${({ currentTarget }) =>
+                    this.type(currentTarget.value)}></textarea></label>
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
             </div>
           <div>
-            <p class="sd-exp-result" aria-live="polite">${`${ratio(tau)} tokens for ${
-              ratio(cost)
-            } vanilla passes (${rows} rows in the target’s): ${ratio(speedup)}× ${
-              speedup < 1 ? '— slower than vanilla' : ''
-            }`}</p>
+            <p class="sd-exp-result" aria-live="polite">${result}</p>
             <ul class="sd-exp-questions-list">${QUESTIONS.map((words) =>
               html`<li>${glossed(words, stops)}</li>`
             )}</ul>
@@ -308,17 +294,11 @@ export class Playground {
     return { kept, added: this.p.map((p, i) => p - kept[i]) };
   }
 
-  /** The bars of its figure. @param {string} key @returns {{data: object[]}} */
+  /** The bars of its figure. */
   adds(key) {
     if (key !== 'three') return { data: [] };
     const { kept, added } = this.parts;
-    const bar = (
-      /** @type {string} */ name,
-      /** @type {number[]} */ y,
-      /** @type {string} */ colour,
-      pattern = '',
-      base = [0, 0, 0],
-    ) => ({
+    const bar = (name, y, colour, pattern = '', base = [0, 0, 0]) => ({
       type: 'bar',
       name,
       x: TOKENS,
@@ -355,8 +335,7 @@ export class Playground {
     const { alpha, residual } = acceptance(this.p, this.q);
     const { kept, added } = this.parts;
     const areas = TOKENS.map((token, i) => `${token} ${ratio(kept[i])} + ${ratio(added[i])}`);
-    const shares = (/** @type {number[]} */ values) =>
-      TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
+    const shares = (values) => TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
     const rest = residual
       ? `After a rejection: ${shares(residual)}.`
       : 'p = q: nothing is ever rejected.';
@@ -373,13 +352,13 @@ export class Playground {
   }
 
   view() {
-    const sliders = (/** @type {'p' | 'q'} */ which, /** @type {string} */ who) =>
+    const sliders = (/** @type {'p' | 'q'} */ which, who) =>
       TOKENS.map((token, i) =>
         html`
           <${Slider} label="${which}(${token})" min=${0.01} max=${0.98} step=${0.01}
             value=${this[which][i]}
             title="Probability of “${token}” for the ${who}; the other two share the rest"
-            act=${(/** @type {number} */ value) => {
+            act=${(value) => {
               this[which] = withProbability(this[which], i, value);
               this.drawn = null;
               this.changed();

@@ -1,8 +1,7 @@
-// The draft window: rows are denoising steps, columns are positions; below them the acceptance tests. DOM, no canvas,
-// so that every number can be hovered and read aloud.
-// @ts-check
+// The draft window: rows are denoising steps, columns are positions; below them the acceptance
+// tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
-import { Component, html, Link } from './ui.js';
+import { classes, Component, html, Link, View } from './ui.js';
 import { Inspector } from './inspector.js';
 import { Judge } from './verifier.js';
 import { Rounds } from './rounds.js';
@@ -26,7 +25,7 @@ import {
 /** @import { App } from '../app.js' */
 /** @import { Lane, Window as Round } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
-/** @import { Verdict } from '../state/grid.js' */
+/** @import { Cell, Verdict } from '../state/grid.js' */
 
 /** @type {['draft' | 'score' | 'verify' | 'commit', string, string][]} */
 const PHASES = [
@@ -64,69 +63,39 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
 
 /** @param {{round: Round | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
-  const ended = {
-    draft: round?.draft,
-    score: round?.scored,
-    verify: round?.verified,
-    commit: null,
-  };
-  return html`<ol class="sd-phases" aria-label="Phases of a round">${
-    PHASES.map(([key, name, title], i) =>
-      html`
-        <li class="sd-phase ${round && key === phase ? 'sd-on' : ''}"
-          title=${title}><b>${i + 1}</b> ${name} <span class="sd-phase-time">${ended[key]
-            ? milliseconds(ended[key].span.seconds)
-            : ''}</span></li>
-      `
-    )
-  }</ol>`;
+  const ended = [round?.draft, round?.scored, round?.verified];
+  const items = PHASES.map(([key, name, title], i) => {
+    const time = ended[i] ? milliseconds(ended[i].span.seconds) : '';
+    return html`
+      <li class=${classes('sd-phase', round && key === phase && 'sd-on')}
+        title=${title}><b>${i + 1}</b> ${name} <span class="sd-phase-time">${time}</span></li>
+    `;
+  });
+  return html`<ol class="sd-phases" aria-label="Phases of a round">${items}</ol>`;
 };
 
 /** One acceptance test. @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`: the target’s own token */
-const Test = (
-  {
-    verdict: { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' },
-    outcome,
-    pinned,
-    more,
-  },
-) =>
-  html`
-    <div class="sd-v sd-v-${kind}${outcome ? ' sd-outcome' : ''}${pinned
-      ? ' sd-pinned'
-      : ''}" role="cell" title=${title}
-      ...${more}>
+const Test = ({ verdict, outcome, pinned, more }) => {
+  const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
+  const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
+  return html`
+    <div class=${names} role="cell" title=${title} ...${more}>
         <span class="sd-bar-track" aria-hidden="true"><i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
           ${draw !== null &&
             html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
         <span class="sd-verdict"><span class="sd-glyph">${mark}</span><span class="sd-word">${words}</span></span>
         <span class="sd-figures">${figures}</span></div>
   `;
+};
 
-/** The table of a round. @extends {Component<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
-class Grid extends Component {
-  /** @override */
+/** The table of a round. @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
+class Grid extends View {
   state = { stop: '' }; // the cell at which the Tab key stops
 
-  /** @override @param {Grid['props']} next @param {{stop: string}} state */
-  shouldComponentUpdate({ moment, all, pinned, lane }, state) {
-    const { props } = this;
-    return moment !== props.moment || all !== props.all || pinned !== props.pinned ||
-      lane !== props.lane || state !== this.state;
-  }
-
-  /** @override */
-  componentDidMount() {
-    this.reveal();
-  }
-
-  /** @override */
-  componentDidUpdate() {
-    this.reveal();
-  }
+  keys = ['moment', 'all', 'pinned', 'lane'];
 
   /** If there is no room for all positions, scroll to the one where something happens. */
-  reveal() {
+  drawn() {
     const { base, props: { round } } = this;
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
     if (base.dataset.narrow === 'false') return;
@@ -139,16 +108,16 @@ class Grid extends Component {
       ? Math.min(...revealed)
       : 0;
     const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-v'));
-    const target = tests[Math.max(0, Math.min(position, tests.length - 2))]; // the last one is always in view
+    const target = tests[Math.max(0, Math.min(position, tests.length - 2))];
     base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
   }
 
-  /** The cells that the arrow keys move between: the nodes of a tree as drawn, and below them the tests. @returns {(HTMLElement | null)[][]} */
+  /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
-      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((
-        one,
-      ) => (one.dataset.stop ? one : null))
+      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((one) =>
+        one.dataset.stop ? one : null
+      )
     );
     return rows.filter((row) => row.some(Boolean));
   }
@@ -171,7 +140,6 @@ class Grid extends Component {
     app.pin(lane, round, place);
   }
 
-  /** @param {KeyboardEvent} event */
   keyed(event) {
     const { stops } = this;
     const here = stops.flat().find((one) => one !== null && one === event.target) ?? null;
@@ -185,24 +153,33 @@ class Grid extends Component {
     event.preventDefault();
   }
 
-  /** @override @param {Grid['props']} props @param {{stop: string}} state */
+  /** @param {Grid['props']} props @param {{stop: string}} state */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
     const greedy = lane.header?.config.temperature === 0;
     const rows = gridOf(round, lane, all ? Infinity : MOST_ROWS);
     const verdicts = verdictsOf(round, lane);
     const nodes = rows.flatMap(({ cells }) =>
-      cells.flatMap(({ node }) => (node === undefined ? [] : [`n${node}`]))
+      cells.flatMap(({ node }) => node === undefined ? [] : [`n${node}`])
     );
     const stops = [...nodes, ...verdicts.map((_, i) => `t${i}`)];
     const own = stops.includes(stop) ? stop : stops[0];
     const anchor = piece(lane, round.anchor);
-    const at = (/** @type {string} */ name) => ({
-      'data-stop': name,
-      tabindex: name === own ? 0 : -1,
-    });
-    const mark = (/** @type {string} */ name) => (name === pinned ? ' sd-pinned' : '');
-    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1'; // each node can be pressed
+    const at = (name) => ({ 'data-stop': name, tabindex: name === own ? 0 : -1 });
+    const step = (/** @type {Cell} */ { kind, words, title, heat = 0, node }, i) => {
+      const more = node === undefined ? {} : at(`n${node}`);
+      return html`
+        <div class=${classes('sd-c', kind, pinned === `n${node}` && 'sd-pinned')} role="cell"
+          title=${title} data-heat=${heat} data-position=${i} ...${more}>${words}</div>
+      `;
+    };
+    const test = (verdict, i) => {
+      const [outcome, more] = [i === size, at(`t${i}`)];
+      return html`<${Test} ...${{ verdict, outcome, pinned: pinned === `t${i}`, more }} />`;
+    };
+    const spoken = `anchor: the last committed token, ${JSON.stringify(anchor)}`;
+    const [asks, how] = greedy ? ['agree?', AGREE] : ['accept?', ACCEPT];
+    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1';
     const tall = String(Boolean(round.tree && rows.length > MOST_ROWS));
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
     return html`
@@ -211,50 +188,28 @@ class Grid extends Component {
         <div class="sd-grid" role="table"
           aria-label="Denoising steps by position, then the acceptance tests" style=${style}
           data-wide=${String(size > 16)} data-dense=${least}
-          onclick=${(/** @type {MouseEvent} */ event) => this.choose(event.target)} onkeydown=${(
-            /** @type {KeyboardEvent} */ event,
-          ) => this.keyed(event)}>
+          onclick=${(event) => this.choose(event.target)} onkeydown=${(event) => this.keyed(event)}>
           <div class="sd-row sd-head" role="row">
                 <div class="sd-label" role="columnheader">anchor</div>
-                <div class="sd-anchor" role="cell" title="anchor: the last committed token, ${JSON
-                  .stringify(anchor)}">${cell(anchor)}</div>
-                ${verdicts.map((
-                  _,
-                  i,
-                ) => (i < size
-                  ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
-                  : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`)
+                <div class="sd-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
+                ${verdicts.map((_, i) =>
+                  i < size
+                    ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
+                    : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`
                 )}
               </div>
           <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
-            html`<div class="sd-row" role="row">
-          <div class="sd-label ${
-              chosen ? 'sd-chosen' : ''
-            }" role="rowheader" title=${title}>${label}</div><div class="sd-blank" role="cell"></div>
-          ${
-              cells.map(({ kind, words, title: own, heat = 0, node }, i) =>
-                html`
-                  <div class="sd-c ${kind}${node === undefined
-                    ? ''
-                    : mark(`n${node}`)}" role="cell" title=${own} data-heat=${heat}
-                    data-position=${i} ...${node === undefined ? {} : at(`n${node}`)}>${words}</div>
-                `
-              )
-            }
-          <div class="sd-blank sd-outcome" role="cell"></div></div>`
+            html`
+              <div class="sd-row" role="row">
+                <div class=${classes('sd-label', chosen && 'sd-chosen')} role="rowheader"
+                  title=${title}>${label}</div><div class="sd-blank" role="cell"></div>
+                ${cells.map(step)}
+                <div class="sd-blank sd-outcome" role="cell"></div></div>
+            `
           )}</div>
-          <div class="sd-row sd-tests"
-            role="row"><div class="sd-label" role="rowheader" title=${greedy
-              ? AGREE
-              : ACCEPT}>${greedy
-              ? 'agree?'
-              : 'accept?'}</div><div class="sd-blank" role="cell"></div>
-                ${verdicts.map((verdict, i) =>
-                  html`<${Test} verdict=${verdict} outcome=${i === size} pinned=${
-                    pinned === `t${i}`
-                  } more=${at(`t${i}`)} />`
-                )}
-              </div>
+          <div class="sd-row sd-tests" role="row">
+            <div class="sd-label" role="rowheader" title=${how}>${asks}</div>
+            <div class="sd-blank" role="cell"></div>${verdicts.map(test)}</div>
         </div>
       </div>
     `;
@@ -263,10 +218,9 @@ class Grid extends Component {
 
 /** @extends {Component<{app: App, scene: Scene}, {all: boolean}>} */
 export class DraftWindow extends Component {
-  /** @override */
   state = { all: false }; // whether every row is drawn
 
-  /** @override @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
   render({ app, scene }, { all }) {
     const { lane } = scene;
     const { game } = app;
@@ -290,11 +244,8 @@ export class DraftWindow extends Component {
       'data-noted': String(Boolean(lane && isNoted(lane))),
       'data-older': String(Boolean(older)),
     };
-    const where = !round || scene.running
-      ? ''
-      : `round ${round.round + 1}${
-        drawn ? ` of ${lane?.rounds.length}${older ? ` (${older})` : ''}` : ''
-      }`;
+    const of = drawn ? ` of ${lane?.rounds.length}${older ? ` (${older})` : ''}` : '';
+    const where = !round || scene.running ? '' : `round ${round.round + 1}${of}`;
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
         id="${app.prefix}-panel" tabindex="-1">
@@ -320,7 +271,7 @@ export class DraftWindow extends Component {
             ${pinned && html`
               <${Inspector} round=${pinned.view} lane=${pinned.lane} place=${pinned
                 .place} who=${pinned.who} close=${() => app.unpin()}
-                walk=${(/** @type {number} */ by) => app.walk(by)} />
+                walk=${(by) => app.walk(by)} />
             `}
             <div class="sd-foot"><span class="sd-fallback">${drawn && lane
               ? noteOf(drawn, lane)

@@ -1,0 +1,21 @@
+// What the browser keeps for this page. If storage is forbidden, nothing is kept.
+
+/** The kept text; null if there is none, undefined if storage is forbidden. */
+export function recall(key, area = 'localStorage') {
+  try {
+    return globalThis[area].getItem(key);
+  } catch (error) {
+    console.info(`${key} cannot be read:`, error);
+    return undefined;
+  }
+}
+
+/** Keep a text; null removes it. */
+export function keep(key, text, area = 'localStorage') {
+  try {
+    if (text === null) globalThis[area].removeItem(key);
+    else globalThis[area].setItem(key, text);
+  } catch (error) {
+    console.info(`${key} is not kept:`, error);
+  }
+}
