@@ -376,6 +376,25 @@ def test_every_pair_of_temperatures(engine: Engine) -> None:
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
 
 
+def test_the_fall_with_temperature_has_its_intervals_and_calibration_a_line_for_each_temperature() -> None:
+    degrees, ends = (0.0, 0.4, 0.7, 1.0), {0.0: ("2.11", "2.57"), 1.0: ("1.13", "1.59")}
+    rows = [
+        {"temperature": degree, "draft_temperature": degree, "speedup": 2.5 - degree, "tau": 4 - degree, "prompts": 8,
+         "alpha": 0.5, "race": f"{degree:g}/{degree:g}", "low": low, "high": high}
+        for degree in degrees for low, high in [map(float, ends.get(degree, ("1", "3")))]
+    ]  # fmt: skip
+    bins = [{"tests": 9, "q": 0.5, "p": 0.4, "accepted": 0.6}]
+    facts = {"reliability": [
+        {"temperature": degree, "draft_temperature": draft, "tests": 9, "ece": 0.1, "bins": bins}
+        for degree in degrees for draft in (0.4, 1.0)
+    ]}  # fmt: skip
+    report = parse(Temperature, {}).report(rows, facts)
+    assert all(end in report.answer for both in ends.values() for end in both)
+    calibration = next(figure for figure in report.figures if figure.key == "calibration")
+    ideal, *lines = calibration.data
+    assert ideal["y"] == [0, 1] and [line["y"] for line in lines] == [[0.4]] * len(degrees)
+
+
 def test_reliability_is_counted_by_confidence() -> None:
     def tested(q: float, p: float, accepted: bool) -> events.Test:
         return events.Test(
