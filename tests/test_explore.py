@@ -45,6 +45,7 @@ from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import read_problem
 from specdiff_core.explorations.compare import conclusion
+from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.losslessness import Remembered, chi_squared
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
@@ -649,6 +650,15 @@ def test_the_recorded_budget_is_what_its_attempts_say() -> None:
     again = curves(tried)
     assert [{name: row[name] for name in again[0]} for row in final["rows"]] == again
     assert (facts["votes"], facts["single"]) == (votes(tried), singles(tried))
+
+
+def test_a_budget_says_how_little_its_problems_can_distinguish() -> None:
+    """After all attempts: the interval of vanilla's own accuracy."""
+    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
+    report = parse(Budget, final["choice"]).report(final["rows"], final["facts"])
+    last = [row for row in final["facts"]["votes"] if row["method"] == "vanilla"][-1]
+    assert last["k"] == final["choice"]["attempts"]
+    assert any(all(percent(last[end]) in note for end in ("low", "high")) for note in report.notes)
 
 
 def test_the_largest_seed_has_room_for_all_attempts() -> None:
