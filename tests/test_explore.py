@@ -29,6 +29,8 @@ from specdiff_core.explorations import (
     EXPLORATIONS,
     Budget,
     Compare,
+    Diverge,
+    Doctor,
     Learn,
     Losslessness,
     RoundCost,
@@ -1038,6 +1040,30 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
     finally:
         torch.set_num_threads(before)
     assert set(seen) == {2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Losslessness, {"models": "mdlm", "rules": "ratio", "runs": 200, "length": 1}),
+        (Diverge, {"b": "specdiff", "tokens": 16}),
+        (Doctor, {"drafter": "mdlm", "per_flavour": 1, "flavours": "stories"}),
+    ],
+    ids=["losslessness", "diverge", "doctor"],
+)
+def test_the_engine_of_other_runs_is_never_changed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]
+) -> None:
+    """Neither it nor its drafters, not even for a while: others decode with them at the same time."""
+    shared = (engine, *(engine.drafter(name) for name in ("none", "mdlm")))
+
+    def refuse(one: Any, name: str, value: Any) -> None:
+        assert not any(one is other for other in shared), name
+        object.__setattr__(one, name, value)
+
+    for one in shared:
+        monkeypatch.setattr(type(one), "__setattr__", refuse)
+    explore(kind, engine, **values)
 
 
 @pytest.mark.parametrize(
