@@ -25,35 +25,22 @@ from specdiff_core.decoding import verify
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Draft
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import (
-    EXPLORATIONS,
-    Budget,
-    Compare,
-    Diverge,
-    Doctor,
-    Learn,
-    Losslessness,
-    RoundCost,
-    SideBySide,
-    Temperature,
-    WhichText,
-    WindowMap,
-    learn,
-    losslessness,
-    round_cost,
-    window_map,
-)
+from specdiff_core.explorations import EXPLORATIONS, learn, losslessness, round_cost, window_map
 from specdiff_core.explorations.alignment import given_of, read_run
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
-from specdiff_core.explorations.budget import read_problem
-from specdiff_core.explorations.compare import conclusion
+from specdiff_core.explorations.budget import Budget, read_problem
+from specdiff_core.explorations.compare import Compare, conclusion
+from specdiff_core.explorations.diverge import Diverge
+from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import percent
-from specdiff_core.explorations.losslessness import Remembered, chi_squared
+from specdiff_core.explorations.learn import Learn
+from specdiff_core.explorations.losslessness import Losslessness, Remembered, chi_squared
+from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.explorations.side_by_side import BRANCH, first_difference, pieces_of
-from specdiff_core.explorations.temperature import reliability
-from specdiff_core.explorations.text import kind_of
-from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.side_by_side import BRANCH, SideBySide, first_difference, pieces_of
+from specdiff_core.explorations.temperature import Temperature, reliability
+from specdiff_core.explorations.text import WhichText, kind_of
+from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes, pass_costs
