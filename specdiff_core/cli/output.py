@@ -123,7 +123,7 @@ def served(numbers: dict[str, Any]) -> list[str]:
 def speed_line(summary: dict[str, Any]) -> str:
     """The result of a race of two lanes in one sentence."""
     if summary["speedup"] is None:
-        return "speed-up: not defined, a lane produced nothing"
+        return "speed-up: not defined, a lane was stopped or produced nothing"
     spread = "one measurement; --repeats N shows its spread"
     if summary["repeats"] > 1:
         low, high = summary["speedup_least"], summary["speedup_largest"]
