@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from specdiff_core import cli
 from specdiff_core.cli import options
@@ -187,6 +188,17 @@ def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture
     assert (summary["quiet"], summary["lossless"], summary["lanes"]["markov"]["lossless"]) == (None, True, None)
     assert race_summary({"vanilla": [[]]})["lossless"] is None
     assert [row.split()[1:3] for row in table(summary)[2:]] == [["not", "defined"], ["not", "run"]]
+
+
+def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_nothing() -> None:
+    vanilla = list(FakeDecoder().decode("Once", DecodeConfig(drafter="none")))
+    header, *events, end = FakeDecoder().decode("Once", DecodeConfig(drafter="block"))
+    stopped = structs.replace(end, reason="stopped")
+    for run, lossless in (([header, *events, stopped], True), ([header, structs.replace(stopped, ids=())], None)):
+        for lanes in ({"vanilla": [vanilla], "drafted": [run]}, {"vanilla": [run], "drafted": [vanilla]}):
+            summary = race_summary(lanes)
+            assert {summary["lanes"]["drafted"][name] for name in ("speedup", "same_text_as_vanilla")} == {None}
+        assert race_summary({"vanilla": [run]})["lossless"] is lossless
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,10 @@ from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import Diverge, Doctor, diverge, doctor
+from specdiff_core.explorations import diverge, doctor
 from specdiff_core.explorations.base import parse
+from specdiff_core.explorations.diverge import Diverge
+from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.loading import load_pair
 from specdiff_core.models.cache import KeyValues
 from specdiff_core.models.target import NetworkRun

@@ -23,30 +23,21 @@ import specdiff_core as lab
 from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import (
-    EXPLORATIONS,
-    Budget,
-    Compare,
-    Learn,
-    Losslessness,
-    RoundCost,
-    SideBySide,
-    Temperature,
-    WhichText,
-    WindowMap,
-    learn,
-    round_cost,
-    window_map,
-)
+from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
-from specdiff_core.explorations.budget import read_problem
-from specdiff_core.explorations.compare import conclusion
-from specdiff_core.explorations.losslessness import Remembered, chi_squared
+from specdiff_core.explorations.budget import Budget, read_problem
+from specdiff_core.explorations.compare import Compare, conclusion
+from specdiff_core.explorations.diverge import Diverge
+from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.explorations.figures import percent
+from specdiff_core.explorations.learn import Learn
+from specdiff_core.explorations.losslessness import Losslessness, Remembered, chi_squared
+from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.explorations.side_by_side import BRANCH, Given, before_round, pieces_of, rounds_of
-from specdiff_core.explorations.temperature import reliability
-from specdiff_core.explorations.text import kind_of
-from specdiff_core.explorations.window_map import agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.side_by_side import BRANCH, Given, SideBySide, before_round, pieces_of, rounds_of
+from specdiff_core.explorations.temperature import Temperature, reliability
+from specdiff_core.explorations.text import WhichText, kind_of
+from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
@@ -369,6 +360,25 @@ def test_every_pair_of_temperatures(engine: Engine) -> None:
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
 
 
+def test_the_fall_with_temperature_has_its_intervals_and_calibration_a_line_for_each_temperature() -> None:
+    degrees, ends = (0.0, 0.4, 0.7, 1.0), {0.0: ("2.11", "2.57"), 1.0: ("1.13", "1.59")}
+    rows = [
+        {"temperature": degree, "draft_temperature": degree, "speedup": 2.5 - degree, "tau": 4 - degree, "prompts": 8,
+         "alpha": 0.5, "race": f"{degree:g}/{degree:g}", "low": low, "high": high}
+        for degree in degrees for low, high in [map(float, ends.get(degree, ("1", "3")))]
+    ]  # fmt: skip
+    bins = [{"tests": 9, "q": 0.5, "p": 0.4, "accepted": 0.6}]
+    facts = {"reliability": [
+        {"temperature": degree, "draft_temperature": draft, "tests": 9, "ece": 0.1, "bins": bins}
+        for degree in degrees for draft in (0.4, 1.0)
+    ]}  # fmt: skip
+    report = parse(Temperature, {}).report(rows, facts)
+    assert all(end in report.answer for both in ends.values() for end in both)
+    calibration = next(figure for figure in report.figures if figure.key == "calibration")
+    ideal, *lines = calibration.data
+    assert ideal["y"] == [0, 1] and [line["y"] for line in lines] == [[0.4]] * len(degrees)
+
+
 def test_reliability_is_counted_by_confidence() -> None:
     def tested(q: float, p: float, accepted: bool) -> events.Test:
         return events.Test(
@@ -601,6 +611,15 @@ def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[st
 def test_the_recorded_budget_is_what_its_attempts_say() -> None:
     final = json.loads((ASSETS / "explore" / "budget.json").read_text())
     check_attempts(final["rows"], final["facts"])
+
+
+def test_a_budget_says_how_little_its_problems_can_distinguish() -> None:
+    """After all attempts: the interval of vanilla's own accuracy."""
+    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
+    report = parse(Budget, final["choice"]).report(final["rows"], final["facts"])
+    last = [row for row in final["facts"]["votes"] if row["method"] == "vanilla"][-1]
+    assert last["k"] == final["choice"]["attempts"]
+    assert any(all(percent(last[end]) in note for end in ("low", "high")) for note in report.notes)
 
 
 def test_the_largest_seed_has_room_for_all_attempts() -> None:
@@ -923,6 +942,30 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
     finally:
         torch.set_num_threads(before)
     assert set(seen) == {2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Losslessness, {"models": "mdlm", "rules": "ratio", "runs": 200, "length": 1}),
+        (Diverge, {"b": "specdiff", "tokens": 16}),
+        (Doctor, {"drafter": "mdlm", "per_flavour": 1, "flavours": "stories"}),
+    ],
+    ids=["losslessness", "diverge", "doctor"],
+)
+def test_the_engine_of_other_runs_is_never_changed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]
+) -> None:
+    """Neither it nor its drafters, not even for a while: others decode with them at the same time."""
+    shared = (engine, *(engine.drafter(name) for name in ("none", "mdlm")))
+
+    def refuse(one: Any, name: str, value: Any) -> None:
+        assert not any(one is other for other in shared), name
+        object.__setattr__(one, name, value)
+
+    for one in shared:
+        monkeypatch.setattr(type(one), "__setattr__", refuse)
+    explore(kind, engine, **values)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,30 @@ def test_the_notebook_of_the_workshop_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(len(line.y) for chart in charts for line in chart.data)
 
 
+def test_a_question_is_one_file(tmp_path: Path) -> None:
+    """Beside the others, and named nowhere else."""
+    (tmp_path / "sky.py").write_text(
+        "from specdiff_core.explorations.base import Exploration\n\n\n"
+        "class Sky(Exploration, frozen=True, kw_only=True):\n"
+        "    name, title, question = 'sky', 'Sky', 'Why is the sky blue?'\n"
+    )
+    script = f"""
+import importlib.util, sys
+
+spec = importlib.util.find_spec("specdiff_core.explorations")
+package = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+package.__path__.append({str(tmp_path)!r})
+spec.loader.exec_module(package)
+
+from app.run.exploration import forms
+from specdiff_core.cli import main
+
+assert forms("explore")["sky"]["question"] == "Why is the sky blue?"
+main(["explore", "--help"])
+"""
+    assert "Why is the sky blue?" in python("-c", script, path=ROOT, home=tmp_path)
+
+
 @pytest.mark.slow
 def test_the_drafter_of_the_guide_works_from_an_installed_package(tmp_path: Path) -> None:
     """The guide's two blocks are the whole package: it is decoded, raced, traced, replayed, benched and offered."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -237,13 +238,17 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
         read_trace(gzip.compress(b"0" * 1_000_000))
 
 
-def test_a_large_file_is_not_read_whole(tmp_path: Path) -> None:
-    """9 GB, of which a disk needs nothing."""
+def test_a_large_file_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 MB, of which a disk needs nothing."""
+    monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
-        file.truncate(9 * 10**9)
+        file.truncate(100_000_000)
+    tracemalloc.start()
     with pytest.raises(TraceError, match="too large"):
         read_trace(path)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 def test_many_small_values_are_refused() -> None:

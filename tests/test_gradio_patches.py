@@ -130,7 +130,9 @@ def test_mcp_answers_would_still_be_python() -> None:
     assert json.loads(content.text) == answer
 
 
-def test_the_launcher_applies_them() -> None:
+def test_the_launcher_applies_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    mcp = pytest.importorskip("gradio.mcp", reason="the mcp extra of Gradio is not installed").GradioMCPServer
+    monkeypatch.setattr(mcp, "postprocess_output_data", inspect.unwrap(mcp.postprocess_output_data))
     page = SimpleNamespace(
         _queue=SimpleNamespace(sleep_when_free=0.001, progress_update_sleep_when_free=0.01),
         queue=lambda **_: None,
@@ -139,6 +141,7 @@ def test_the_launcher_applies_them() -> None:
     options = launch.serve(page, quiet=True)
     assert page.validate_inputs.__module__ == count_values.__module__
     assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
+    assert hasattr(mcp.postprocess_output_data, "__wrapped__")
     (zipped,) = options["app_kwargs"]["middleware"]
     assert zipped.cls is GZipMiddleware
 

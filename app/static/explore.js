@@ -10,7 +10,7 @@ import { Job, listen } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
-import { download } from './views/dom.js';
+import { addresses, download } from './views/dom.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { keep, recall } from './storage.js';
@@ -75,6 +75,7 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
+    this.addressOf = addresses(); // of their lanes as one file, which a player fetches at once
     this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
@@ -357,8 +358,7 @@ export class Explore extends Job {
   /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
     if (this.isOpened) {
-      const bytes = await gzip(new TextEncoder().encode(serialise(this.opened.trace)));
-      return URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)])); // freed when the page is closed
+      return this.addressOf(await gzip(new TextEncoder().encode(serialise(this.opened.trace))));
     }
     const file = this.answer.files?.[race];
     return file && (this.isLive ? file : this.options.folder + file);

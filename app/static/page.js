@@ -5,13 +5,12 @@ import { giveLink, say } from './views/link.js';
 
 /** @import { Run } from './state/findings.js' */
 
-/** @typedef {'live' | 'race' | 'explore' | 'compare'} Kind of player, by its tab */
 /** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, actions?: () => {toggle: () => void, step: (count: number) => void}, open?: (race: Asked) => void}} Player */
 
 const MOST_RUNS = 32;
 
-/** `runs`: what the visitor has run since the page was opened, in numbers, the latest first. @type {{players: Partial<Record<Kind, Player>>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
+/** `runs`: what the visitor has run since the page was opened, in numbers, the latest first. @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
 export const page =
   (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
@@ -23,7 +22,7 @@ export function keepRuns(runs) {
   page.runs.splice(MOST_RUNS);
 }
 
-/** @param {Kind} kind @param {Player} player */
+/** @param {string} kind its tab @param {Player} player */
 export function register(kind, player) {
   page.players[kind] = player;
   if (kind !== 'race' || !wanted || !player.open) return;
@@ -39,7 +38,7 @@ export function openRace(race) {
   else wanted = race;
 }
 
-/** Open a tab by its name. @param {Kind | 'learn'} kind */
+/** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
   const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) =>
     one.textContent?.trim().toLowerCase() === kind
@@ -47,7 +46,7 @@ export function openTab(kind) {
   if (button instanceof HTMLElement) button.click();
 }
 
-/** @param {Kind} kind @returns {boolean} whether the tab of a player is open */
+/** @param {string} kind @returns {boolean} whether the tab of a player is open */
 export const isOpen = (kind) => isShown(page.players[kind]?.root);
 
 /** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on every screen: on a phone

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
 from specdiff_core.explorations.base import Exploration
-from specdiff_core.explorations.budget import Budget
-from specdiff_core.explorations.compare import Compare
-from specdiff_core.explorations.diverge import Diverge
-from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.learn import Learn
-from specdiff_core.explorations.losslessness import Losslessness
-from specdiff_core.explorations.round_cost import RoundCost
-from specdiff_core.explorations.side_by_side import SideBySide
-from specdiff_core.explorations.temperature import Temperature
-from specdiff_core.explorations.text import WhichText
-from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.schema.errors import ConfigError
 
-ORDER = (WindowMap, RoundCost, Losslessness, Temperature, WhichText, Budget, SideBySide, Learn, Compare)
-COMMANDS = (Doctor, Diverge)
+for _file in pkgutil.iter_modules(__path__):  # a question is one file, named nowhere else
+    importlib.import_module(f"{__name__}.{_file.name}")
+
+FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
+"""The first questions, in order; the others follow."""
+
+
+def _questions(kind: type[Exploration] = Exploration) -> Iterator[type[Exploration]]:
+    """All classes with a name of their own."""
+    for one in kind.__subclasses__():
+        if "name" in vars(one):
+            yield one
+        yield from _questions(one)
+
+
+_known = {kind.name: kind for kind in _questions()}
+EXPLORATIONS = {name: _known[name] for name in dict.fromkeys((*FIRST, *_known))}
+COMMANDS = tuple(kind for kind in EXPLORATIONS.values() if not kind.tab)
 """Commands without a view on the page."""
-EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (*ORDER, *COMMANDS)}
 RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
 """Names in older links -> the explorations that replaced them."""
 

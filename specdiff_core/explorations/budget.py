@@ -189,7 +189,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             "most": "All lines of the solution but the last were given.",
             "none": "No solution was given" + (": a target this small is hardly ever right." if small else "."),
         }
-        count = draw.plural(max((row["problems"] for row in rows), default=0), "problem")
+        most = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
         return Report(
             answer=answer,
             notes=[
@@ -198,7 +198,9 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"Accuracy of one attempt: {'; '.join(single)}. {percent(vanilla['no_answer'])} of vanilla’s attempts "
                 "have no answer and no vote.",
                 given[facts.get("given", self.given)],
-                f"The bands are wide: {count} cannot distinguish accuracies that differ by a few points.",
+                f"The bands are wide: with {draw.plural(most['k'], 'attempt')}, vanilla’s {percent(most['accuracy'])} "
+                f"has a 95 % interval of {percent(most['low'])} to {percent(most['high'])} over "
+                f"{draw.plural(most['problems'], 'problem')}. A method inside it may be right as often.",
             ],
             figures=_figures(rows, facts["votes"]),
             titles={name: find_method(name).label for name in others},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
-from specdiff_core.explorations.figures import Figure, axes, ratio, spread, times
+from specdiff_core.explorations.figures import Figure, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.metrics import Metrics
@@ -98,8 +98,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = known[0], known[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {self.drafter} at γ {self.gamma} goes "
-                f"from {times(first['speedup'])} to {times(last['speedup'])}, and τ from {ratio(first['tau'])} to "
-                f"{ratio(last['tau'])}."
+                f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
+                f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         moved = [one for one in facts.get("fits", ()) if one["fitted"] != one["usual"]]
         for one in moved:
@@ -166,33 +166,31 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
 
 def _calibration(reliable: list[dict[str, Any]]) -> Figure:
-    """The target's probability and the acceptance rate by the drafter's confidence, for each
-    temperature of the target at the nearest drafter temperature."""
+    """The target's probability by the drafter's confidence: a line for each temperature of the
+    target, at the nearest drafter temperature."""
     nearest: dict[float, dict[str, Any]] = {}
     for one in sorted(reliable, key=lambda one: -abs(one["draft_temperature"] - one["temperature"])):
         nearest[one["temperature"]] = one
     points = [
-        {
-            "line": f"{name} at {degree:g}/{one['draft_temperature']:g}",
-            "q": point["q"],
-            "y": point[field],
-            "tests": point["tests"],
-        }
+        {"line": f"{degree:g}/{one['draft_temperature']:g}", **point}
         for degree, one in sorted(nearest.items())
-        for field, name in (("p", "p"), ("accepted", "accepted"))
         for point in one["bins"]
     ]
     ideal = draw.trace("calibrated", [0, 1], [0, 1], "@faint", dash="dash", width=1.2)
-    words = lambda row: f"{row['line']}: {ratio(row['y'])} where q is {ratio(row['q'])}<br>{row['tests']} tests"  # noqa: E731
+
+    def words(row: dict[str, Any]) -> str:
+        where = f"{row['line']}: p is {ratio(row['p'])} where q is {ratio(row['q'])}"
+        return f"{where}<br>{percent(row['accepted'])} of {row['tests']} tests accepted"
+
     return Figure(
         key="calibration",
         title="Is the drafter's confidence calibrated?",
         wide=True,
-        hint="the target’s p and the share accepted, by confidence q; labels: target/drafter temperature",
-        data=[ideal, *draw.lines(points, "line", "q", "y", words)] if points else [],
+        hint="the target’s p by the drafter’s q; labels: target/drafter temperature",
+        data=[ideal, *draw.lines(points, "line", "q", "p", words)] if points else [],
         layout=axes(
             "q(x), the drafter’s confidence in its token",
-            "p(x), and share accepted",
+            "p(x), the target’s probability",
             xaxis={"range": [-0.02, 1.02]},
             yaxis={"range": [-0.02, 1.04]},
             showlegend=True,

@@ -35,7 +35,7 @@ ROLES: dict[str, tuple[str, str]] = {
     "plum": ("#8a3384", "#e0a0e0"),
     "ochre": ("#7a5c00", "#e2c25c"),
     "mask": ("#d6d7d0", "#323843"),
-    # one for each method, which also has its own dash and mark
+    # one for each method, which also has its own dash and mark, and one for the next
     "lane-1": ("#0a5f9e", "#78b7ee"),
     "lane-2": ("#a8430a", "#f5a766"),
     "lane-3": ("#096b4c", "#63cfa4"),
@@ -47,4 +47,5 @@ ROLES: dict[str, tuple[str, str]] = {
     "lane-9": ("#a3154f", "#ff9ab5"),
     "lane-10": ("#4d6b0a", "#b8d96a"),
     "lane-11": ("#33508c", "#9db8f0"),
+    "lane-12": ("#3d14d2", "#f07bf0"),
 }

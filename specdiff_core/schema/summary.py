@@ -83,14 +83,14 @@ def race_summary(runs: Runs) -> dict[str, Any]:
     comparison with vanilla.
 
     ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
-    its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended;
-    ``lossless`` is None for a lane that never began.
+    its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended
+    by themselves; ``lossless`` is None for a lane without a token.
     """
-    ended = {lane for lane, own in runs.items() if own and all(final(run) is not None for run in own)}
+    ended = {lane for lane, own in runs.items() if own and all(map(_complete, own))}
     lanes: dict[str, Any] = {}
     for lane, own in runs.items():
         alone = run_summary(own[-1] if own else ())
-        if not own or header_of(own[-1]) is None:
+        if not alone["new_tokens"]:
             alone["lossless"] = None
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
         beside = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
@@ -104,6 +104,11 @@ def race_summary(runs: Runs) -> dict[str, Any]:
         "lossless": all(claims) if claims else None,
         "lanes": lanes,
     }
+
+
+def _complete(run: Sequence[Event]) -> bool:
+    last = final(run)
+    return last is not None and last.reason != "stopped"
 
 
 AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "speedups", "same_text_as_vanilla")

@@ -44,6 +44,16 @@ export function towards(rows, from, key) {
   return null;
 }
 
+/** Gives bytes an address in this browser; the address that it gave before is freed. @returns {(bytes: Uint8Array) => string} */
+export function addresses() {
+  let last = '';
+  return (bytes) => {
+    if (last) URL.revokeObjectURL(last);
+    last = URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)]));
+    return last;
+  };
+}
+
 /** Offer a file as a download. @param {BlobPart} content */
 export function download(content, type, name) {
   const address = URL.createObjectURL(new Blob([content], { type }));
