@@ -97,10 +97,10 @@ function against(lanes, name, baseline) {
   const { trusted } = verdict({ drafted: own, vanilla: base }, labels, crowded);
   return {
     rounds,
-    final: own.finished && base.finished ? speedUp(pace(own), pace(base)) : null,
+    final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,
     trusted,
     predicted: predicted(own, base),
-    same: own.finished && base.finished ? firstDifference(own.ids, base.ids) < 0 : null,
+    same: complete(own) && complete(base) ? firstDifference(own.ids, base.ids) < 0 : null,
   };
 }
 
