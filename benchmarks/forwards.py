@@ -46,7 +46,7 @@ class Passes(BenchSetting, frozen=True, kw_only=True):
 
     context: int
     target_one: float
-    products: float  # of target_one, in matrix products
+    products: float  # of target_one, in matrix products; 0: they are not frozen
     target_verify: float
     draft: float  # all passes of a draft, with the tokens that they reveal
     efficiency: dict[str, float] | None = None
@@ -91,7 +91,8 @@ def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) ->
 
 
 def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
-    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products."""
+    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products; 0 if
+    they are not frozen."""
     target, clock, spent = engine.target.start(), DeviceClock(engine.pair.placement.device), [0.0]
     plain = Product.__call__
 

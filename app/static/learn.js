@@ -5,7 +5,7 @@ import { glossed, Held, html } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
-import { keep, recall } from './storage.js';
+import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { openTab, page } from './page.js';
 import { proven, watched } from './state/findings.js';
@@ -66,7 +66,7 @@ class Learn {
     this.lessons = lessons;
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
-    this.answers = JSON.parse(recall(KEPT) ?? '{}');
+    this.answers = recallValue(KEPT, {});
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} measured numbers of a step, and a button to measure them */

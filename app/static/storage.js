@@ -10,6 +10,16 @@ export function recall(key, area = 'localStorage') {
   }
 }
 
+/** A kept value; ``fallback`` if there is none or it is damaged. */
+export function recallValue(key, fallback) {
+  try {
+    return JSON.parse(recall(key)) ?? fallback;
+  } catch (error) {
+    console.info(`${key} is damaged:`, error);
+    return fallback;
+  }
+}
+
 /** Keep a text; null removes it. */
 export function keep(key, text, area = 'localStorage') {
   try {

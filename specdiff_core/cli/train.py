@@ -61,7 +61,7 @@ def run_drafter(args: argparse.Namespace) -> None:
 
     set_threads(args.threads)
     pair = register_pair(parse({"target": args.target, "context": args.context}).name)
-    placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype, "record": False}
+    placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype}
     engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
     with stopping() as stopped:
         folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stopped, "argv": args.argv}

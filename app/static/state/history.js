@@ -1,6 +1,6 @@
 // The visitor's own runs, in this browser: each has a link.
 
-import { keep, recall } from '../storage.js';
+import { keep, recallValue } from '../storage.js';
 
 /** @typedef {{query: string, title: string, at: number}} Kept a run; `at`: its end, ms */
 
@@ -9,7 +9,7 @@ const MOST = 30;
 
 /** The runs that the server still keeps, latest first. @param {number} seconds it keeps them */
 export const keptRuns = (seconds) =>
-  JSON.parse(recall(KEY) ?? '[]').filter(({ at }) => Date.now() - at < 1000 * seconds);
+  recallValue(KEY, []).filter(({ at }) => Date.now() - at < 1000 * seconds);
 
 /** @param {Kept} run */
 export function keepRun(run) {
