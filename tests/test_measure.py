@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, rea
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
 from specdiff_core.measure.statistics import interval
 from specdiff_core.measure.store import Row, RowLog, read_result
-from specdiff_core.measure.sweep import Sweep, aggregate, speeds, sweep_result, whole_turns
+from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
 from specdiff_core.schema.errors import ConfigError
@@ -174,9 +175,18 @@ def test_only_whole_turns_count() -> None:
         aggregate([row("math-0", "block/8/1", 1.0)])
 
 
-def test_texts_that_loop_are_counted() -> None:
-    rows = [msgspec.structs.replace(one, loops=one.prompt == "math-0") for one in ROWS]
-    assert [entry.looping for entry in aggregate(rows)] == [1, 1]
+def test_texts_that_loop_are_counted_and_left_out_beside() -> None:
+    """math-0 loops: without it math is 2/2 = 1, and its mean with code's 3 is 2."""
+
+    def found(looping: Callable[[Row], bool]) -> tuple[SettingResult, ...]:
+        return tuple(aggregate([msgspec.structs.replace(one, loops=looping(one)) for one in ROWS]))
+
+    vanilla, block = found(lambda one: one.prompt == "math-0")
+    assert (vanilla.looping, block.looping) == (1, 1) and block.speedup.value == pytest.approx(2.5)
+    assert block.speedup_varied is not None and block.speedup_varied.value == pytest.approx(2.0)
+    assert block.tau_varied == pytest.approx(20 / 10)
+    assert [one.looping for one in found(lambda one: one.setting != "none/1/1")] == [0, 0], "vanilla's text decides"
+    assert [(one.looping, one.speedup_varied) for one in found(lambda one: True)] == [(3, None)] * 2
 
 
 # A sweep.

@@ -37,7 +37,9 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
     same_text_as_vanilla: int  # prompts
-    looping: int = 0  # prompts on which its text ends in repetition, which is easy to draft
+    looping: int = 0  # prompts on which vanilla's text ends in repetition; the next two leave them out
+    speedup_varied: Interval | None = None
+    tau_varied: float | None = None
 
 
 class Sweep(Result, kw_only=True, tag="sweep"):
@@ -98,7 +100,12 @@ def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
 
-    def over_vanilla(setting: str) -> dict[str, Interval]:
+    looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
+    varied = {
+        flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
+    }
+
+    def over_vanilla(setting: str, groups: Mapping[str, Sequence[str]] = groups) -> dict[str, Interval]:
         slow, fast = (
             costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in by_setting[key])
             for key in (BASELINE.key, setting)
@@ -106,7 +113,18 @@ def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
         return interval(slow, fast, groups)
 
     vanilla = _texts(by_setting[BASELINE.key])
-    return [_result(BenchSetting.parse(key), own, over_vanilla(key), vanilla) for key, own in by_setting.items()]
+    entries = []
+    for key, own in by_setting.items():
+        entry = _result(BenchSetting.parse(key), own, over_vanilla(key), vanilla)
+        if looping:
+            entry = msgspec.structs.replace(
+                entry,
+                looping=len(looping),
+                speedup_varied=over_vanilla(key, varied)["mean"] if varied else None,
+                tau_varied=sum((row.metrics for row in own if row.prompt not in looping), Metrics()).tau,
+            )
+        entries.append(entry)
+    return entries
 
 
 def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -141,7 +159,6 @@ def _result(
         new_tokens=total.committed,
         waiting=total.waiting,
         prompts=len(texts),
-        looping=len({row.prompt for row in rows if row.loops}),
         same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
     )
 
@@ -172,9 +189,15 @@ def speeds(result: Sweep) -> str:
         row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else bounds]
         row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
         row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
+        if entry.looping:
+            row += [
+                "–" if (varied := entry.speedup_varied) is None else f"{varied.value:.2f}×",
+                number(entry.tau_varied),
+            ]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
-    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", "vanilla's text"]
-    return table(head, rows)
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
+    head += ["without loops", "τ without"] if entries[0].looping else []
+    return table([*head, "vanilla's text"], rows)
 
 
 def waiting(waits: Sequence[float]) -> str:
