@@ -76,7 +76,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
                 trace, tab = read_race(path)
             except TraceError as error:
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
-            name = shown.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two may have one name
+            name = shown.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two files may share a name
             url = f"traces/{tab}/{name}"
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})

@@ -26,8 +26,8 @@ PROGRESS_SLEEP = 1.0
 def skip_stubs() -> None:
     """Let Gradio be imported in half the time: at every import it parses the source of all its
     components and renders their type stubs for editors, which takes one of the 2.3 seconds of
-    processor time that the import takes. It skips a component whose file it cannot find. Call it
-    before Gradio is imported; later calls change nothing."""
+    processor time that the import takes. Gradio writes no stub for a component if it cannot find
+    its file. Call this before Gradio is imported; later calls change nothing."""
     getfile = inspect.getfile
     if hasattr(getfile, "__wrapped__"):
         return
@@ -42,15 +42,15 @@ def skip_stubs() -> None:
 
 
 def calm_queue(page: Any) -> None:
-    """Let the queue look less often for new events and for progress: by default a thousand and a hundred times a
-    second, at 6 % of a core (measured) that the decode may be using."""
+    """Let the queue poll less often. By default it looks for new events a thousand times a second and for progress a
+    hundred times, which takes 6 % of a core (measured) from the decode."""
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
 
 
 def count_values(page: Any) -> None:
-    """Report a call with too few values to its caller; Gradio logs all of them, the prompt too, with a traceback."""
+    """Report a call with too few values to its caller. Gradio would log its values (the prompt too) and a traceback."""
     import gradio as gr
 
     def check(function: Any, values: Sequence[Any]) -> None:
@@ -72,7 +72,7 @@ def unjudged(*kinds: Any) -> None:
 
 
 def answer_json() -> None:
-    """Write the answers of MCP tools as JSON instead of a Python repr. Without the package ``mcp`` there are none."""
+    """Write the answers of MCP tools as JSON instead of a Python repr. Do nothing without the package ``mcp``."""
     try:
         from gradio.mcp import GradioMCPServer
     except ImportError:

@@ -38,7 +38,7 @@ GENERATE = "generate"
 
 
 class RecordingEngine(Engine):
-    """An engine on the weights of another one, with a target that records.
+    """An engine that shares another engine's weights and records the target's logits.
 
     Attributes:
         logits: of the last run, ``[V]`` for each committed token, on the CPU.
@@ -75,7 +75,7 @@ class _Run:
         return scores
 
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Each kept row produced the next token."""
+        """Record the logits of the kept rows: each produced the next token."""
         self._logits.extend(self._scores.logits[list(rows)].cpu())
         self._run.rollback(scored, rows)
 

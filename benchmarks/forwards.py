@@ -46,7 +46,7 @@ class Passes(BenchSetting, frozen=True, kw_only=True):
 
     context: int
     target_one: float
-    products: float  # of target_one, in matrix products; 0: they are not frozen
+    products: float  # part of target_one spent in matrix products; 0 if they are not frozen
     target_verify: float
     draft: float  # all passes of a draft, with the tokens that they reveal
     efficiency: dict[str, float] | None = None

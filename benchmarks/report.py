@@ -32,7 +32,7 @@ MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "version
 class Page(Tabled, kw_only=True, tag="page"):
     """How soon the page is usable and how much it slows a decode; ``python -m benchmarks page`` writes it."""
 
-    schema: Literal[5]  # type: ignore[assignment]  # its form has a number of its own
+    schema: Literal[5]  # type: ignore[assignment]  # this format has its own version number
     starts: int
     turns: int
     usable_seconds: dict[str, float]  # median, low, high

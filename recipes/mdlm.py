@@ -25,13 +25,13 @@ from specdiff_core.train.losses import weighted_mean
 from specdiff_core.train.settings import field
 
 EPSILON = 1e-3
-"""Of the log-linear schedule, and the smallest t that is drawn."""
+"""The ε of the log-linear schedule, and the smallest t that is drawn."""
 DENOISING = 0.12
 """Fraction of the steps in which a new drafter learns to denoise text."""
 SLOTS = 16
 """The largest window that is cut; smaller ones fill the last slots."""
 DECAY = 4.0
-"""Of the position weights, in positions."""
+"""Decay length of the position weights, in positions."""
 ROWS = 8
 """Rows that the target reads per step; many windows are cut from each."""
 SUMMARY = (
@@ -77,7 +77,7 @@ def new_mdlm(
         body.output_layer.linear.bias.zero_()
         if target is not None and target.config.hidden_size == width:
             body.vocab_embed.embedding.copy_(target.get_input_embeddings().weight)
-            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not begin by predicting itself
+            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not start out predicting itself
             body.output_layer.linear.weight.copy_(target.lm_head.weight * target.model.norm.weight)
     return freeze_constants(model)
 
@@ -169,7 +169,7 @@ class DraftTask:
     row once; many windows are cut from it.
 
     Args:
-        tokens: of the windows of a step.
+        tokens: number of tokens in the windows of one step, contexts included.
         whole: fraction of the windows that are fully masked, as with T = 1.
         streak: weight of streak distillation, on whole windows of text that the target wrote.
         compiled: whether to use torch.compile.
@@ -233,7 +233,7 @@ class DraftTask:
             return loss
         mask = torch.tensor([self.mask_id], device=ids.device)
         log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
-        # Slots before a window are certain; windows that are no chain do not count.
+        # Slots before a window are certain; windows that aren't chains don't count.
         known = chains[:, None].expand_as(inside)
         streak = cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
         return loss + self.streak * streak

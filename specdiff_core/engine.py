@@ -238,8 +238,8 @@ class Engine:
 
     def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
-        one row and of nine. A pass ends with its last thread, so beside another program fewer can be
-        much faster. The results don't depend on it."""
+        one row and of nine. A pass waits for its slowest thread, so fewer threads can be much faster
+        while another program runs. The results don't depend on it."""
         most = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
         spent = {most: 0.0, 1: 0.0}

@@ -595,7 +595,7 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
 
 
 def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, list[list[Attempt]]]:
-    """The rows and facts of a budget are what its attempts say, which are returned."""
+    """Check a budget's rows and facts against its attempts, and return the attempts."""
     found = {
         name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
         for name, each in facts["attempts"].items()

@@ -239,7 +239,7 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_large_file_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 MB, of which a disk needs nothing."""
+    """A sparse file of 100 MB, which takes no space on disk."""
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:

@@ -85,7 +85,7 @@ def test_gradio_would_still_print_what_a_short_call_holds() -> None:
 
 
 def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
-    """Of a component in a file that it finds; not of one whose file it is not told."""
+    """For a component with a file that Gradio can find, and not without one."""
     source = tmp_path / "own.py"
     source.write_text("import gradio\n\n\nclass Own(gradio.Textbox):\n    EVENTS = []\n", "utf-8")
     stub = source.with_suffix(".pyi")

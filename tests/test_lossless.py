@@ -38,7 +38,7 @@ from specdiff_core.schema.settings import RevealOrder, Rule, Sampling
     ("rule", "order", "sizes"), spread(EXACT_RULES, ORDERS, [(3, 2, 1), (3, 2, 2), (2, 3, 1), (2, 3, 2), (2, 3, 3)])
 )
 def test_exact_rules_have_the_joint_distribution(rule: Rule, order: RevealOrder, sizes: tuple[int, int, int]) -> None:
-    """So many words, γ and T."""
+    """``sizes``: number of words, γ and T."""
     size, gamma, steps = sizes
     assert distance_of(Tables(seed=7 + steps, size=size), rule, order=order, gamma=gamma, steps=steps) < TOLERANCE
 

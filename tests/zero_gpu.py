@@ -34,7 +34,7 @@ def factory(decoder: Any) -> Any:
     return lambda pair, drafter, progress: decoder
 
 
-def test_a_lent_gpu_is_borrowed_by_a_run() -> None:
+def test_a_run_decodes_on_an_attached_gpu() -> None:
     """Plain values go to the worker and come back; the last frame holds the whole race."""
     assert gpu.is_zero_gpu()
     results = page._results(running.decoding(factory(FakeDecoder())))
@@ -103,7 +103,7 @@ def test_stop_events_are_plain_values_and_each_is_fresh() -> None:
     assert [i for i, one in enumerate(many) if pickle.loads(pickle.dumps(one)).is_set()] == [7]
 
 
-def test_an_exploration_on_a_lent_gpu_is_followed_after_a_reload_and_stopped() -> None:
+def test_an_exploration_on_an_attached_gpu_is_followed_after_a_reload_and_stopped() -> None:
     """The thread that follows it stays in the server: only its parts are measured in the worker."""
     jobs, measure = Jobs(), exploration.exploring(factory(FakeDecoder()))
     explore = partial(exploration.stream, measure, jobs=jobs)

@@ -56,7 +56,7 @@ def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
 
 
 def api() -> str:
-    """How programs run a race. The browser puts its own address in the place of 127.0.0.1."""
+    """How programs run a race. The browser replaces 127.0.0.1 with its own address."""
 
     def card(title: str, words: str, code: str) -> str:
         block = element("pre", element("code", text=code), tabindex="0", class_="sd-source-code")

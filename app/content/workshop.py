@@ -49,7 +49,7 @@ class Lesson:
     letters: str
     check: str
     answers: tuple[str, ...]
-    correct: int  # one of them
+    correct: int  # index of the right answer
     why: tuple[str, ...]  # why each is right or wrong
     core: bool = False  # one of the five to teach if time is short
     recorded: str = ""  # a recording for the check, if the visitor has no such run

@@ -214,7 +214,7 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
 
 
 def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
-    """Yield the latest report of ``work``, which runs in its own thread, until it ends; returns its
+    """Yield the latest report of ``work``, which runs in its own thread, until it ends; return its
     result. Closing the generator ends the work at its next report.
 
     Raises:

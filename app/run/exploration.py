@@ -76,7 +76,7 @@ def exploring(factory: Factory) -> Explore:
 
 
 def parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
-    """An exploration part by part, in this process; before an error, what was measured."""
+    """Run an exploration part by part in this process. Before raising an error, yield what was measured."""
     exploring, over = Exploring(what, cast("Engine", engine), stop.is_set), False
     while not over:
         try:

@@ -131,7 +131,7 @@ class Remote:
             answer.throw()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
-        """The next answer; checks the visitor's stop event before it and meanwhile."""
+        """Wait for the next answer; forward the visitor's stop to the process."""
         asked = math.inf
         while time.monotonic() - asked <= PATIENCE:
             if asked == math.inf and stop is not None and stop.is_set():
@@ -233,13 +233,13 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The state of the process. Its methods yield what the server gets."""
+    """The loaded pairs and the current exploration. Each method yields the answers to send to the server."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
         self._loaded: dict[str, Decoder] = {}
         self._parts: Iterator[Snapshot] = iter(())  # of the current exploration
-        self._number = -1  # of that one
+        self._number = -1  # of the same exploration
 
     def load(self, pair: str) -> Iterator[str]:
         """Load a pair, sending its progress."""
@@ -254,11 +254,11 @@ class _Served:
     def record(
         self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
     ) -> Iterator[Recorded]:
-        """Record one decode; ``options`` are those of its decoder, without the stop event."""
+        """Record one decode; ``options`` go to the decoder, besides the stop event."""
         return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
-        """The next part of an exploration: of a ``new`` one, or of the current one, if it has that number.
+        """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.
         Between two parts the process can answer other calls."""
         if new is not None:
             self._parts, self._number = parts(self._loaded[pair], new, self._stop), number

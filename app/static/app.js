@@ -39,7 +39,7 @@ import { wordsOf } from './views/inspector.js';
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
- * @property {string[]} noSteps that don't denoise
+ * @property {string[]} noSteps drafters that don't denoise
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
@@ -334,7 +334,7 @@ export class App extends Job {
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
-    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // a lesson's stays
+    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
     const lane = this.lanes[this.shown.first ?? ''];
     const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';

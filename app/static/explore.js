@@ -75,7 +75,7 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
-    this.addressOf = addresses(); // of their lanes as one file, which a player fetches at once
+    this.addressOf = addresses(); // gives their lanes, as one file, an address to fetch
     this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
       Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),

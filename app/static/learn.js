@@ -36,7 +36,7 @@ const KEPT = 'specdiff-lessons';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
-/** Wait for something. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
+/** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();

@@ -10,7 +10,7 @@ import { giveLink, say } from './views/link.js';
 
 const MOST_RUNS = 32;
 
-/** `runs`: what the visitor has run since the page was opened, in numbers, the latest first. @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
+/** `runs`: the numbers of the visitor's runs since the page was opened, latest first. @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
 export const page =
   (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
@@ -56,7 +56,7 @@ export const isShown = (root) =>
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
 
-/** Whether the server works for this page: drawing would disturb the clock. */
+/** Whether the server is busy with a run of this page; drawing would disturb its clock. */
 export const measuring = () =>
   Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
 

@@ -84,7 +84,7 @@ def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
 def prepare(
     args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting], prompts: Sequence[Prompt]
 ) -> tuple[Engine, Provenance, Path | None]:
-    """The engine, the provenance and the file of the rows; errors appear before anything is measured."""
+    """The engine, the provenance and the file of the rows; fails early, before anything is measured."""
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")

@@ -84,7 +84,7 @@ def show(pair: PairSpec, here: Here) -> None:
 
 
 def memory(pair: PairSpec, machine: Machine) -> str:
-    """``1.2 GB + 0.7``: when loaded, and the smallest drafter that is loaded later."""
+    """Memory as ``1.2 GB + 0.7``: at loading, and for the smallest drafter that is loaded later."""
     from specdiff_core.models.availability import loaded
     from specdiff_core.models.memory import needed, refusal
 

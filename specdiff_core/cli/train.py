@@ -46,7 +46,7 @@ def add_drafter(parts: Any) -> None:
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    """Train a drafter and write it, also if the run is stopped."""
+    """Train a drafter and write it, even if the run is stopped."""
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     from specdiff_core.train.answers import read_prompts
 

@@ -47,8 +47,8 @@ class Words(NamedTuple):
 
 @singledispatch
 def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
-    """Every change of one declaration for a drafter of this kind, except the template, and
-    for each other declaration why it has none. Kinds of drafters register their own
+    """Every variant that changes one declaration of this kind of drafter, except the template, and
+    the reason for each declaration that has none. Kinds of drafters register their own
     (``@variants.register``, here or in their files).
 
     Args:

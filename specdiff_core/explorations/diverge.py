@@ -1,5 +1,5 @@
 """Divergence microscope: two runs whose texts should match but don't. The first differing token is scored again in a
-pass of one row. If rounding explains its lead, it is a tie, otherwise a bug; runs with their own draws may differ.
+pass of one row. If rounding explains the gap, it's a tie, otherwise a bug; runs with different draws may differ.
 """
 
 from __future__ import annotations

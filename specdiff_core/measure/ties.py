@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 TIES = {"fp32": 1e-3, "bf16": 0.25, "fp16": 1 / 32}
-"""By precision: two best tokens at most this far apart, in log p plus noise, may change places by the rounding of
-differently shaped passes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; for bf16 and
+"""By precision: two best tokens at most this far apart, in log p plus noise, may swap places through rounding in
+passes of different shapes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; for bf16 and
 fp16 it is two roundings of a logit between 16 and 32."""
 
 
@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def ranking(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> Tensor:
-    """What vanilla chooses the token after ``ids`` by, ``[V]``: log p, plus the noise of that position when it samples.
+    """Vanilla's scores for the token after ``ids``, ``[V]``: log p, plus the noise of that position when it samples.
     Computed in a pass of one row."""
     import torch
 

@@ -278,7 +278,7 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
-/** Tracks as columns, by position, which several tokens of a track may share; a cell `differs` where `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with */
+/** The tracks in columns by position; tokens of a track may share one. A cell `differs` if its `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const at = Object.fromEntries(names.map((name) => {

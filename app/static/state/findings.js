@@ -329,10 +329,10 @@ export function watched(lesson, explored) {
 }
 
 /**
- * Measured numbers for the answers of a lesson's check: of the visitor's own measurement and their
- * latest run that has some; otherwise the recorded ones.
- * @param {string} lesson @param {Run[]} runs of the visitor, the latest first @param {Explored}
- * explored
+ * Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
+ * latest run that has some, otherwise from recordings.
+ * @param {string} lesson @param {Run[]} runs of the visitor, the latest first
+ * @param {Explored} explored
  * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
  * @param {Sliders | null} [sliders]
  * @returns {string[]} sentences

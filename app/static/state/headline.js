@@ -217,8 +217,9 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
 const BARELY = 1.1; // from this speed-up on no explanation is offered
 
 /**
- * Explain why a lane is slower than vanilla, or barely faster: the cost whose removal alone would
- * save most. Null if the lane is faster, or not timed by this lab. `round`: one that shows it.
+ * Explain why a lane is slower than vanilla, or barely faster: find the cost that
+ * would save most time if it alone were removed. Null if the lane is faster, or not timed by this
+ * lab. `round`: a round that shows it.
  * @param {Lane | null} drafted @param {Lane | null} vanilla
  * @returns {{question: string, words: string, round: number} | null}
  */
@@ -235,7 +236,7 @@ export function whySlow(drafted, vanilla) {
   const passes = (seconds) => plural(Number(ratio(seconds / pass)), 'vanilla pass');
   const rows =
     Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;
-  /** The round whose draft or scoring took longest. */
+  /** The round with the longest draft or scoring. */
   const longest = (kind) =>
     drafted.events.reduce(
       (most, one) =>

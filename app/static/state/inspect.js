@@ -28,7 +28,7 @@ function inTree({ draft, verified, tree }, place) {
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** The facts known of a place so far. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, and only its candidates say more */
+/** The known facts about a place. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, so p is taken from its candidates only */
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
@@ -98,7 +98,7 @@ export function inspected(view, place, greedy = false) {
     source: extra === null ? '' : verified?.source ?? '', // why: residual, bonus or target
     test: testOf(tests, position, tree ? node : null, drafted),
     step: reveal ? reveal.step : null,
-    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // the p in the trace
+    holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // which p the trace has
   };
 }
 
@@ -126,8 +126,9 @@ export const residual = (rows) =>
   normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
 /**
- * Repeat a test `draws` times with other draws: how often it accepts, and which row came out
- * otherwise. In a tree the target draws from p, and any token that was drafted there is accepted.
+ * Repeat a test `draws` times with other draws: how often it accepts, and how often each row
+ * came out otherwise. In a tree the target draws from p, and any token that was drafted there is
+ * accepted.
  * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed
  * @returns {{accepted: number, counts: number[]}}
  */

@@ -22,7 +22,7 @@ export class Stage {
   /**
    * @param {string[]} names @param {Lanes} lanes null where a lane has no events
    * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
-   * waited for a processor,   on average, from which a time cannot be trusted
+   * waited for a processor, on average, from which a time cannot be trusted
    * @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown
    */
   constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
@@ -69,7 +69,7 @@ export class Stage {
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** Of this lane and the baseline, those whose threads had to wait. @returns {[string, number | null][]} */
+  /** This lane and the baseline, if their threads had to wait. @returns {[string, number | null][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;

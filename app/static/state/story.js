@@ -101,7 +101,7 @@ function untested({ extra, source, tree, options, reached, rows }, judged, word)
     : 'Not tested: the target’s walk doesn’t reach it.';
 }
 
-/** @param {Inspected} what whose test is a step of a walk down a tree @param {Word} word */
+/** @param {Inspected} what tested by a step of a walk down a tree @param {Word} word */
 function walked({ test, drafted, options }, greedy, word) {
   if (!test) return '';
   const other = test.accepted && drafted !== null && drafted !== test.wanted

@@ -63,7 +63,7 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** Read a file of the visitor, compressed or not, in this browser. Throws an Error whose message says what is wrong with it. @param {Blob} file */
+/** Read a visitor's file, compressed or not, in this browser. Throws an Error that says what is wrong with it. @param {Blob} file */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());

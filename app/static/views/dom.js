@@ -44,7 +44,7 @@ export function towards(rows, from, key) {
   return null;
 }
 
-/** Gives bytes an address in this browser; the address that it gave before is freed. @returns {(bytes: Uint8Array) => string} */
+/** Make a function that gives bytes an address in this browser and frees its previous address. @returns {(bytes: Uint8Array) => string} */
 export function addresses() {
   let last = '';
   return (bytes) => {

@@ -93,7 +93,7 @@ export const Select = ({ label, value, options, act, ...more }) =>
       ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
   `;
 
-/** A list of things to open, which shows its own name again; nothing if it is empty. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
+/** A list of things to open. It always shows its own name; empty lists are left out. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
 export const Pick = ({ label, all, words, open, name = '' }) =>
   all.length > 0 && html`
     <select class="sd-pick ${name}" aria-label=${label} value="" onchange=${(event) => {
