@@ -1202,7 +1202,7 @@ def test_a_slower_lane_says_why_at_its_end_and_leads_to_a_round_that_shows_it(br
     why, say = "#live-player .sd-why", "#live-player .sd-say"
     with visit(browser, address) as page:
         assert page.locator(why).count() == 0, "the opening race is won"
-        opened(page, "smollm2-chat-one-pass-8-tokens-dflash")
+        opened(page, "smollm2-chat-four-denoising-steps")
         assert "slower" in page.inner_text("#live-player .sd-speed")
         assert re.search(r"\d+ of \d+ rounds", page.inner_text(why))
         page.click(f"{why} button")
