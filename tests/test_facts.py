@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -255,6 +256,13 @@ def test_many_small_values_are_refused() -> None:
     """They need eleven times as much memory as the text."""
     with pytest.raises(TraceError, match="too long"):
         read_trace(GOOD.replace(b'"ids":[', b'"ids":[' + b"999," * 3_000_000, 1))
+
+
+def test_gzip_members_are_unpacked_in_linear_time() -> None:
+    """100,000 empty ones are 2 MB; at quadratic cost they took seconds."""
+    began = time.process_time()
+    run = read_trace(gzip.compress(b"") * 100_000 + gzip.compress(GOOD))
+    assert run == read_trace(GOOD) and time.process_time() - began < 2
 
 
 def test_a_trace_of_several_gzip_members_is_read_whole(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the mem
 MAX_SECONDS = 1e7  # of a decode clock
 MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
 MAX_VALUES = 3_000_000  # ten times a long race; as Python objects they need about 0.3 GB
+_PART = 1024  # bytes unpacked at a time; at the end of a gzip member at most so many are copied
 
 _HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
 _encoder = msgspec.json.Encoder()
@@ -198,7 +199,16 @@ def _head(path: Path | str) -> bytes:
 
 def _unzip(raw: bytes) -> bytes:
     """The text of all gzip members, of which no more is unpacked than shows that it is too large."""
-    try:
-        return gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_BYTES + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TraceError("The compressed trace is damaged or was cut off.", hint=_HINT) from error
+    out, done, unpacker = bytearray(), 0, zlib.decompressobj(wbits=31)
+    while done < len(raw) and len(out) <= MAX_BYTES:
+        if unpacker.eof:
+            unpacker = zlib.decompressobj(wbits=31)
+        part = raw[done : done + _PART]
+        try:
+            out += unpacker.decompress(part, MAX_BYTES + 1 - len(out))
+        except zlib.error as error:
+            raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
+        done += len(part) - len(unpacker.unused_data)
+    if not unpacker.eof and len(out) <= MAX_BYTES:
+        raise TraceError("The compressed trace was cut off.", hint=_HINT)
+    return bytes(out)
