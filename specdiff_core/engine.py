@@ -242,14 +242,14 @@ class Engine:
         while another program runs. The results don't depend on it."""
         most = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
-        spent = {most: 0.0, 1: 0.0}
+        spent, wide = {most: 0.0, 1: 0.0}, min(9, run.room)
         for turn in range(PROBES + 1):
             if sum(spent.values()) > PROBE_SECONDS:
                 break
             for count in spent:
                 with cpu_threads(count):
                     clock.start()
-                    for rows in (1, min(9, run.room)) if turn else (1,):  # the first turn warms up
+                    for rows in (wide, 1) if turn else (wide,):  # the first turn warms up
                         run.score([0] * rows)
                         run.rollback(rows, ())
                     spent[count] += clock.finish() if turn else 0.0
