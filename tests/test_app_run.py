@@ -75,6 +75,7 @@ class Failing(FakeDecoder):
     def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
         if (config.drafter, "warm-up") == (self.drafter, self.when):
             self.give_up()
+        super().warm(config, seconds, stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, detail: bool = True, **options: Any) -> Iterator[Event]:
         if (config.drafter, "start") == (self.drafter, self.when):
