@@ -60,4 +60,5 @@ def test_the_readme_shows_every_method_and_only_measured_results() -> None:
     assert len(results) > 5
     for model, setting, tau, greedy, temperature, sampled in results:
         assert {tau, greedy} <= set(measured(model, "0", setting)), setting
-        assert sampled in measured(model, temperature, setting), setting
+        if (temperature, sampled) != ("–", "–"):  # not measured
+            assert sampled in measured(model, temperature, setting), setting
