@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdiff_core.models import hub
-from specdiff_core.models.causal import config_of, ends_of, load_causal, load_stock
+from specdiff_core.models.causal import ends_of, load_causal, load_stock
 from specdiff_core.models.device import loading_threads
-from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.folders import AGAIN, is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
-from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import (
@@ -221,27 +219,6 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
     raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
 
 
-def counted(folder: Path, values: dict[str, Any]) -> int | None:
-    """Parameters of the network described by a folder's ``config.json``, built on the meta device;
-    a tied head counts once. None for an unknown kind."""
-    from transformers import AutoModelForCausalLM
-
-    try:
-        with torch.device("meta"):
-            network: Any
-            if "cond_dim" in values:
-                network = Mdlm(MdlmConfig.from_json(values, folder))
-            elif "dflash_config" in values:
-                network = DFlashDraftModel(values)
-            else:
-                build: Any = AutoModelForCausalLM.from_config  # untyped
-                network = build(config_of(folder, "model"), trust_remote_code=False)
-    except Exception as error:  # loading it will report the problem
-        logger.info("the parameters of %s cannot be counted", shown(folder), exc_info=error)
-        return None
-    return sum(int(parameter.numel()) for parameter in network.parameters())
-
-
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
     use, with room left on the first for everything else.
@@ -250,9 +227,9 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
         OutOfMemory: it does not fit; the message says what would.
     """
     machine = find_machine(placement.device.type, placement.dtype_name)
-    if words := refusal(spec, machine, drafters, count=counted):
+    if words := refusal(spec, machine, drafters):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
-    need = needed(spec, machine, drafters, count=counted)
+    need = needed(spec, machine, drafters)
     if need.total <= machine.free:
         return None
     mine = placement.device.index or 0
@@ -264,7 +241,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
     """Raise PairUnavailable if a drafter that is not fetched yet does not fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
-    need = needed(spec, machine, [drafter.name], count=counted).drafters[drafter.name]
+    need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:
         raise PairUnavailable(
             f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}; "
@@ -291,7 +268,7 @@ def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]
         if not is_memory(error):
             raise
         machine = find_machine(placement.device.type, placement.dtype_name)
-        total = needed(spec, machine, drafters, count=counted).total
+        total = needed(spec, machine, drafters).total
         raise OutOfMemory(
             f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB.",
             hint="Close other programs, or choose the embedded pair.",

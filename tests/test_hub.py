@@ -434,7 +434,7 @@ def test_declared_sizes_are_those_of_the_configs() -> None:
         assert model.parameters == one + (depth - 1) * (two - one), name
         values = config.to_dict()
         assert model.vocabulary == config.vocab_size, name
-        assert model.cache in (0, memory.cache_of(values)), name  # a denoiser keeps none
+        assert model.cache in (0, memory.sizes_of(values)[1]), name  # a denoiser keeps none
         tied = config.tie_word_embeddings and config.model_type != "gpt_neo"  # which transformers' own module runs
         tied = tied and model.file is None  # whose embedding stays in the file
         assert model.tied == (config.hidden_size if tied else 0), name
@@ -447,7 +447,7 @@ def test_declared_sizes_are_those_of_the_configs() -> None:
         with torch.device("meta"):
             network = DFlashDraftModel(released)
         assert MODELS[name].parameters == sum(p.numel() for p in network.parameters()), name
-        assert MODELS[name].cache == memory.cache_of(released), name
+        assert MODELS[name].cache == memory.sizes_of(released)[1], name
 
 
 def test_what_would_fit_is_said() -> None:

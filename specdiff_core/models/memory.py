@@ -11,7 +11,7 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,6 @@ RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
 """Bytes used before any model is loaded: by torch and transformers, measured on a CPU; on a CUDA device, assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}
 """Bytes of a number."""
-Count = Callable[[Path, dict[str, Any]], int | None]
-"""Counts the parameters of the network in a folder with this config.json; None: unknown kind."""
-
-
-def _unknown(folder: Path, values: dict[str, Any]) -> int | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +90,17 @@ def _cuda() -> list[tuple[int, bool]]:
     return []
 
 
-def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None, *, count: Count = _unknown) -> Need:
+def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None) -> Need:
     """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
     names = None if drafters is None else set(drafters)
     wanted = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
-    target = size_of(pair.target, pair.revision, pair.published, count)
+    target = size_of(pair.target, pair.revision, pair.published)
     return Need(
         target=_bytes(target, pair.context, machine),
         weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
         drafters={  # denoisers that re-read the text keep no KV cache
             one.name: _bytes(
-                size_of(one.source, one.revision, one.published, count), 0 if one.context else pair.context, machine
+                size_of(one.source, one.revision, one.published), 0 if one.context else pair.context, machine
             )
             for one in wanted
         },
@@ -114,15 +108,15 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
     )
 
 
-def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count: Count = _unknown) -> str:
+def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     """Why ``pair`` with ``drafters`` does not fit, and what would; empty if it fits, possibly
     spread over several devices and main memory."""
-    need = needed(pair, machine, drafters, count=count)
+    need = needed(pair, machine, drafters)
     if need.total <= machine.free or need.fits_spread(machine):
         return ""
     found = [f"It needs about {_size(need.total)} of memory in {machine.dtype}; {_size(machine.free)} are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
-    while fewer and needed(pair, machine, fewer, count=count).total > machine.free:
+    while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
     others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
@@ -130,7 +124,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
     smaller = [other for other in others if sizes[other.name] <= machine.free]
     if len(drafters) > 1 and fewer:
         found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
-    if machine.dtype == "fp32" and needed(pair, halved, drafters, count=count).total <= machine.free:
+    if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
         found.append("In bf16 it fits (--dtype bf16).")
     if smaller:
         best = max(smaller, key=lambda other: sizes[other.name])
@@ -138,44 +132,48 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str], *, count:
     return " ".join(found)
 
 
-def size_of(source: str, revision: str = "", published: Model | None = None, count: Count = _unknown) -> Model | None:
-    """The size of a model from its weights, otherwise from its config.json, otherwise from what is
-    published. None if nothing is known."""
+def size_of(source: str, revision: str = "", published: Model | None = None) -> Model | None:
+    """The size of a model from its weights, otherwise from what is published, otherwise by the sizes in its
+    config.json. None if nothing is known."""
     try:
         folder = cached(source, revision)
         if folder is None or not (folder / "config.json").is_file():
             return published
-        values = read_config(folder)
-        parameters = _stored(folder)
-        if parameters is None:
-            parameters = count(folder, values)
-        if parameters is None:
+        values, stored = read_config(folder), _stored(folder)
+        if published and not stored:
             return published
-        vocabulary, width = _number(values, "vocab_size"), _number(values, "hidden_size", "n_embd")
         tied = values.get("tie_word_embeddings", values.get("model_type") == "gpt2")
-        tied = tied and read_gguf(folder) is None  # a GGUF file's rows stay in the file
+        parameters, cache = sizes_of(values, tied=tied)
+        if not (parameters := stored or parameters):
+            return None
         return Model(
             repo=source,
             parameters=parameters,
-            cache=cache_of(values),
-            vocabulary=vocabulary,
-            tied=width if tied else 0,
+            cache=cache,
+            vocabulary=_number(values, "vocab_size"),
+            # A GGUF file's rows stay in the file.
+            tied=_number(values, "hidden_size", "n_embd") if tied and read_gguf(folder) is None else 0,
         )
     except SpecDiffError:  # damaged: loading reports how
         return published
 
 
-def cache_of(values: dict[str, Any]) -> int:
-    """Numbers in the keys and values of one token, from a config.json."""
+def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
+    """Parameters of a transformer with this ``config.json``, without norms and biases; and numbers in the keys and
+    values of one token."""
     layers = _number(values, "num_hidden_layers", "n_layer", "num_layers")
     heads = _number(values, "num_attention_heads", "n_head", "num_heads")
     width = _number(values, "hidden_size", "n_embd")
     size = _number(values, "head_dim") or (width // heads if heads else 0)
-    return 2 * layers * (_number(values, "num_key_value_heads") or heads) * size
+    shared = _number(values, "num_key_value_heads") or heads
+    inner = _number(values, "intermediate_size", "n_inner") or 4 * width
+    layer = 2 * width * size * (heads + shared) + (3 if "hidden_act" in values else 2) * width * inner
+    tables = 0 if "dflash_config" in values else 1 if tied else 2
+    return layers * layer + tables * width * _number(values, "vocab_size"), 2 * layers * shared * size
 
 
-def _stored(folder: Path) -> int | None:
-    """Numbers in a folder's weight files, from their headers; None if a file is missing."""
+def _stored(folder: Path) -> int:
+    """Numbers in a folder's weight files, from their headers; 0 if a file is missing."""
     count = 0
     try:
         if (index := read_gguf(folder)) is not None:
@@ -184,7 +182,7 @@ def _stored(folder: Path) -> int | None:
             with safe_open(path, "numpy") as file:
                 count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     except (SpecDiffError, OSError, SafetensorError):
-        return None
+        return 0
     return count
 
 

@@ -210,9 +210,10 @@ class DecodeConfig:
     )] = 1
     auto: Annotated[bool, _choice(
         "Adaptive γ, T or nodes",
-        "Each round uses the T, at most the one set, with the most expected tokens per second from earlier rounds, and "
-        "ends the draft, after at most γ tokens, when another position would cost more than it gains. A tree from one "
-        "pass gets the nodes that pay for their rows, at most B.",
+        "Each round uses the T, at most the one set, with the most expected tokens per second from "
+        "earlier rounds, and ends the draft, after at most γ tokens, when another position would "
+        "cost more than it gains. A tree from one pass gets the nodes that pay for their rows, at "
+        "most B.",
     )] = False
     order: Annotated[RevealOrder, _choice(
         "Reveal order", "Which masked positions each denoising step reveals."
@@ -240,8 +241,8 @@ class DecodeConfig:
     )] = 0.0
     draft_temperature: Annotated[float, _number(
         "Drafter temperature",
-        "Empty means the target's. With an exact rule it changes only the acceptance rate, never the distribution "
-        "of the text.",
+        "Empty means the target's. With an exact rule it changes only the acceptance rate, never "
+        "the distribution of the text.",
         0.0, 2.0, 0.1,
     )] | None = None
     top_k: Annotated[int, _number(

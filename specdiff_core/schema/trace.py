@@ -1,7 +1,7 @@
 """Recorded runs on disk: JSON lines, versioned, readable without torch or a tokenizer.
 
-Line 1 is the header ``{"schema": 2, "kind": "Trace", "title", "lanes"}``; then one event per line with its ``kind``
-and its ``lane``. New fields keep the schema number; any other change raises it.
+Line 1 is the header ``{"schema": 2, "kind": "Trace", "title", "lanes"}``; then one event per line
+with its ``kind`` and its ``lane``. New fields keep the schema number; any other change raises it.
 """
 
 from __future__ import annotations
