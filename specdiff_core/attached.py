@@ -74,7 +74,6 @@ LINE_BYTES = 1_000_000  # of a line, or of an answer without a stream
 
 _TIMEOUT = httpx.Timeout(10.0, read=300.0)
 _HTTP = "an address such as http://127.0.0.1:8000"
-_LOG = "Its log may say why."
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -272,7 +271,7 @@ class Attached:
                         reason = "stopped"
                         break
             if not reason:
-                raise ServerError(f"The stream of {self.name} ended before the text did.", hint=_LOG)
+                raise ServerError(f"The stream of {self.name} ended before the text did.")
         except ServerError as error:
             if not ids:
                 raise
@@ -373,7 +372,7 @@ class Attached:
                     continue  # a keep-alive comment, or the end
                 chunk = _chunk.decode(data)
                 if field == b"error" or (chunk is not None and chunk.error is not None):
-                    raise ServerError(f"{self.name} gave up: {_message(data)}", hint=_LOG)
+                    raise ServerError(f"{self.name} gave up: {_message(data)}")
                 if chunk is None:
                     continue
                 text, tokens, ended = chunk.read(written)
@@ -521,7 +520,7 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
     finally:
         timer.cancel()
     if late.is_set():
-        raise ServerError(f"{name} takes longer than {seconds:g} s.", hint=_LOG)
+        raise ServerError(f"{name} takes longer than {seconds:g} s.")
 
 
 def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
@@ -536,7 +535,7 @@ def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
     for part in answer.iter_raw():
         size += len(part)
         if size > most:
-            raise ServerError(f"{name} sends more than {most // 10**6} MB.", hint=_LOG)
+            raise ServerError(f"{name} sends more than {most // 10**6} MB.")
         yield part
 
 
@@ -554,7 +553,7 @@ def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
             line.clear()
         line += rest
         if len(line) > LINE_BYTES:
-            raise ServerError(f"{name} sends a line of more than {LINE_BYTES // 10**6} MB.", hint=_LOG)
+            raise ServerError(f"{name} sends a line of more than {LINE_BYTES // 10**6} MB.")
     yield bytes(line)
 
 
@@ -566,17 +565,17 @@ def _worded(name: str) -> Iterator[None]:
     except httpx.ConnectError as error:
         raise ServerError(f"Cannot connect to {name}: {error}.", hint="Check that it runs, and its port.") from error
     except httpx.TimeoutException as error:
-        raise ServerError(f"{name} sent nothing for too long.", hint=_LOG) from error
+        raise ServerError(f"{name} sent nothing for too long.") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.", hint=_LOG) from error
+        raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ServerError(f"{name} sent an invalid event: {error}.", hint=_LOG) from error
+        raise ServerError(f"{name} sent an invalid event: {error}.") from error
     except ValueError as error:  # impossible host names, unknown kinds of proxies
         raise ServerError(f"{name} cannot be reached: {error}.", hint=f"Check the proxy, and give {_HTTP}.") from error
 
 
 def _refusal(name: str, status: int, body: bytes) -> ServerError:
-    hint = f"Set {KEY} to its key." if status in (401, 403) else _LOG
+    hint = f"Set {KEY} to its key." if status in (401, 403) else ""
     return ServerError(f"{name} refuses with status {status}: {_message(body)}", hint=hint)
 
 

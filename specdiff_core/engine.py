@@ -32,9 +32,9 @@ from specdiff_core.schema.errors import (
     ConfigError,
     ContextOverflow,
     DraftContractError,
+    OutOfMemory,
     SpecDiffError,
     is_memory,
-    no_memory,
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
@@ -229,7 +229,7 @@ class Engine:
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
                 if is_memory(error):
-                    raise no_memory() from error
+                    raise OutOfMemory() from error
                 if isinstance(error, SpecDiffError) or not spec.is_foreign:
                     raise
                 logger.warning("the drafter %s failed", spec.name, exc_info=error)

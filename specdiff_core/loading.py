@@ -15,7 +15,7 @@ import torch
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal, load_stock
 from specdiff_core.models.device import loading_threads
-from specdiff_core.models.folders import AGAIN, is_local, read_config, read_generation, resolve, shown
+from specdiff_core.models.folders import is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.models.network import Decoder
@@ -197,8 +197,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     except Exception as error:  # the tokenizers library raises anything for a damaged file
         raise WeightsError(
             f"The tokenizer in {shown(folder)}, or the config.json beside it, is missing or damaged "
-            f"({type(error).__name__}).",
-            hint=AGAIN,
+            f"({type(error).__name__})."
         ) from error
 
 

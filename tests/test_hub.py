@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaCo
 
 from specdiff_core import loading
 from specdiff_core.engine import Engine
-from specdiff_core.loading import counted, load_pair
+from specdiff_core.loading import load_pair
 from specdiff_core.models import hub, memory
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.memory import Machine, needed, refusal, size_of
@@ -263,16 +263,17 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
     assert folder is not None
     config = read_config(folder)
     parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(GPT2Config(**config)).parameters())
-    need = needed(pair, machine, ["none"], count=counted)
-    numbers = parameters + 16 * 270 + 2 * 2 * 16 * 64  # a packed copy of the tied head, keys and values
+    need = needed(pair, machine, ["none"])
+    numbers = need.weights // 4 + 16 * 270 + 2 * 2 * 16 * 64  # a packed copy of the tied head, keys and values
     rows = need.target - 4 * numbers
-    assert need.weights == 4 * parameters and 0 < rows <= 4 * 270 * 65, "and a few rows of logits"
+    assert 0.9 < need.weights / (4 * parameters) <= 1, "without norms and biases"
+    assert 0 < rows <= 4 * 270 * 65, "and a few rows of logits"
     machine = Machine(device="cpu", dtype="fp32", free=need.total - 1)
     with pytest.raises(OutOfMemory, match=r"The pair 'tiny' was not loaded\. It needs about .* In bf16 it fits"):
         load_pair(pair, CPU, drafters=["none"])
     assert not served.weights_asked()
     hardly = Machine(device="cpu", dtype="fp32", free=memory.RUNTIME["cpu"] + 1)
-    assert " fits" not in refusal(pair, hardly, ["mdlm", "none"], count=counted), "in nothing that was not counted"
+    assert " fits" not in refusal(pair, hardly, ["mdlm", "none"]), "in nothing that was not counted"
     machine = Machine(device="cpu", dtype="fp32", free=need.total)
     loaded = load_pair(pair, CPU, drafters=["none"])
     assert len(served.weights_asked()) == 1

@@ -9,7 +9,7 @@ import logging
 import uuid
 from typing import TypedDict
 
-from specdiff_core.schema.errors import ConfigError, SpecDiffError, is_memory, no_memory
+from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError, is_memory
 
 logger = logging.getLogger("specdiff.page")
 
@@ -51,7 +51,7 @@ def new_run_id() -> str:
 
 def card(error: BaseException, run: str) -> Card:
     """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
-    expected = error if isinstance(error, SpecDiffError) else no_memory() if is_memory(error) else None
+    expected = error if isinstance(error, SpecDiffError) else OutOfMemory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
         return Card(

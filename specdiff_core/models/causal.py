@@ -21,7 +21,7 @@ from specdiff_core.models.files import (
     find_tensors,
     tensor_names,
 )
-from specdiff_core.models.folders import AGAIN, described, read_config, read_gguf, shown
+from specdiff_core.models.folders import described, read_config, read_gguf, shown
 from specdiff_core.models.network import Decoder, slides, unbuilt
 from specdiff_core.models.stock import unusable
 from specdiff_core.schema.errors import WeightsError
@@ -191,7 +191,7 @@ def load_stock(
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
             what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
-            raise WeightsError(what, hint=AGAIN)
+            raise WeightsError(what)
     if device is not None and not spread:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)

@@ -22,7 +22,7 @@ from transformers import Qwen3Config
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
-from specdiff_core.models.folders import AGAIN, Id, Size, as_config, described, read_config, shown
+from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
 from specdiff_core.models.network import (
@@ -389,7 +389,7 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     stored = read_tensors(folder, expected, optional=optional, tables=tuple(maps))
     ids = read_drafted(stored, known, folder)
     if ids is None and size != known:
-        raise WeightsError(f"{shown(folder)} drafts {size:,} of {known:,} tokens, but has no d2t.", hint=AGAIN)
+        raise WeightsError(f"{shown(folder)} drafts {size:,} of {known:,} tokens, but has no d2t.")
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
     if ids is not None:
         model.said = torch.zeros(known, dtype=torch.bool).index_fill(0, ids, True)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from specdiff_core.models.folders import AGAIN, INDEX, Gguf, read_gguf, shown, weight_files
+from specdiff_core.models.folders import INDEX, Gguf, read_gguf, shown, weight_files
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def find_tensors(
     scales = _scales(found)
     if missing := [name for name in expected if name not in found and name not in optional]:
         what = f"{len(missing)} tensors are missing in {', '.join(sorted(parts))}, first {missing[0]}."
-        raise WeightsError(what, hint=AGAIN)
+        raise WeightsError(what)
     for name, tensor in found.items():
         file = next(file for file, part in parts.items() if name in part)
         if name not in expected:
@@ -88,7 +88,7 @@ def find_tensors(
         if tensor.shape != expected[name].shape:
             raise WeightsError(
                 f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}.",
-                hint="config.json and the weights do not belong together; " + AGAIN[0].lower() + AGAIN[1:],
+                hint="config.json and the weights do not belong together: download both again.",
             )
         if (tensor.dtype not in FLOATS and name not in scales) != (name in tables):
             kind = str(tensor.dtype).removeprefix("torch.")
@@ -183,7 +183,7 @@ def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor |
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
     if wrong or (said is not None and not whole and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
         what = f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens."
-        raise WeightsError(what, hint=AGAIN)
+        raise WeightsError(what)
     return None if whole else ids
 
 
@@ -191,7 +191,7 @@ def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
     """Raise a WeightsError if a tensor of ``place`` has values that are not finite in its dtype."""
     if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        raise WeightsError(f"{name} in {shown(place)} has values that are not finite in {kind}.", hint=AGAIN)
+        raise WeightsError(f"{name} in {shown(place)} has values that are not finite in {kind}.")
 
 
 def tensor_names(folder: Path) -> set[str]:
@@ -213,7 +213,7 @@ def _opened(path: Path, read: Callable[[Path], T]) -> T:
     try:
         return read(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).", hint=AGAIN) from error
+        raise WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).") from error
 
 
 def empty_folder(folder: Path) -> None:

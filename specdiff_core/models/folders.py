@@ -29,7 +29,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GGUF = "gguf.json"
 """In a folder made from a GGUF file: the position of each tensor in that file (:class:`Gguf`)."""
-AGAIN = "Download the files again, or copy them from a clean checkout."
 
 
 def shown(path: str | Path) -> str:
@@ -81,7 +80,7 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
         return gguf.folder_of(Path(source))
     folder = Path(source)
     if not folder.is_dir():
-        raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=AGAIN)
+        raise WeightsError(f"The model folder {shown(folder)} does not exist.")
     return folder
 
 
@@ -198,7 +197,7 @@ def damage(words: str) -> Iterator[None]:
         if isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise WeightsError(f"{words} ({why}).", hint=AGAIN) from error
+        raise WeightsError(f"{words} ({why}).") from error
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:
@@ -210,9 +209,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), dict[str, Any])
     except FileNotFoundError:
-        raise WeightsError(f"{shown(path)} is missing.", hint=AGAIN) from None
+        raise WeightsError(f"{shown(path)} is missing.") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"{shown(path)} is not readable as a JSON object ({error}).", hint=AGAIN) from error
+        raise WeightsError(f"{shown(path)} is not readable as a JSON object ({error}).") from error
 
 
 class Stored(msgspec.Struct):
@@ -261,17 +260,15 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
         if not isinstance(shards, dict) or not shards or not all(map(_is_name, shards.values())):
-            raise WeightsError(f"{shown(folder / INDEX)} names no weight files of its folder.", hint=AGAIN)
+            raise WeightsError(f"{shown(folder / INDEX)} names no weight files of its folder.")
         paths = [folder / name for name in sorted(set(shards.values()))]
     else:
         paths = [folder / WEIGHTS]
     for path in paths:
         if not path.is_file():
             pickled = next(folder.glob("*.bin"), None)
-            hint = AGAIN
-            if pickled is not None:
-                hint = f"{pickled.name} could run code and is never opened; convert it (docs/extending.md)."
-            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint)
+            hint = pickled and f"{pickled.name} could run code and is never opened; convert it (docs/extending.md)."
+            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint or "")
     return paths
 
 

@@ -89,7 +89,6 @@ SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
 }
 """Pre-tokenizers by a file's ``tokenizer.ggml.pre``."""
 OTHER = "Choose a GGUF file of a Llama, Mistral, Qwen2 or Qwen3 model, or the model's own safetensors."
-AGAIN = "Download it again."
 
 
 class _Network(msgspec.Struct):
@@ -230,7 +229,7 @@ def _read_header(file: Path) -> _Header:
     """Every field and the position of every tensor, checked to be inside the file."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
-            raise WeightsError(f"{shown(file)} is no GGUF file.", hint=AGAIN)
+            raise WeightsError(f"{shown(file)} is no GGUF file.")
         source = _Bytes(data)
         source.at = 4
         if (version := source.number("I")) not in (2, 3):

@@ -169,7 +169,8 @@ def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
     inner = _number(values, "intermediate_size", "n_inner") or 4 * width
     layer = 2 * width * size * (heads + shared) + (3 if "hidden_act" in values else 2) * width * inner
     tables = 0 if "dflash_config" in values else 1 if tied else 2
-    return layers * layer + tables * width * _number(values, "vocab_size"), 2 * layers * shared * size
+    rows = tables * _number(values, "vocab_size") + _number(values, "n_positions")
+    return layers * layer + rows * width, 2 * layers * shared * size
 
 
 def _stored(folder: Path) -> int:

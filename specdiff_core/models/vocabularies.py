@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from specdiff_core.models.folders import AGAIN, resolve, shown
+from specdiff_core.models.folders import resolve, shown
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -105,4 +105,4 @@ def _read(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"The tokenizer file {shown(path)} is damaged ({error}).", hint=AGAIN) from error
+        raise WeightsError(f"The tokenizer file {shown(path)} is damaged ({error}).") from error

@@ -17,14 +17,15 @@ class SpecDiffError(Exception):
     """
 
     code = "error"  # the kind, for programs
+    hint = ""  # of its kind, unless it has its own
 
-    def __init_subclass__(cls, code: str = "") -> None:
-        cls.code = code or cls.code
+    def __init_subclass__(cls, code: str = "", hint: str = "") -> None:
+        cls.code, cls.hint = code or cls.code, hint or cls.hint
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.hint
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
@@ -42,7 +43,11 @@ class PairUnavailable(SpecDiffError, code="pair"):
     """A model pair cannot be used here; the message holds the reason."""
 
 
-class WeightsError(PairUnavailable, code="weights"):
+_FILES = "Download the files again, or copy them from a clean checkout."
+_TRACE = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
+
+
+class WeightsError(PairUnavailable, code="weights", hint=_FILES):
     """A weight file is missing, truncated, or does not fit the network."""
 
 
@@ -50,14 +55,11 @@ class TokenizerMismatch(SpecDiffError, code="tokenizer"):
     """Drafter and target have different ids."""
 
 
-class Stopped(SpecDiffError, code="stopped"):
+class Stopped(SpecDiffError, code="stopped", hint="Run again: complete files are kept."):
     """Loading was cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__("Loading was stopped.", hint="Run again: complete files are kept.")
-
-    def __reduce__(self) -> tuple[type[Stopped], tuple[()]]:
-        return Stopped, ()
+    def __init__(self, message: str = "Loading was stopped.") -> None:
+        super().__init__(message)
 
 
 class DraftContractError(SpecDiffError, code="draft"):
@@ -68,8 +70,11 @@ class ContextOverflow(SpecDiffError, code="context"):
     """The prompt fills the target's context window."""
 
 
-class OutOfMemory(SpecDiffError, code="memory"):
+class OutOfMemory(SpecDiffError, code="memory", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."):
     """The device ran out of memory."""
+
+    def __init__(self, message: str = "The device ran out of memory.", *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
 
 
 def is_memory(error: BaseException) -> bool:
@@ -83,19 +88,12 @@ def is_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
-def no_memory() -> OutOfMemory:
-    """The error when a decode ran out of memory."""
-    return OutOfMemory(
-        "The device ran out of memory.", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."
-    )
-
-
 def one_line(text: str) -> str:
     """External text in one line, without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-class TraceError(SpecDiffError, code="trace"):
+class TraceError(SpecDiffError, code="trace", hint=_TRACE):
     """A file is not a trace, or was cut off."""
 
 
@@ -103,7 +101,7 @@ class TraceSchemaError(TraceError, code="trace-schema"):
     """A trace has an unknown schema number."""
 
 
-class ServerError(SpecDiffError, code="server"):
+class ServerError(SpecDiffError, code="server", hint="Its log may say why."):
     """An attached server does not answer, is unsupported, or broke off."""
 
 

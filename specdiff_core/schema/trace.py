@@ -35,7 +35,6 @@ MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every ro
 MAX_VALUES = 3_000_000  # ten times a long race; as Python objects they need about 0.3 GB
 _PART = 1024  # bytes unpacked at a time; at the end of a gzip member at most so many are copied
 
-_HINT = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
 _encoder = msgspec.json.Encoder()
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
@@ -117,18 +116,18 @@ def read_trace(source: Path | str | bytes) -> Trace:
     except msgspec.ValidationError as error:
         raise _wrong(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise TraceError("This file is not a trace, or it was cut off.", hint=_HINT) from error
+        raise TraceError("This file is not a trace, or it was cut off.") from error
 
 
 def _wrong(error: msgspec.ValidationError) -> TraceError:
-    return TraceError(f"The trace holds a wrong event: {str(error)[:160]}.", hint=_HINT)
+    return TraceError(f"The trace holds a wrong event: {str(error)[:160]}.")
 
 
 def _read(lines: Iterator[bytes]) -> Trace:
     first = next(lines, b"{}")
     declared = msgspec.json.decode(first)
     if not isinstance(declared, dict) or declared.get("kind") != "Trace":
-        raise TraceError("This file is not a trace: its first line is no trace header.", hint=_HINT)
+        raise TraceError("This file is not a trace: its first line is no trace header.")
     schema = declared.get("schema")
     if schema != SCHEMA:
         raise TraceSchemaError(
@@ -139,7 +138,7 @@ def _read(lines: Iterator[bytes]) -> Trace:
     lanes: dict[str, list[Event]] = {name: [] for name in header.lanes}
     for line in lines:  # one at a time: a foreign file stops at its first wrong line
         if (lane := msgspec.json.decode(line, type=_Lane).lane) not in lanes:
-            raise TraceError("The trace holds an event of a lane its header does not name.", hint=_HINT)
+            raise TraceError("The trace holds an event of a lane its header does not name.")
         lanes[lane].append(_event.decode(line))
     for run in lanes.values():
         check_run(run)
@@ -157,7 +156,7 @@ def check_run(events: Sequence[Event]) -> None:
 
     def need(holds: bool, what: str) -> None:
         if not holds:
-            raise TraceError(f"The events of this trace do not fit together: {what}.", hint=_HINT)
+            raise TraceError(f"The events of this trace do not fit together: {what}.")
 
     for event in events:
         match event:
@@ -207,8 +206,8 @@ def _unzip(raw: bytes) -> bytes:
         try:
             out += unpacker.decompress(part, MAX_BYTES + 1 - len(out))
         except zlib.error as error:
-            raise TraceError("The compressed trace is damaged.", hint=_HINT) from error
+            raise TraceError("The compressed trace is damaged.") from error
         done += len(part) - len(unpacker.unused_data)
     if not unpacker.eof and len(out) <= MAX_BYTES:
-        raise TraceError("The compressed trace was cut off.", hint=_HINT)
+        raise TraceError("The compressed trace was cut off.")
     return bytes(out)
