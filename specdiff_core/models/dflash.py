@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from transformers import Qwen3Config
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
-from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
+from specdiff_core.models.files import read_drafter, tensor_names, write_folder
+from specdiff_core.models.folders import Id, Size, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
 from specdiff_core.models.network import (
@@ -45,11 +45,19 @@ COPIES = ("embed_tokens.weight", "lm_head.weight")
 CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
 """Missing in some releases although their config.json has them."""
 FAR = 2**30
+QWEN3 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+         "num_target_layers", "sliding_window")  # fmt: skip
+"""Fields of Qwen3 that are checked here, too."""
 
 
 class _Special(msgspec.Struct):
-    """Fields besides Qwen3's, by the names of z-lab's ``dflash_config``; ``markov_width`` is this project's."""
+    """:data:`QWEN3`, and fields by the names of z-lab's ``dflash_config``; ``markov_width`` is this project's."""
 
+    hidden_size: Size
+    intermediate_size: Size
+    num_hidden_layers: Size
+    num_attention_heads: Size
+    vocab_size: Size
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
     block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16
@@ -57,6 +65,8 @@ class _Special(msgspec.Struct):
     causal: bool | None = None  # None: only layers with a sliding window are
     use_swa: bool = False
     swa_window_size: Size | None = None
+    sliding_window: Size | None = None
+    num_target_layers: Size | None = None
     markov_width: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
     markov_rank: Annotated[int, msgspec.Meta(ge=0, le=2**20)] = 0
     markov_head_type: str = "vanilla"
@@ -72,20 +82,6 @@ class _Special(msgspec.Struct):
     draft_vocab_size: Size | None = None  # if smaller than the target's vocabulary
 
 
-class _Released(msgspec.Struct):
-    """The Qwen3 fields that are checked here."""
-
-    hidden_size: Size
-    intermediate_size: Size
-    num_hidden_layers: Size
-    num_attention_heads: Size
-    vocab_size: Size
-    head_dim: Size | None = None
-    num_key_value_heads: Size | None = None
-    sliding_window: Size | None = None
-    num_target_layers: Size | None = None
-
-
 def read_released(values: dict[str, Any]) -> Qwen3Config:
     """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
 
@@ -93,7 +89,7 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
         WeightsError: a field is missing, impossible or not supported.
     """
     base, own = _layout(values)
-    special, known = as_config(own, _Special, "config.json"), as_config(base, _Released, "config.json")
+    special = as_config(own | {name: base[name] for name in QWEN3 if name in base}, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
     kinds = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
     if special.use_swa and "sliding_attention" not in kinds:
@@ -101,17 +97,16 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     config.layer_types = kinds
     if why := unbuilt(config):
         raise _unknown(why)
-    window = special.swa_window_size or known.sliding_window
-    if "sliding_attention" in kinds:
-        if window is None:
-            raise _unknown("it has sliding-window layers, but no sliding_window")
-        config.sliding_window = window  # Qwen3Config drops it unless use_sliding_window is set
+    window = special.swa_window_size or special.sliding_window
+    if "sliding_attention" in kinds and window is None:
+        raise _unknown("it has sliding-window layers, but no sliding_window")
     if special.markov_head_type not in ("vanilla", "gated"):
         raise _unknown(f"its Markov head is of the kind {special.markov_head_type!r}, not 'vanilla' or 'gated'")
-    if special.conv_kernel_size and known.hidden_size % special.conv_group_size:
-        raise _unknown(f"groups of {special.conv_group_size} do not divide a width of {known.hidden_size}")
+    if special.conv_kernel_size and config.hidden_size % special.conv_group_size:
+        raise _unknown(f"groups of {special.conv_group_size} do not divide a width of {config.hidden_size}")
     for name, value in msgspec.structs.asdict(special).items():
         setattr(config, name, value)
+    config.sliding_window = window  # Qwen3Config drops it unless use_sliding_window is set
     config.reaches = [_reach(kind == "sliding_attention", window or FAR, special.causal) for kind in kinds]
     return config
 
@@ -235,7 +230,7 @@ class DFlashDraftModel(nn.Module):
     """
 
     layers: Sequence[Layer]
-    said: Tensor | None = None  # [V] bool: the target's tokens that it can draft; None: all
+    said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
     copies: dict[str, Tensor]  # copies of the target's tables in its files
 
     def __init__(self, released: dict[str, Any]) -> None:
@@ -379,22 +374,17 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     config, known = model.config, int(model.config.vocab_size)
     size = config.draft_vocab_size or known
     table, rows = torch.empty(known, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
-    maps = {"d2t": torch.empty(size, device="meta"), "t2d": torch.empty(known, device="meta")}
-    expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True)) | maps
+    expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True))
     if model.markov_head is not None:
         expected[rows] = expected[rows][:size]
     if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
-    optional = (*COPIES, *maps, *(CONFIDENCE if model.confidence_head is None else ()))
-    stored = read_tensors(folder, expected, optional=optional, tables=tuple(maps))
-    ids = read_drafted(stored, known, folder)
-    if ids is None and size != known:
-        raise WeightsError(f"{shown(folder)} drafts {size:,} of {known:,} tokens, but has no d2t.")
+    optional = (*COPIES, *(CONFIDENCE if model.confidence_head is None else ()))
+    stored, model.said = read_drafter(folder, expected, size, known, optional)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
-    if ids is not None:
-        model.said = torch.zeros(known, dtype=torch.bool).index_fill(0, ids, True)
-        if rows in stored:
-            stored[rows] = stored[rows].new_zeros(known, config.markov_rank).index_copy(0, ids, stored[rows])
+    if model.said is not None and rows in stored:
+        whole = stored[rows].new_zeros(known, config.markov_rank)
+        stored[rows] = whole.index_copy(0, model.said, stored[rows])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specdiff_core.models.causal import Vocabulary
-from specdiff_core.models.files import read_drafted, read_tensors, tensor_names, write_folder
+from specdiff_core.models.files import read_drafter, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table, slides, unbuilt
@@ -276,15 +276,10 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
     files = {name.replace("layers.0.", middle): tensor for name, tensor in head.state_dict().items()}
-    maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
-    stored = read_tensors(folder, files | maps, optional=tuple(maps), tables=tuple(maps))
-    said = read_drafted(stored, size, folder)
-    if words != size and (said is None or head.lm_head is None):
-        missing = "d2t" if said is None else "lm_head.weight"
-        what = f"The EAGLE-3 head in {shown(folder)} drafts {words:,} of {size:,} tokens, but has no {missing}."
-        raise WeightsError(what, hint="Choose another one.")
+    stored, head.said = read_drafter(folder, files, words, size)
+    if head.said is not None and head.lm_head is None:
+        raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")
     head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
-    head.said = said
     return head.eval().requires_grad_(False)
 
 

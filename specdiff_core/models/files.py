@@ -169,22 +169,27 @@ class StoredRows(nn.Module):
         return torch.from_numpy(self._rows[ids.numpy()]).to(self._dtype)
 
 
-def read_drafted(stored: dict[str, Tensor], size: int, folder: Path) -> Tensor | None:
-    """Remove ``d2t`` and ``t2d`` from ``stored``; returns the target's ids ``[n]``, ascending, in a drafter's smaller
-    vocabulary (``d2t`` has the offset of each from its own id), or None for all ``size``.
+def read_drafter(
+    folder: Path, expected: Mapping[str, Tensor], words: int, size: int, optional: Collection[str] = ()
+) -> tuple[dict[str, Tensor], Tensor | None]:
+    """The tensors of a drafter of ``words`` tokens, and the ids ``[words]`` of the target's ``size`` that they are,
+    ascending; None for all. ``d2t`` in its files has the offset of each id from its own.
 
     Raises:
-        WeightsError: they are not ids of the target, or do not agree.
+        WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing, do not agree, or are no ids.
     """
+    maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
+    stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
+    if behind is None and words != size:
+        raise WeightsError(f"{shown(folder)} drafts {words:,} of {size:,} tokens, but has no d2t.")
     if behind is None:
-        return None
-    ids, whole = torch.arange(len(behind)) + behind.long(), len(behind) == size
+        return stored, None
+    ids, whole = torch.arange(words) + behind.long(), words == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
     if wrong or (said is not None and not whole and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
-        what = f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens."
-        raise WeightsError(what)
-    return None if whole else ids
+        raise WeightsError(f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens.")
+    return stored, None if whole else ids
 
 
 def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:

@@ -161,9 +161,9 @@ def size_of(source: str, revision: str = "", published: Model | None = None) -> 
 def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
     """Parameters of a transformer with this ``config.json``, without norms and biases; and numbers in the keys and
     values of one token."""
-    layers = _number(values, "num_hidden_layers", "n_layer", "num_layers")
-    heads = _number(values, "num_attention_heads", "n_head", "num_heads")
-    width = _number(values, "hidden_size", "n_embd")
+    layers = _number(values, "num_hidden_layers", "n_layer", "num_layers", "n_blocks")
+    heads = _number(values, "num_attention_heads", "n_head", "num_heads", "n_heads")
+    width = _number(values, "hidden_size", "n_embd", "hidden_dim")
     size = _number(values, "head_dim") or (width // heads if heads else 0)
     shared = _number(values, "num_key_value_heads") or heads
     inner = _number(values, "intermediate_size", "n_inner") or 4 * width
