@@ -96,20 +96,14 @@ class BlockSession(DraftSession):
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
-
-        Raises:
-            DraftContractError: there is not exactly one row of features for each id.
-        """
+        Raises DraftContractError if there is not exactly one row of features for each id."""
         if ids:
             self._pending.append(check_features(self._drafter.name, ids, features))
             self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a block after the anchor.
-
-        Raises:
-            DraftContractError: the observed tokens are not all committed tokens before the anchor.
-        """
+        """Denoise a block after the anchor. Raises DraftContractError if the observed tokens are
+        not all committed tokens before the anchor."""
         drafter = self._drafter
         if self._observed != len(context.ids) - 1:
             raise DraftContractError(
@@ -167,11 +161,8 @@ class BlockSession(DraftSession):
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> BlockDrafter:
-    """Load the drafter of ``spec`` for a loaded target.
-
-    Raises:
-        WeightsError: its files are missing, damaged, or do not fit their config.
-        PairUnavailable: it was made for another target.
+    """Load the drafter of ``spec`` for a loaded target. Raises WeightsError if its files are
+    missing, damaged, or do not fit their config; PairUnavailable if it was made for another target.
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     if not spec.chained:  # one folder may serve two drafters, with and without its Markov head

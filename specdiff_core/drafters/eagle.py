@@ -46,11 +46,8 @@ class EagleSession(DraftSession):
         return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Drop drafted entries; keep the features ``[n, F]`` of committed tokens until the next draft.
-
-        Raises:
-            DraftContractError: there is not exactly one row of features for each id.
-        """
+        """Drop drafted entries; keep the features ``[n, F]`` of committed tokens until the next
+        draft. Raises DraftContractError if there is not exactly one row of features for each id."""
         self._run.rollback(self._ahead, ())
         self._ahead = 0
         if ids:
@@ -145,12 +142,9 @@ class EagleDrafter:
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> EagleDrafter:
-    """Load the head of ``spec`` for a loaded target.
-
-    Raises:
-        WeightsError: its files are missing, damaged, or do not fit their config.
-        PairUnavailable: it was made for another target, or cannot be reached.
-    """
+    """Load the head of ``spec`` for a loaded target. Raises WeightsError if its files are missing,
+    damaged, or do not fit their config; PairUnavailable if it was made for another target, or
+    cannot be reached."""
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
     theirs, words = target.config, vocabulary(target)
     layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)

@@ -73,15 +73,13 @@ def load_bidirectional(
     mask_id: int | None = None,
     device: torch.device | None = None,
 ) -> Bidirectional:
-    """The model in ``folder``, frozen, in the format of its release.
+    """The model in ``folder``, frozen, in the format of its release. Raises WeightsError if a file
+    is missing, truncated or of the wrong shape, the network is unsupported, or there is no mask id;
+    the message names it.
 
     Args:
         context: most positions.
         mask_id: declared by the pair; None: from ``config.json``. If both have one, they must agree.
-
-    Raises:
-        WeightsError: a file is missing, truncated or of the wrong shape, the network is
-            unsupported, or there is no mask id; the message names it.
     """
     values = read_config(folder)
     config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
@@ -113,9 +111,6 @@ def released_shift(folder: Path) -> int | None:
 
 
 def is_bidirectional(folder: Path) -> bool:
-    """Whether :func:`load_bidirectional` supports the model, by its ``config.json``.
-
-    Raises:
-        WeightsError: there is no readable ``config.json``.
-    """
+    """Whether :func:`load_bidirectional` supports the model, by its ``config.json``. Raises
+    WeightsError if there is no readable ``config.json``."""
     return str(read_config(folder).get("model_type", "")).lower() in FAMILIES

@@ -83,11 +83,8 @@ class _Special(msgspec.Struct):
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
-
-    Raises:
-        WeightsError: a field is missing, impossible or not supported.
-    """
+    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and
+    ``reaches`` on top. Raises WeightsError if a field is missing, impossible or not supported."""
     base, own = _layout(values)
     special = as_config(own | {name: base[name] for name in QWEN3 if name in base}, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
@@ -361,12 +358,9 @@ class DFlashDraftModel(nn.Module):
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
-    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
-
-    Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
-            supported; the message names it.
-    """
+    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files,
+    frozen, on the CPU. Raises WeightsError if a file is missing or damaged, or the tensors do not
+    fit the config or are not supported; the message names it."""
     folder = Path(folder)
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):

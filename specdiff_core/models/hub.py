@@ -112,11 +112,7 @@ class Transfer:
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
-        """Count bytes that arrived.
-
-        Raises:
-            InterruptedError: the download was stopped.
-        """
+        """Count bytes that arrived. Raises InterruptedError if the download was stopped."""
         if self.stopped.is_set():
             raise InterruptedError("the download was stopped")
         self.done += count
@@ -151,14 +147,12 @@ class Transfer:
 
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
-    """The folder of ``repo`` at its commit; missing files are downloaded.
+    """The folder of ``repo`` at its commit; missing files are downloaded. Raises PairUnavailable if
+    it can't be fetched; the message says why, and what to do.
 
     Args:
         weights: False: only config and tokenizer.
         only: names of files to fetch instead.
-
-    Raises:
-        PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
     from huggingface_hub import snapshot_download
 

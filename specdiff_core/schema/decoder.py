@@ -48,10 +48,7 @@ class LoadsDrafters(Protocol):
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         """Load ``drafter`` if it isn't loaded. An exception from ``progress`` ends a download.
-
-        Raises:
-            SpecDiffError: it cannot be loaded, or there is none of that name.
-        """
+        Raises SpecDiffError if it cannot be loaded, or there is none of that name."""
 
 
 WARM_UP = 16

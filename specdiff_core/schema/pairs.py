@@ -146,11 +146,7 @@ class PairSpec:
         return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
-        """Find a drafter by name.
-
-        Raises:
-            ConfigError: this pair has none of that name.
-        """
+        """Find a drafter by name. Raises ConfigError if this pair has none of that name."""
         for spec in self.drafters:
             if spec.name == name:
                 return spec
@@ -307,11 +303,9 @@ OWN_PAIRS: dict[str, PairSpec] = {}
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not vanilla.
-
-    Raises:
-        ConfigError: there is no such pair, or the record is invalid; nothing is added then.
-    """
+    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not
+    vanilla. Raises ConfigError if there is no such pair, or the record is invalid; nothing is added
+    then."""
     try:
         msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
     except (TypeError, msgspec.ValidationError) as error:
@@ -332,11 +326,7 @@ def known_pair(name: str) -> PairSpec | None:
 
 
 def find_pair(name: str) -> PairSpec:
-    """Find a pair by name.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """Find a pair by name. Raises ConfigError if there is none of that name."""
     if (spec := known_pair(name)) is None:
         raise ConfigError(
             f"There is no model pair called {str(name)[:40]!r}.",
