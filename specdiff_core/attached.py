@@ -1,4 +1,4 @@
-"""A running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a decoder: prompt out, streamed text in, as events.
+"""A running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a decoder that yields events.
 
 This lab measures when each piece of text arrives, on this machine's clock, network included. A
 server's report of its own speculation is stored separately, as
@@ -78,7 +78,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class _Speculation(msgspec.Struct):
-    """Counts of vLLM, SGLang with --speculative-decoding-stats, and SGLang with return_spec_tokens_details."""
+    """Counts of vLLM, and of SGLang with each of its two options."""
 
     num_spec_steps: Count | None = None
     num_verification_steps: Count | None = None
@@ -146,7 +146,7 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
     def read(self, before: int) -> tuple[str, int, str]:
-        """The text, its number of tokens, and why the run ends ("" if it continues); ``before``: tokens so far.
+        """Text, its tokens, and why the run ends ("": it continues); ``before``: tokens so far.
 
         A chunk without a count is one token. A count without text is of tokens that have no text.
         """
@@ -172,7 +172,7 @@ class _Chunk(msgspec.Struct):
             return self.metrics.speculative_decoding.quoted(self.metrics.tokens_per_second)
         if self.sglext and (counts := self.sglext.speculative_decoding_stats or self.sglext.spec_tokens_details):
             return counts.quoted(None)
-        if self.timings:  # llama.cpp doesn't count passes; each adds one token, the first is the prefill
+        if self.timings:  # llama.cpp counts no passes: each adds a token, the first is prefill
             accepted = self.timings.draft_n_accepted
             steps = None if accepted is None or tokens - 1 <= accepted else tokens - 1 - accepted
             rate = self.timings.predicted_per_second

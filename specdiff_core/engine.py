@@ -1,4 +1,4 @@
-"""A loaded pair that decodes text: prompt in, events out. Adds header, text and error handling to the loop."""
+"""A loaded pair that decodes text: prompt in, events out."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Engine:
             dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
                 processor computes it.
             context: most tokens of a run, up to the target's limit; by default the pair's.
-            drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
+            drafters: by default all shipped ones; others are fetched when a run needs them.
             progress: called with a line for each part that is loaded.
         """
         spec = own_pairs.find(pair, context)
@@ -287,7 +287,7 @@ class Engine:
         for event in loop:
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() - held if cuda else None  # unknown on a CPU
+                peak = torch.cuda.max_memory_allocated() - held if cuda else None
                 after = None if waiting is None else _waited()
                 waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)

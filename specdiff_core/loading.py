@@ -1,4 +1,4 @@
-"""Loads the models of a pair: safetensors and GGUF files only, never remote code, pinned revisions."""
+"""Loads the models of a pair, from safetensors and GGUF files only, without remote code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LoadedPair:
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> reason
-    trained_for: dict[str, str] = field(default_factory=dict)  # drafter -> target named in its config
+    trained_for: dict[str, str] = field(default_factory=dict)  # drafter -> target in its config
     ends: tuple[int, ...] = ()  # ids that end a text, from tokenizer and both configs
     stock_reason: str = ""  # why this lab's network does not run the target; empty if it does
 
@@ -110,7 +110,7 @@ class LoadedPair:
             )
 
     def name_of(self, role: str) -> str:
-        """The source of ``"target"`` or a drafter, as traces record it: repository@revision, or pair/folder."""
+        """The source of ``"target"`` or a drafter: repository@revision, or pair/folder."""
         if role == "target":
             return _name(self.spec.target, self.spec.revision)
         drafter = self.spec.drafter(role)
@@ -137,7 +137,7 @@ def load_pair(
 ) -> LoadedPair:
     """Load the target and the drafters (all of the pair's by default) onto ``placement``.
 
-    A drafter with missing or damaged weights or other ids is left out, with the reason in ``missing``.
+    A drafter that can't be loaded is left out, with the reason in ``missing``.
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
@@ -199,7 +199,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
+    """Raise TokenizerMismatch unless both agree; a table may be slightly larger."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
@@ -232,7 +232,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise PairUnavailable if a drafter that is not fetched yet does not fit into the free memory."""
+    """Raise PairUnavailable if a drafter does not fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:

@@ -1,4 +1,4 @@
-"""The origin of a result: code, versions, hardware, date and command, without host, user or folder."""
+"""The origin of a result: code, versions, hardware, date and command."""
 
 from __future__ import annotations
 

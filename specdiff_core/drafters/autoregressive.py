@@ -24,7 +24,7 @@ from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession(DraftSession):
-    """One run. Its cache has committed tokens and, between a draft and its verification, that draft.
+    """One run. Its cache has committed tokens and, until its verification, a draft.
 
     Args:
         reader: runs the model; ids that it suppresses are never drafted.
@@ -39,7 +39,7 @@ class AutoregressiveSession(DraftSession):
         self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
         self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
         self._unread: list[int] = []  # committed tokens that are not in the cache
-        self._ahead: list[int] = []  # uncommitted tokens in the cache: the anchor, then drafted ones
+        self._ahead: list[int] = []  # uncommitted tokens in the cache: anchor, then drafted
 
     @property
     def room(self) -> int:

@@ -35,9 +35,9 @@ class Context:
     order: RevealOrder
     sampling: Sampling  # defines q
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
-    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes, except the first
+    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes
     num_drafts: int = 1  # windows to draw independently
-    stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # -> slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
 
@@ -58,7 +58,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
+        """``ids [g]`` after a pass that revealed ``step`` only, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -78,9 +78,9 @@ class Draft:
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
     nfe: int  # drafter passes
-    parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
-    branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
-    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q from the anchor to each node; or nothing
+    parents: tuple[int, ...] | None = None  # [g] of a tree; None: a window
+    branches: tuple[tuple[int, ...], ...] = ()  # nodes of each of K drafts
+    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q of each path
 
     @classmethod
     def point_mass(
@@ -129,7 +129,7 @@ class Draft:
         )
 
     def until(self, ends: Sequence[int]) -> Draft:
-        """Cut after the first id of ``ends``: tokens after the end of the text can never be emitted."""
+        """Cut after the first id of ``ends``: no later token can be emitted."""
         if not any(token in ends for token in self.ids):
             return self
         nodes: list[int] = []
@@ -176,7 +176,7 @@ class Draft:
 
 
 def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
-    """``features [n, F]``; raise :class:`DraftContractError` unless there is one row for each of the n ``ids``."""
+    """``features [n, F]``; DraftContractError unless there is a row for each id."""
     if features is None or features.shape[0] != len(ids):
         given = 0 if features is None else features.shape[0]
         raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")
@@ -207,24 +207,24 @@ class DraftSession(ABC):
         """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
-        """Called when the target has read ``ids``: first prompt[:-1], then [anchor, accepted...] of each round.
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027
+        """The target has read ``ids``: first prompt[:-1], then [anchor, accepted...].
 
         Args:
             ids: n committed tokens, in order and without gaps over the whole run.
-            features: ``[n, F]``, the target's hidden states at those tokens, if the drafter has ``layers``.
+            features: ``[n, F]``, the target's hidden states there, if the drafter has ``layers``.
         """
 
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. A session rolls its own caches back."""
+        """Yield the window after each step; return the draft."""
 
 
 class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); may be empty
+    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first)
 
     def start(self) -> DraftSession:
         """A fresh session, independent of all others."""

@@ -1,4 +1,4 @@
-"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
+"""Drafters with one declaration changed, for ``explorations/doctor.py``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _with(known: Any, **values: Any) -> Any:
 
 
 def _masks(declared: int, size: int, words: Words) -> list[int]:
-    """Candidates for the mask id: special ids, the neighbours, and the last row of the drafter's table."""
+    """Candidates for the mask id: special ids, neighbours, and the last row."""
     tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
 
@@ -130,7 +130,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
-    usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
+    usual = type(drafter).denoise is BlockDrafter.denoise  # with the anchor's own
     own = "the anchor’s own"
     for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
         other = plain(denoise=partial(_behind, drafter, first))
@@ -138,7 +138,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
+    """Each token with its own feature, or with that of two tokens before."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)
@@ -152,7 +152,7 @@ def _signed(number: int) -> str:
 def _behind(
     drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
+    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, places, attend)

@@ -1,1 +1,1 @@
-"""Networks that load released diffusion drafters: the parameters and their forward passes, no sampling, no caches."""
+"""Networks, their caches, and where their weights come from; no sampling."""

@@ -45,7 +45,7 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
         if not is_local(spec.target) and not is_cached(spec.target, spec.revision):
             if is_offline_mode():
                 return False, f"{ABSENT} the hub is switched off (offline mode)."
-            if spec.target not in FILES and not here.hub_answers:  # FILES also come from pip's index
+            if spec.target not in FILES and not here.hub_answers:  # FILES: also pip's index
                 return False, f"{ABSENT} the model hub cannot be reached."
         if full := refusal(spec, here.machine, loaded(spec)):
             return False, full

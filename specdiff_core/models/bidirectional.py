@@ -79,7 +79,7 @@ def load_bidirectional(
 
     Args:
         context: most positions.
-        mask_id: declared by the pair; None: from ``config.json``. If both have one, they must agree.
+        mask_id: declared by the pair; None: from ``config.json``. Both must agree.
     """
     values = read_config(folder)
     config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")

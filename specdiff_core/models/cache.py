@@ -1,4 +1,4 @@
-"""Keys and values of a run in one buffer, and how a pass reads them. Sessions decide what is rolled back."""
+"""Keys and values of a run in one buffer, and how a pass reads them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BORDERS = (192, 384, BLOCK)
 """Lengths of a block at which a row's sum has the same bits whatever follows: any up to the first, then only these
 (fp32: MKL splits longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
 TILE = 4
-"""With a multiple of this many queries, a query's bits on a CPU don't depend on the number of queries."""
+"""In multiples of this, the number of queries does not change a query's bits on a CPU."""
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, initially zero, because masked values are multiplied by 0 and must be finite.
+    """``[layers, 2, 1, Hkv, room, D]``, zero at first: masked values must be finite.
 
     Args:
         context: most positions.
@@ -108,7 +108,7 @@ class CausalReading:
     Args:
         cache: the rows are written after its ``length`` positions.
         new: number of rows n.
-        parents: of a tree, for all rows after its anchor; the rows are its last n, the others are cached already.
+        parents: of a tree, for all rows after its anchor; those before the last n are cached.
     """
 
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None) -> None:
@@ -152,7 +152,7 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
 
 
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
-    """Split ``new`` rows after ``held`` positions into parts that read the same number of keys: (first row, end, keys).
+    """Split ``new`` rows after ``held`` positions into (first row, end, keys that all read).
 
     A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
     before the first border, only to the end of the pass, rounded up.

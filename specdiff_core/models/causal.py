@@ -37,7 +37,7 @@ ADAPTED = "denoise_model."
 
 
 def unsupported(config: PretrainedConfig, context: int) -> str:
-    """Why this lab's network cannot run a model with ``config`` over ``context`` positions; empty if it can."""
+    """Why this lab's network cannot run a model over ``context`` positions; empty if it can."""
     values: Any = config
     if values.model_type not in FAMILIES:
         return f"the family {values.model_type!r} is not supported"

@@ -51,7 +51,7 @@ QWEN3 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention
 
 
 class _Special(msgspec.Struct):
-    """:data:`QWEN3`, and fields by the names of z-lab's ``dflash_config``; ``markov_width`` is this project's."""
+    """:data:`QWEN3`, z-lab's ``dflash_config``, and this project's ``markov_width``."""
 
     hidden_size: Size
     intermediate_size: Size
@@ -187,14 +187,14 @@ class Convolution(nn.Module):
         self.kernel_projection = nn.Linear(width, 2 * taps * (width // group), bias=False)
 
     def kernels(self, states: Tensor) -> Sequence[Tensor]:
-        """``states [B, n, W]`` -> the kernels before and after the sublayer, ``[B, n, taps, W]`` each."""
+        """``states [B, n, W]`` -> two kernels, before and after, ``[B, n, taps, W]``."""
         shape = (*states.shape[:-1], 2, self.taps, -1)
         own: Tensor = self.kernel_projection(states).view(shape).repeat_interleave(self.group, -1)
         return (self.base_kernel + own).unbind(-3)
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
+    """Mix ``states [B, n, W]`` by ``kernel [B, n, taps, W]``; zeros come first."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -276,7 +276,7 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
+        """``features [B, n, F·W]`` of the target -> the layers' input ``[B, n, W]``."""
         read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
@@ -285,7 +285,7 @@ class DFlashDraftModel(nn.Module):
         return rotary_table(self.config, positions, dtype or self.dtype)
 
     def prepare(self) -> DFlashDraftModel:
-        """Freeze for inference: eval mode, no gradients, fewer and larger products. Call after moving the model."""
+        """Freeze for inference, on the device where the model is."""
         self.eval().requires_grad_(False)
         self._context = Heads([layer.self_attn for layer in self.layers], "k", partial(Product.of, keep=True))
         self._read = Product.of([self.fc])
@@ -294,14 +294,14 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
+        """Each layer's k and v ``[B, Hkv, n, D]`` of :meth:`read_features`' result."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
         return list(zip(keys, values, strict=True))
 
     def denoise(self, embeddings: Tensor, rope: Rope, attend: Attend) -> Tensor:
-        """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states for the target's head.
+        """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states.
 
         ``attend`` determines what each layer's queries read besides the block; decoding, training
         and transformers' loop differ only in this.
@@ -321,14 +321,14 @@ class DFlashDraftModel(nn.Module):
         past_key_values: Any = None,
         **unused: Any,
     ) -> BaseModelOutputWithPast:
-        """The signature of transformers' ``DFlashTokenCandidateGenerator`` (5.2x): stock ``generate`` runs it.
+        """The signature of transformers' ``DFlashTokenCandidateGenerator`` (5.2x).
 
         Args:
             noise_embeds: ``[B, b, W]`` target embeddings of anchor and masks.
             context_hidden_states: ``[B, n, F·W]`` features of the newly committed tokens only.
-            position_ids: ``[B, n + b]`` absolute positions of both; by default they continue the cache.
+            position_ids: ``[B, n + b]`` of both; by default they continue the cache.
             attention_mask: ``[B, m]`` nonzero where a key may be read, m all keys; None reads all.
-            past_key_values: a transformers cache with ``update(k, v, layer)``; the caller crops the block off again.
+            past_key_values: of transformers; the caller crops the block off again.
         """
         context = self.read_features(context_hidden_states)
         fresh, block = context.shape[1], noise_embeds.shape[1]

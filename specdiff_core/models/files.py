@@ -1,4 +1,4 @@
-"""Reads and writes the tensors of a model folder: safetensors and GGUF files only. Errors name the damaged file."""
+"""Reads and writes the tensors of a model folder: safetensors and GGUF files only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 EMBEDDING = "embed_tokens.weight"
 SCALE = "_scale"
-"""Suffix of an int8 matrix's scales ``[rows, 1]`` (the ``int-quantized`` format of compressed-tensors)."""
+"""Suffix of an int8 matrix's scales ``[rows, 1]``, in compressed-tensors' format."""
 EIGHT_BIT = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
@@ -127,7 +127,7 @@ def _dequantised(index: Gguf, name: str) -> Tensor:
 
 
 def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
-    """All tensors of a quantised folder (GGUF or int8) in fp32; None if nothing in it is quantised."""
+    """All tensors of a GGUF or int8 folder in fp32; None if nothing is quantised."""
     if (index := read_gguf(folder)) is not None:
         return {name: _dequantised(index, name) for name in index.tensors}
     found = {name: tensor for part in _parts(folder, None).values() for name, tensor in part.items()}
@@ -246,7 +246,7 @@ def shrink(folder: Path) -> None:
             continue
         scale = tensor.float().abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / 127
         stored |= {name: (tensor / scale).round().to(torch.int8), name + SCALE: scale}
-    stored = {name: tensor.clone() for name, tensor in stored.items()}  # their files are deleted below
+    stored = {name: tensor.clone() for name, tensor in stored.items()}  # files are deleted
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if any(str(name).endswith("ForCausalLM") for name in config.get("architectures") or ()):
         written = json.dumps(config | {"quantization_config": EIGHT_BIT}, indent=2)

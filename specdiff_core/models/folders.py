@@ -37,14 +37,14 @@ def shown(path: str | Path) -> str:
 
 
 def user_cache() -> Path:
-    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else ``specdiff`` in the user's cache folder."""
+    """For fetched and converted files: ``$SPECDIFF_CACHE``, or in the user's cache folder."""
     if own := os.environ.get("SPECDIFF_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path (always, if it ends in ``.gguf``) rather than a hub repository (``owner/name``).
+    """Whether ``source`` is a path or ends in ``.gguf``; else it is a hub's ``owner/name``.
 
     The working folder is not checked: write ``./owner/name`` for a folder in it.
     """
@@ -125,7 +125,7 @@ Epsilon = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
 
 
 class _Checked(msgspec.Struct):
-    """Fields checked in every ``config.json``, at its top level and in parts of it, under all names in use."""
+    """Fields checked in every ``config.json`` and its parts, under all names in use."""
 
     rope_theta: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = 1.0
     num_hidden_layers: Depth = None
@@ -177,7 +177,7 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
 
 @contextmanager
 def damage(words: str) -> Iterator[None]:
-    """Translate exceptions into a WeightsError with ``words``: libraries raise nearly anything for damaged files."""
+    """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
 """Reads GGUF files, llama.cpp's format, without torch. Config and tokenizer are converted once,
 into a folder of the user's cache; the weights stay in the file and are dequantised when loaded.
 
-Supports the architectures of this lab's network, and tokenizers with exactly known rules; rejects everything else.
+Rejects architectures that this lab's network lacks, and tokenizers with unknown rules.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[f
 
 
 def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
-    """Every tensor under transformers' name. Llama's files interleave the rows of a head's two halves."""
+    """Tensors by transformers' names. Llama's files interleave a head's two halves."""
     kind = header.fields["general.architecture"]
     heads = {"attn_q": network.heads, "attn_k": network.shared or network.heads} if kind == "llama" else {}
     found = {}

@@ -24,7 +24,7 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
-"""File beside the cached repositories: the commits, as first fetched, of those that this project does not pin."""
+"""File in the hub's cache: the first fetched commits of unpinned repositories."""
 PATIENCE = 2.0
 """Seconds to wait for the hub before calling it unreachable."""
 PERIOD = 0.5
@@ -49,7 +49,7 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
+    """``revision``, or the commit of ``repo`` as first fetched here; empty if it was not."""
     return revision or _pins().get(repo, "")
 
 
@@ -126,7 +126,7 @@ class Transfer:
         return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
+        """Do ``work`` in a thread. When a report raises, call ``stop`` and abandon it."""
         result: Future[T] = Future()
 
         def run() -> None:
@@ -193,7 +193,7 @@ def _missing_bytes(ask: Callable[..., Any]) -> int:
 
 
 def _bar(transfer: Transfer) -> type[Any]:
-    """An invisible progress bar for the hub's client, which counts bytes and ends a stopped download."""
+    """An invisible progress bar that counts bytes and ends a stopped download."""
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg]  # generic only in its stubs
@@ -216,7 +216,7 @@ def _bar(transfer: Transfer) -> type[Any]:
 
 
 def _abort_xet() -> None:
-    """Abort downloads by the hub's Xet protocol, which exceptions don't reach; its client has no other way."""
+    """Abort downloads by the hub's Xet protocol, which exceptions don't reach."""
     with contextlib.suppress(ImportError):
         from huggingface_hub.utils import _xet
 

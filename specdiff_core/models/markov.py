@@ -1,4 +1,4 @@
-"""Heads that make a token of a block depend on the previous one: the block's marginals become a Markov chain.
+"""Heads that make a token of a block depend on the previous one: a Markov chain.
 
 A denoiser fills a window from independent marginals, so neighbours may each be likely, but not
 together. This project's head (:class:`MarkovHead`) adds a term from the previous token to a slot's
@@ -33,7 +33,7 @@ class MarkovHead(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
-        """``states [..., W]`` of slots, ``before [..., W]``: embeddings of the tokens before them -> ``[..., W]``."""
+        """``states [..., W]`` and embeddings of the tokens ``before [..., W]`` -> ``[..., W]``."""
         out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
         return out
 
@@ -64,7 +64,7 @@ class Successors:
 
 
 class PairBias(nn.Module):
-    """DSpark's Markov head, as released: a token adds W₁[token]·W₂[next] to the logit of the next one.
+    """DSpark's Markov head: a token adds W₁[token]·W₂[next] to the next logit.
 
     Args:
         vocab: vocabulary size V.
@@ -101,7 +101,7 @@ class Confidence(nn.Module):
 
     @torch.inference_mode()
     def forward(self, states: Tensor, said: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        """``states [n, W]``, and ``said [n, m, r]``, W₁ of tokens before -> ``[n, m]``."""
         beside = states[:, None].expand(-1, said.shape[1], -1)
         found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
         return found[..., 0].float().sigmoid()
@@ -131,5 +131,5 @@ class Selector(nn.Module):
 
 
 def _scores(said: Tensor, candidates: Tensor, after: Tensor) -> Tensor:
-    """``said [n, m, r]`` of tokens before, ``candidates [n, k]``, ``after [V, r]`` -> ``[n, m, k]``."""
+    """``said [n, m, r]``, ``candidates [n, k]``, ``after [V, r]`` -> ``[n, m, k]``."""
     return said @ F.embedding(candidates, after).transpose(1, 2)

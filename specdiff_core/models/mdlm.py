@@ -1,4 +1,4 @@
-"""The masked diffusion network of MDLM (arXiv 2406.07524), in the names and shapes of ``kuleshov-group/mdlm-owt``.
+"""The network of MDLM (arXiv 2406.07524), with names and shapes of ``kuleshov-group/mdlm-owt``.
 
 It maps token ids to raw logits; masks, schedules and SUBS are left to its users. Written from the
 released checkpoint's layout; attention is SDPA, so it runs on any device.
@@ -93,7 +93,7 @@ def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """Modulated LayerNorm in float32: norm(x)·w·(1 + scale) + shift, with both folded into ``weight`` and ``bias``."""
+    """norm(x)·w·(1 + scale) + shift in float32, folded into ``weight`` and ``bias``."""
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
 
 
@@ -111,7 +111,7 @@ class _SigmaMap(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
 
     def forward(self, device: torch.device) -> Tensor:
-        """``[1, cond_dim]`` at σ = 0, whose embedding [cos(σ·f), sin(σ·f)] is ones, then zeros, at any frequencies."""
+        """``[1, cond_dim]`` at σ = 0, whose embedding [cos(σ·f), sin(σ·f)] is ones, then zeros."""
         embedding = (torch.arange(FREQUENCIES, device=device) < FREQUENCIES // 2).float()[None]
         return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], embedding)))
 
@@ -142,7 +142,7 @@ class _Block(nn.Module):
         self._frozen = tuple(Product.of([part]) for part in (self.attn_qkv, self.attn_out, up, down))
 
     def forward(self, x: Tensor, modulation: Modulation, rope: Rope, bias: Tensor | None, first: int) -> Tensor:
-        """``x [B, L, D]`` float32 -> ``[B, L − first, D]``: outputs at positions ``first`` and later."""
+        """``x [B, L, D]`` float32 -> ``[B, L − first, D]``, from position ``first`` on."""
         dtype = self.attn_qkv.weight.dtype
         qkv, out, up, down = self._frozen or (self.attn_qkv, self.attn_out, self.mlp[0], self.mlp[2])
         weight1, bias1, gate1, weight2, bias2, gate2 = modulation
@@ -180,7 +180,7 @@ class _Backbone(nn.Module):
 
 
 class Mdlm(nn.Module):
-    """The released network: a bidirectional transformer with adaptive LayerNorm whose condition is constant."""
+    """A bidirectional transformer with adaptive LayerNorm, whose condition is constant."""
 
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class Mdlm(nn.Module):
         return Constants(blocks, weight, bias, (torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
     def prepare(self) -> Mdlm:
-        """Freeze for inference: eval mode, no gradients, constants computed once. Call after moving the model."""
+        """Freeze for inference, on the device where the model is."""
         self.eval().requires_grad_(False)
         with torch.inference_mode():
             self._prepared = self.constants()
@@ -221,7 +221,7 @@ class Mdlm(nn.Module):
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
-            first: logits are returned for positions ``first`` and later; the last block computes no others.
+            first: logits are computed for positions ``first`` and later.
             padding: ``[B]`` how many leading positions of each row to hide (rotary positions are
                 relative, so a left-padded row gives what the unpadded one would).
 
@@ -260,5 +260,5 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
 
 
 def save_mdlm(model: Mdlm, folder: Path | str) -> Path:
-    """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
+    """Write ``model`` in the released format, as bf16 safetensors."""
     return write_folder(Path(folder), model.config.to_json(), model.state_dict())

@@ -90,7 +90,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """``states [..., D]``, each row normed: x·w / √(Σ (x² + ε) / D); in the precision of ``weight``."""
+    """``states [..., D]`` -> x·w / √(Σ (x² + ε) / D), in the precision of ``weight``."""
     size = states.shape[-1]
     precise = states if states.dtype in (torch.float32, torch.float64) else states.float()
     shares = torch.addcmul(_constant(epsilon / size, precise.dtype, precise.device), precise, precise, value=1 / size)
@@ -105,7 +105,7 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
-    """Rotary factors at ``positions [B, n]``, plain or scaled as in ``config`` (llama3, yarn, linear)."""
+    """Rotary factors at ``positions [B, n]``, scaled as in ``config``."""
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     like = torch.empty(0, device=positions.device, dtype=dtype)
@@ -158,7 +158,7 @@ def at(rope: Rope, places: slice | Tensor) -> Rope:
 
 
 def rotate(states: Tensor, rope: Rope) -> Tensor:
-    """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin, the sine's first half negated."""
+    """Rotary embedding of ``states [B, heads, n, D]``: x·cos + roll(x, D/2)·sin."""
     cos, sin = rope
     if cos.dtype != states.dtype:  # under autocast, states arrive in a lower precision
         cos, sin = cos.to(states.dtype), sin.to(states.dtype)
@@ -179,14 +179,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 def near(queries: Tensor, keys: Tensor, reach: Reach) -> Tensor:
-    """Which positions ``keys [m]`` a layer of limited reach reads at ``queries [n]``, ``[n, m]``."""
+    """Which ``keys [m]`` a layer of limited reach reads at ``queries [n]``, ``[n, m]``."""
     back, ahead = reach
     away = keys[None, :] - queries[:, None]
     return (away >= -back) & (away <= ahead)
 
 
 def _trained(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """On a CPU, the backward pass of fused attention is 1.5× slower than plain matrix products at drafter sizes."""
+    """On a CPU, fused attention's backward pass is 1.5× slower than plain products."""
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -396,7 +396,7 @@ class Decoder(nn.Module):
             features: unused; a language model reads tokens only.
 
         Returns:
-            logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each, in their order.
+            logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each.
         """
         hidden = self.embed_tokens(ids)
         if self.places is not None:

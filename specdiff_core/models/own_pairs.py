@@ -28,13 +28,13 @@ _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "
 
 
 class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of a pair's name. ConfigError: a field is missing or invalid (see :func:`parse`)."""
+    """The fields of a pair's name (see :func:`parse`)."""
 
-    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # a folder or a hub repository
-    drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: prompt lookup and vanilla only
+    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # folder or hub repository
+    drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: only prompt lookup
     target_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
     drafter_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # of the drafter, if its config does not say: KINDS
+    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # one of KINDS, if unknown
     shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
     context: Annotated[int, msgspec.Meta(ge=SHORTEST, le=2**20)] | None = None

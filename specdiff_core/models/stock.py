@@ -1,4 +1,4 @@
-"""Runs a causal model with transformers' own module: any architecture, but without bitwise exactness."""
+"""Runs any causal model with transformers' own module, without bitwise exactness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdiff_core.schema.errors import ConfigError, is_memory
 
 
 def cache_argument(model: Any) -> str:
-    """The name of the cache argument of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
+    """The cache argument of ``model.forward``: ``past_key_values`` before transformers 5.24."""
     return "cache" if "cache" in inspect.signature(getattr(model, "forward", model)).parameters else "past_key_values"
 
 

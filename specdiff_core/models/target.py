@@ -86,7 +86,7 @@ class Target:
         self._tried: dict[int, str] = {}  # threads -> exactness
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
-        """A new run. ``layers``: layers whose outputs to return as features (0 = after the first layer)."""
+        """A new run that returns outputs of ``layers`` as features (0 = after the first)."""
         pool = self._pool
         if pool is not None:
             return TargetSession(self, NetworkRun(self.model, layers, pool))
@@ -157,7 +157,7 @@ class TargetSession:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> Scores:
-        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache until :meth:`rollback`.
+        """One pass over [anchor, draft]: n distributions; n tokens enter the cache.
 
         Args:
             parents: of a tree, for all tokens after its anchor: each reads only its own path, at

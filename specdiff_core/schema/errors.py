@@ -63,7 +63,7 @@ class Stopped(SpecDiffError, code="stopped", hint="Run again: complete files are
 
 
 class DraftContractError(SpecDiffError, code="draft"):
-    """A drafter broke its contract: wrong shapes, ids out of range, or a q that cannot have drawn its tokens."""
+    """A drafter broke its contract: wrong shapes, ids out of range, or an impossible q."""
 
 
 class ContextOverflow(SpecDiffError, code="context"):
@@ -80,7 +80,7 @@ class OutOfMemory(SpecDiffError, code="memory", hint="Use a smaller γ, a shorte
 def is_memory(error: BaseException) -> bool:
     """Whether ``error`` is one of Python's or torch's errors for exhausted memory.
 
-    torch's class is recognised by name, because this module must not import torch; on a CPU it raises RuntimeError.
+    torch's class is recognised by name; on a CPU torch raises RuntimeError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True

@@ -68,7 +68,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     tokens: float = 0.0  # E of the best window, expected
     seconds: float = 0.0  # C of the best window, expected
     rate: float = 0.0  # R, tokens per second of the rounds so far
-    alphas: tuple[float, ...] = ()  # running estimates of α_j; of drafts that were cut: where the drafter was confident
+    alphas: tuple[float, ...] = ()  # estimates of α_j; in drafts that were cut: of sure tokens
     pass_seconds: float = 0.0  # d, of a drafter pass
     row_seconds: float = 0.0  # v₁, of one more row of the target's pass
 
@@ -83,7 +83,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     scores: tuple[float, ...] = ()  # of several drafts: S, the expected accepted tokens of each
     chosen: Int | None = None  # the draft that the target selected by S
     extra: Int  # the token that the target adds
-    source: str  # residual, bonus or target (match and trees: the target's own token after a mismatch)
+    source: str  # residual, bonus, or target (after a mismatch, in match and trees)
     fallback: str = ""  # why a stricter test than the rule's was used; empty if it was not
     lossless: bool = True
 
@@ -102,7 +102,7 @@ SERVER = "server"
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """An attached server's report of its speculation in one run, not measured here; None: not reported."""
+    """An attached server's own report of its speculation; None: not reported."""
 
     steps: Int | None = None  # verifying passes of the target
     drafted: Int | None = None  # tokens
@@ -149,7 +149,7 @@ class Prefilled(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class RoundStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A new round: ``length`` committed tokens (prompt included), the last of which is the anchor."""
+    """A new round after ``length`` committed tokens, of which the anchor is the last."""
 
     round: Int
     length: Int
@@ -169,7 +169,7 @@ class DenoiseStep(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind")
     step: Int  # 0 .. T-1
     ids: tuple[Int | None, ...]  # the window after this step; None is still masked
     revealed: tuple[Int, ...]  # window positions revealed by this step
-    confidence: tuple[float, ...]  # largest probability at each position in this step (1 where known before)
+    confidence: tuple[float, ...]  # largest probabilities (1 where known before)
     candidates: tuple[tuple[Candidate, ...], ...]  # the most probable tokens at each position
     span: Span
 
@@ -184,11 +184,11 @@ class DraftReady(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     ids: tuple[Int, ...]
     q: tuple[float, ...]
     reveal_steps: tuple[Int, ...]
-    exact_q: tuple[bool, ...]  # positions that may be tested with p/q; the others are tested as point masses
+    exact_q: tuple[bool, ...]  # which may be tested with p/q, not as point masses
     proposal: str  # "conditionals" or "point_mass"
     nfe: Int  # drafter passes of this round
-    parents: tuple[Int, ...] = ()  # of a tree: the node before each in its text, −1 for the anchor; empty: a window
-    branches: tuple[tuple[Int, ...], ...] = ()  # of several drafts: the nodes of each, in the order of drawing
+    parents: tuple[Int, ...] = ()  # of a tree's nodes, −1: the anchor; empty: a window
+    branches: tuple[tuple[Int, ...], ...] = ()  # of several drafts: the nodes of each
     node_q: tuple[float, ...] = ()  # of a tree that was not drawn, whose q is 1: what the drafter gives each node after
     # its parent, at temperature 0 by the softmax; empty where it was not recorded
     span: Span  # all of the drafting
@@ -210,10 +210,10 @@ class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"
 
 
 class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A round's verdict. ``path`` is empty for a window, whose accepted tokens are its first ``accepted`` ones."""
+    """A round's verdict. A window has no ``path``: its first tokens are accepted."""
 
     round: Int
-    extra_candidates: tuple[Candidate, ...]  # most probable tokens of the distribution that ``extra`` was drawn from
+    extra_candidates: tuple[Candidate, ...]  # of the distribution of ``extra``
     rule: str
     span: Span
 
@@ -223,7 +223,7 @@ class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class Committed(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """Tokens added to the text. ``sources``: draft, residual, bonus or target; server for an attached server."""
+    """Tokens added to the text. ``sources``: draft, residual, bonus, target or server."""
 
     round: Int
     ids: tuple[Int, ...]
@@ -255,7 +255,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     seconds: float  # decode clock
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
     peak_bytes: Int | None = None  # device memory of the run without the weights; None on a CPU
-    waited_seconds: float | None = None  # in which threads were ready without a processor; CPU, Linux
+    waited_seconds: float | None = None  # of threads for a processor; CPU, Linux
     quoted: Quoted | None = None  # of an attached server that reports its speculation
 
 

@@ -65,7 +65,7 @@ class Metrics:
 
     @property
     def crowded(self) -> bool | None:
-        """Whether threads had to wait, so that the measured time cannot be trusted; None if unknown."""
+        """Whether threads waited so long that times cannot be trusted; None if unknown."""
         return None if self.waiting is None else self.waiting >= CROWDED
 
     @property
@@ -111,7 +111,7 @@ def measure(event: Event) -> Metrics:
                 tested_at=(1,) * len(passed),
                 accepted_at=tuple(map(int, passed)),
             )
-        case Committed():  # a chunk of a server's stream is no round: how many passes it took is not known
+        case Committed():  # a chunk of a server's stream is no round
             return Metrics(rounds=int(SERVER not in event.sources), committed=len(event.ids))
         case Finished():
             return Metrics(
@@ -140,7 +140,7 @@ def speed_up(vanilla: Metrics, drafted: Metrics) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a run would have gained had nothing but passes cost time. A prediction, never shown as a measurement."""
+    """The speed-up if nothing but passes cost time: a prediction, not a measurement."""
 
     cost: float  # c, of a drafter pass in vanilla's passes
     verify: float  # v, of a verifying pass in vanilla's passes

@@ -27,7 +27,7 @@ logger = logging.getLogger("specdiff.pairs")
 
 
 def find_assets() -> Path:
-    """The folder with weights and recordings: inside an installed package, or at the top of a checkout."""
+    """The folder with weights and recordings, of an installed package or a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "assets"
     return installed if installed.is_dir() else package.parent / "assets"
@@ -58,7 +58,7 @@ class DrafterSpec:
     trees: bool = False  # can make draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files don't say
-    plays: str = ""  # name of the drafter that it replaces in methods, if the pair has none of that name
+    plays: str = ""  # the drafter that it replaces in methods
     published: Model | None = None  # published facts about ``source``
     about: str = ""
 
@@ -141,7 +141,7 @@ class PairSpec:
         return ((self.target, self.revision), *drafters)
 
     def playing(self, part: str) -> DrafterSpec | None:
-        """The drafter that methods call ``part``, by its name or its field ``plays``; None if there is none."""
+        """The drafter that methods call ``part``, by ``name`` or ``plays``; or None."""
         named = [spec for spec in self.drafters if spec.name == part]
         return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
@@ -275,7 +275,7 @@ SMOLLM2 = PairSpec(
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
-    """A pair for each target, called ``name:size``, the first just ``name``. A target does not draft for itself."""
+    """A pair for each target, called ``name:size``, the first just ``name``."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
         fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]
@@ -342,7 +342,7 @@ def drafter_names() -> list[str]:
 
 
 def _register_installed() -> None:
-    """Add the drafters of installed packages: each entry point is a :class:`DrafterSpec`, or (spec, names of pairs)."""
+    """Add installed packages' entry points: a :class:`DrafterSpec`, or (spec, pairs)."""
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             loaded = entry.load()

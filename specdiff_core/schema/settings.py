@@ -53,7 +53,7 @@ class Rule(Option):
 
     @property
     def lossless(self) -> bool:
-        """Whether the emitted tokens provably have the target's distribution (docs/theory.md, Exactness)."""
+        """Whether emitted tokens provably have the target's distribution (docs/theory.md)."""
         return self is not Rule.NAIVE
 
     @property
@@ -81,7 +81,7 @@ class Template(Option):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
+    """How logits become a distribution. Top-k 0 and top-p 1.0 keep every token."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -90,7 +90,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One field of :class:`DecodeConfig`, with everything that a slider, a flag and a validator need."""
+    """A field of :class:`DecodeConfig`, for sliders, flags and validation."""
 
     name: str
     type: Any  # as annotated, limits included
@@ -181,7 +181,7 @@ def _number(title: str, description: str, low: float, high: float, step: float =
 
 
 def _text(title: str, description: str, longest: int | None = None) -> Meta:
-    """Declare a text of at most ``longest`` characters, which may be empty; without ``longest`` a name."""
+    """Declare a text of at most ``longest`` characters; without ``longest`` a name."""
     least = 1 if longest is None else None
     return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
 

@@ -35,7 +35,7 @@ def loops(ids: Sequence[int]) -> bool:
 
 
 def run_summary(events: Sequence[Event]) -> dict[str, Any]:
-    """Summarise a run. Undefined numbers are None (vanilla tests nothing); a run cut short is ``incomplete``."""
+    """Summarise a run. Undefined numbers are None; a run cut short is ``incomplete``."""
     total, header, last = fold(events), header_of(events), final(events)
     config = header.config if header else {}
     quoted = last.quoted if last else None
@@ -135,7 +135,7 @@ def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]])
 
 
 def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten :func:`race_summary` for vanilla and at most one other lane: the answer of the ``/race`` endpoint."""
+    """Flatten :func:`race_summary` of at most two lanes, for the ``/race`` endpoint."""
     lanes: dict[str, Any] = race["lanes"]
     vanilla = lanes[BASELINE]
     drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One row. ``latex`` and ``meaning`` are written as in docs/theory.md, with formulas between dollar signs."""
+    """One row. ``latex`` and ``meaning`` have formulas between dollar signs."""
 
     latex: str
     meaning: str  # begins with its name and a colon, if it has one
@@ -93,7 +93,7 @@ def plain(text: str) -> str:
 
 
 def glossary() -> dict[str, dict[str, str | bool]]:
-    """For the page: symbol as written there -> meaning, unit, and whether it also appears in prose."""
+    """Symbol as the page writes it -> meaning, unit, and whether it appears in prose."""
     return {
         one.shown: {"meaning": plain(one.meaning), "unit": one.unit.strip("–"), "prose": one.prose}
         for one in SYMBOLS

@@ -31,7 +31,7 @@ from specdiff_core.schema.events import (
 
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
 MAX_SECONDS = 1e7  # of a decode clock
-MAX_EVENTS = 100_000  # a race of 480 tokens with 32 denoising steps in every round has a third of them
+MAX_EVENTS = 100_000  # a long race with 32 denoising steps has a third of them
 MAX_VALUES = 3_000_000  # ten times a long race; as Python objects they need about 0.3 GB
 _PART = 1024  # bytes unpacked at a time; at the end of a gzip member at most so many are copied
 
@@ -81,7 +81,7 @@ def event_of_line(line: bytes) -> Event:
 
 
 def write_trace(path: Path | str, lanes: Mapping[str, Sequence[Event]], *, title: str = "") -> None:
-    """Write a recording; a name that ends in ``.gz`` is compressed, with the same bytes for the same events."""
+    """Write a recording; if its name ends in ``.gz``, compressed and reproducible."""
     path = Path(path)
     raw = dump_trace(lanes, title=title)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def _head(path: Path | str) -> bytes:
 
 
 def _unzip(raw: bytes) -> bytes:
-    """The text of all gzip members, of which no more is unpacked than shows that it is too large."""
+    """Unpack all gzip members, no further than needed to see that they are too large."""
     out, done, unpacker = bytearray(), 0, zlib.decompressobj(wbits=31)
     while done < len(raw) and len(out) <= MAX_BYTES:
         if unpacker.eof:

@@ -10,7 +10,7 @@ from specdiff_core.schema.settings import SETTINGS
 
 
 def values_words(name: str) -> str:
-    """The values of a setting: ``1 to 32``, or its names; for the pair and the drafter the existing ones."""
+    """The values of a setting: ``1 to 32``, or names, as of all pairs and drafters."""
     names = {"pair": list(PAIRS), "drafter": drafter_names()}
     return ", ".join(names.get(name, [])) or SETTINGS[name].range
 
@@ -26,7 +26,7 @@ def settings_words(config: Mapping[str, Any]) -> str:
     controller's limit, T appears only if the drafter denoises, and vanilla gives an empty string.
 
     Args:
-        config: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`; an older trace may lack some.
+        config: fields of ``DecodeConfig``; an older trace may lack some.
     """
     if config.get("drafter", "none") == "none" or "gamma" not in config:
         return ""
