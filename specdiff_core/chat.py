@@ -18,11 +18,9 @@ def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
     if config.template is Template.AUTO:
         return Template.CHAT if has else Template.PLAIN
     if config.template is not Template.PLAIN and not has:
-        raise ConfigError(
-            "This target is not a chat model: its tokenizer has no template.",
-            field="template",
-            hint="Use the plain template: the prompt is the beginning of a text.",
-        )
+        what = "This target is not a chat model: its tokenizer has no template."
+        hint = "Use the plain template: the prompt is the beginning of a text."
+        raise ConfigError(what, field="template", hint=hint)
     return config.template
 
 
@@ -37,9 +35,8 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     for field, text in (("prompt", prompt), ("system", config.system)):
         if found := sorted(mark for mark in marks if mark.strip() and mark in text):
-            raise ConfigError(
-                f"{found[0]} is a control token of this target's chat template.", field=field, hint="Remove it."
-            )
+            what = f"{found[0]} is a control token of this target's chat template."
+            raise ConfigError(what, field=field, hint="Remove it.")
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})
     values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
@@ -47,11 +44,9 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     try:
         return templating.render(json.dumps([tokenizer.get_chat_template(), values], default=str))
     except ValueError as error:
-        raise ConfigError(
-            f"This target's chat template failed: {one_line(str(error))[:120]}",
-            field="system" if config.system else "template",
-            hint="Leave out the system prompt, or let the prompt be the beginning of a text.",
-        ) from error
+        what = f"This target's chat template failed: {one_line(str(error))[:120]}"
+        hint = "Leave out the system prompt, or let the prompt be the beginning of a text."
+        raise ConfigError(what, field="system" if config.system else "template", hint=hint) from error
 
 
 def before(text: str, stops: Sequence[str]) -> str:

@@ -113,10 +113,8 @@ class Engine:
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         check_prompt(prompt)
         if len(prompt) > 64 * spec.context:  # far too long: don't encode it
-            raise ContextOverflow(
-                f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens.",
-                hint=f"Shorten it to about {3 * spec.context:,} characters.",
-            )
+            what = f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens."
+            raise ContextOverflow(what, hint=f"Shorten it to about {3 * spec.context:,} characters.")
         if config is not None and (chat := as_chat(tokenizer, prompt, config)) is not None:
             return self._fitting(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
         # A typed "<|mask|>" is text, not the mask token.
@@ -128,10 +126,8 @@ class Engine:
         """``ids``, if there is room for another token."""
         context = self.pair.spec.context
         if len(ids) >= context:
-            raise ContextOverflow(
-                f"The prompt has {len(ids)} tokens; the context holds {context}.",
-                hint=f"Shorten it by about {len(ids) - context + 33} tokens, to leave room for an answer.",
-            )
+            hint = f"Shorten it by about {len(ids) - context + 33} tokens, to leave room for an answer."
+            raise ContextOverflow(f"The prompt has {len(ids)} tokens; the context holds {context}.", hint=hint)
         return tuple(ids)
 
     def drafter(self, name: str) -> Drafter:
@@ -141,11 +137,8 @@ class Engine:
             self.load_drafter(name, self._progress)
         spec = self.pair.spec.drafter(name)
         if spec.name not in self.pair.drafters:
-            raise ConfigError(
-                f"The drafter {spec.name!r} is not available: {self.pair.missing[spec.name]}",
-                field="drafter",
-                hint="Choose another drafter.",
-            )
+            what = f"The drafter {spec.name!r} is not available: {self.pair.missing[spec.name]}"
+            raise ConfigError(what, field="drafter", hint="Choose another drafter.")
         return self.pair.drafters[spec.name]
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
@@ -198,16 +191,7 @@ class Engine:
                     break
 
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
-        loop = speculate(
-            ids,
-            config,
-            self.target,
-            drafter,
-            clock,
-            controller=controller,
-            ending=ending,
-            detail=detail,
-        )
+        loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self.quickest_threads() if probed else threads or None):
             try:

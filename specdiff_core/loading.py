@@ -158,13 +158,8 @@ def load_pair(
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")
-        model, why_stock = load_causal(
-            folder,
-            placement.dtype,
-            context=spec.context,
-            device=placement.device,
-            spread=spread,
-        )
+        where = placement.device
+        model, why_stock = load_causal(folder, placement.dtype, context=spec.context, device=where, spread=spread)
         _check_tokenizer(tokenizer, model, spec)
     pair = LoadedPair(
         spec=spec,
@@ -212,7 +207,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
         )
     else:
         return
-    raise TokenizerMismatch(what, hint="Target and tokenizer folders do not belong together; restore both.")
+    raise TokenizerMismatch(what, hint="Target and tokenizer do not belong together; restore both.")
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:

@@ -101,10 +101,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     rows = int(model.config.vocab_size)
     if unshared is None and rows != words:
-        raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {rows} ids, the target {words}.",
-            hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
-        )
+        raise TokenizerMismatch(f"The drafter {spec.name!r} has {rows} ids, the target {words}.")
     reader = Target(model, context=context, suppress=pair.suppress)
     end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
     unread = (*(unshared or ()), *range(rows, words))

@@ -20,8 +20,9 @@ from torch import Tensor
 from specdiff_core.maths.distributions import to_host
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT
-from specdiff_core.schema.errors import DraftContractError
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.events import depths
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.settings import RevealOrder, Sampling
 
 
@@ -157,9 +158,7 @@ class Draft:
         if self.probs is None and any(self.exact_q):
             raise DraftContractError("A point-mass draft claims conditionals.")
         if self.probs is not None and self.probs.shape != (size, vocab_size):
-            raise DraftContractError(
-                f"q has shape {tuple(self.probs.shape)}, the target's vocabulary needs {(size, vocab_size)}."
-            )
+            raise DraftContractError(f"q has shape {tuple(self.probs.shape)}, not {(size, vocab_size)}.")
         nodes = range(size if self.parents is not None else 0)
         if not all(node in nodes for branch in self.branches for node in branch):
             raise DraftContractError("The draft's branches name nodes that its tree does not have.")
@@ -181,6 +180,13 @@ def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) ->
         given = 0 if features is None else features.shape[0]
         raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")
     return features
+
+
+def misfit(spec: DrafterSpec, pair: PairSpec, wrong: str) -> PairUnavailable:
+    """The error for a drafter that does not fit its target."""
+    hint = "Its width, feature layers, vocabulary and mask id must fit the target."
+    what = f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}."
+    return PairUnavailable(what, hint=hint)
 
 
 def drained(drafting: Generator[Any, None, Draft]) -> Draft:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features, misfit
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
@@ -22,7 +22,7 @@ from specdiff_core.models.folders import resolve
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, at, attend, near
-from specdiff_core.schema.errors import DraftContractError, PairUnavailable
+from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
@@ -106,9 +106,8 @@ class BlockSession(DraftSession):
         not all committed tokens before the anchor."""
         drafter = self._drafter
         if self._observed != len(context.ids) - 1:
-            raise DraftContractError(
-                f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
-            )
+            at = len(context.ids) - 1
+            raise DraftContractError(f"The block drafter has seen {self._observed} tokens before an anchor at {at}.")
         self._absorb(context.gamma + drafter.lead)
         successors, states = drafter.successors, torch.empty(0)  # of the last pass, [g, W]
 
@@ -169,10 +168,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         network.markov = None
     words = vocabulary(target)
     if wrong := _misfit(network, words, target.config, spec):
-        raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
-            hint="Its width, feature layers, vocabulary and mask id must fit the target.",
-        )
+        raise misfit(spec, pair, wrong)
     network.copies.clear()
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
 

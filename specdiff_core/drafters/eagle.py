@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features, misfit
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
@@ -20,7 +20,6 @@ from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Scores, Target
-from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -158,10 +157,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
         wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
     if wrong:
-        raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
-            hint="Its width, its vocabulary and its feature layers must be the target's.",
-        )
+        raise misfit(spec, pair, wrong)
     head.freeze(words, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

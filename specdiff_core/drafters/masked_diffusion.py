@@ -90,10 +90,8 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     unshared = unshared_of(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
-        raise WeightsError(
-            f"The drafter {spec.name!r} was released with a shift of {shift}; the pair declares {spec.logit_shift}.",
-            hint="Slot i − shift predicts token i. Correct the declaration (schema/pairs.py).",
-        )
+        what = f"The drafter {spec.name!r} was released with a shift of {shift}, not {spec.logit_shift}."
+        raise WeightsError(what, hint="Slot i − shift predicts token i. Correct it in schema/pairs.py.")
     model: Mdlm | Bidirectional
     if is_bidirectional(folder):
         view = spec.context or pair.context
@@ -103,16 +101,12 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     config = model.config
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
     if unshared is None and config.vocab_size - extra != vocab_size:
-        raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides a mask token, the target has "
-            f"{vocab_size}.",
-            hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
-        )
+        ids = f"{config.vocab_size - extra} ids besides a mask token"
+        raise TokenizerMismatch(f"The drafter {spec.name!r} has {ids}, the target has {vocab_size}.")
     if not extra and config.mask_id not in (*pair.suppress, *(unshared or ()), spec.mask_id):
-        raise TokenizerMismatch(
-            f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
-            hint="Set its mask_id in the pair (schema/pairs.py), or choose another drafter.",
-        )
+        what = f"The drafter's mask id {config.mask_id} is an ordinary token of the target."
+        hint = "Set its mask_id in the pair (schema/pairs.py), or choose another drafter."
+        raise TokenizerMismatch(what, hint=hint)
     return MaskedDiffusionDrafter(
         spec.name,
         model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -39,6 +40,12 @@ class ConfigError(SpecDiffError, code="config"):
         self.field = field
 
 
+def no_such(what: str, name: object, names: Iterable[str], field: str) -> ConfigError:
+    """The error for an unknown name of ``what``, with the known ``names``."""
+    hint = f"Choose one of: {', '.join(names)}."
+    return ConfigError(f"There is no {what} called {str(name)[:40]!r}.", field=field, hint=hint)
+
+
 class PairUnavailable(SpecDiffError, code="pair"):
     """A model pair cannot be used here; the message holds the reason."""
 
@@ -51,7 +58,10 @@ class WeightsError(PairUnavailable, code="weights", hint=_FILES):
     """A weight file is missing, truncated, or does not fit the network."""
 
 
-class TokenizerMismatch(SpecDiffError, code="tokenizer"):
+_IDS = "Drafter and target must share one tokenizer; choose another drafter for this pair."
+
+
+class TokenizerMismatch(SpecDiffError, code="tokenizer", hint=_IDS):
     """Drafter and target have different ids."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.pairs import PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -352,14 +352,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
 
 def find_method(name: str) -> Method:
     """Find a method by name. Raises ConfigError if there is none of that name."""
-    for method in METHODS:
-        if method.name == name:
-            return method
-    raise ConfigError(
-        f"There is no method called {str(name)[:40]!r}.",
-        field="methods",
-        hint=f"Choose from: {', '.join(method.name for method in METHODS)}.",
-    )
+    known = {method.name: method for method in METHODS}
+    if name not in known:
+        raise no_such("method", name, known, "methods")
+    return known[name]
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
@@ -375,11 +371,9 @@ def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
     has no drafter for it; the hint lists its methods."""
     chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
     if missing := [method.name for method in chosen if method not in here]:
-        raise ConfigError(
-            f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}.",
-            field="methods",
-            hint=f"Choose among {', '.join(method.name for method in here)}.",
-        )
+        what = f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}."
+        hint = f"Choose among {', '.join(method.name for method in here)}."
+        raise ConfigError(what, field="methods", hint=hint)
     return chosen
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from specdiff_core.schema import published
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.published import FAMILIES, Family, Model
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
 
@@ -147,14 +147,10 @@ class PairSpec:
 
     def drafter(self, name: str) -> DrafterSpec:
         """Find a drafter by name. Raises ConfigError if this pair has none of that name."""
-        for spec in self.drafters:
-            if spec.name == name:
-                return spec
-        raise ConfigError(
-            f"The pair {self.label} has no drafter called {str(name)[:40]!r}.",
-            field="drafter",
-            hint=f"Choose one of: {', '.join(spec.name for spec in self.drafters)}.",
-        )
+        known = {spec.name: spec for spec in self.drafters}
+        if name not in known:
+            raise no_such(f"drafter of {self.label}", name, known, "drafter")
+        return known[name]
 
 
 DRAFTER_KINDS: dict[str, dict[str, Any]] = {
@@ -311,10 +307,8 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
     except (TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"This record of a drafter is invalid: {error}.", field="drafter") from error
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
-        raise ConfigError(
-            f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: that is vanilla.",
-            field="drafter",
-        )
+        what = f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: that is vanilla."
+        raise ConfigError(what, field="drafter")
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
         PAIRS[pair.name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla last
@@ -328,11 +322,7 @@ def known_pair(name: str) -> PairSpec | None:
 def find_pair(name: str) -> PairSpec:
     """Find a pair by name. Raises ConfigError if there is none of that name."""
     if (spec := known_pair(name)) is None:
-        raise ConfigError(
-            f"There is no model pair called {str(name)[:40]!r}.",
-            field="pair",
-            hint=f"Choose one of: {', '.join(PAIRS)}.",
-        )
+        raise no_such("model pair", name, PAIRS, "pair")
     return spec
 
 

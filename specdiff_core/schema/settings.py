@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, no_such
 
 WHOLE = r"\A[^\ud800-\udfff]*\Z"
 """Text without unpaired UTF-16 surrogates, which tokenizers reject."""
@@ -269,17 +269,11 @@ class DecodeConfig:
         for name, one in SETTINGS.items():
             object.__setattr__(self, name, one.read(getattr(self, name)))
         if self.steps > self.gamma:
-            raise ConfigError(
-                f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens.",
-                field="steps",
-                hint=f"Choose T at most {self.gamma}, or a larger γ.",
-            )
+            what = f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens."
+            raise ConfigError(what, field="steps", hint=f"Choose T at most {self.gamma}, or a larger γ.")
         if self.num_drafts > 1 and self.tree_nodes:
-            raise ConfigError(
-                f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes exclude each other.",
-                field="num_drafts",
-                hint="Set the draft tree to 0, or K to 1.",
-            )
+            what = f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes exclude each other."
+            raise ConfigError(what, field="num_drafts", hint="Set the draft tree to 0, or K to 1.")
 
     @property
     def sampling(self) -> Sampling:
@@ -309,11 +303,7 @@ class DecodeConfig:
         """A config from untrusted values (strings from a URL, JSON from an API)."""
         for name in values:
             if name not in SETTINGS:
-                raise ConfigError(
-                    f"There is no setting called {str(name)[:40]!r}.",
-                    field=str(name)[:40],
-                    hint=f"Settings are: {', '.join(sorted(SETTINGS))}.",
-                )
+                raise no_such("setting", name, sorted(SETTINGS), str(name)[:40])
         return cls(**values)
 
 
@@ -334,7 +324,6 @@ def check_prompt(prompt: object) -> str:
     if not prompt.strip():
         raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
     if not re.match(WHOLE, prompt):
-        raise ConfigError(
-            "The prompt has characters that are not text.", field="prompt", hint="Type it again as plain text."
-        )
+        hint = "Type it again as plain text."
+        raise ConfigError("The prompt has characters that are not text.", field="prompt", hint=hint)
     return prompt

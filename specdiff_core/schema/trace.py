@@ -127,10 +127,8 @@ def _read(lines: Iterator[bytes]) -> Trace:
         raise TraceError("This file is not a trace: its first line is no trace header.")
     schema = declared.get("schema")
     if schema != SCHEMA:
-        raise TraceSchemaError(
-            f"The trace has schema {str(schema)[:20]}; this version reads schema {SCHEMA}.",
-            hint="Open it with the version that wrote it.",
-        )
+        what = f"The trace has schema {str(schema)[:20]}; this version reads schema {SCHEMA}."
+        raise TraceSchemaError(what, hint="Open it with the version that wrote it.")
     header = msgspec.convert(declared, _Header)
     lanes: dict[str, list[Event]] = {name: [] for name in header.lanes}
     for line in lines:  # one at a time: a foreign file stops at its first wrong line
