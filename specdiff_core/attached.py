@@ -315,11 +315,8 @@ class Attached:
         """The body of a request. It turns off the server's other samplers and its prefix cache,
         with which every run but the first would begin without a prefill."""
         if config.system or config.template not in (Template.AUTO, Template.PLAIN):
-            raise ConfigError(
-                "An attached server gets the prompt unchanged, without a template or a system prompt.",
-                field="template",
-                hint="Leave out --template and --system.",
-            )
+            what = "An attached server gets the prompt unchanged, without a template or a system prompt."
+            raise ConfigError(what, field="template", hint="Leave out --template and --system.")
         kind = self._server
         for name in ("top_k", "ignore_eos"):
             if getattr(config, name) and name not in kind.follows:
@@ -352,12 +349,7 @@ class Attached:
         ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
         tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
         written, limit = 0, body[self._server.limit]
-        with (
-            _worded(self.name),
-            _client(self.address) as client,
-            _within(RUN_SECONDS, self.name) as extensions,
-            client.stream("POST", self._server.path, json=body, extensions=extensions) as answer,
-        ):
+        with _answer(self, "POST", self._server.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
                 raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
             for line in _lines(_parts(answer, self.name, RUN_BYTES), self.name):
@@ -423,12 +415,7 @@ def ask(address: str) -> Attached:
         raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {_HTTP}.")
     here = Attached(address=base, kind="server", model=model)
     wrong = f"The server at {here.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
-    with (
-        _worded(here.name),
-        _client(base) as client,
-        _within(ASK_SECONDS, here.name) as extensions,
-        client.stream("GET", "/v1/models", extensions=extensions) as answer,
-    ):
+    with _answer(here, "GET", "/v1/models", ASK_SECONDS) as answer:
         content = b"".join(_parts(answer, here.name, LINE_BYTES))
     if answer.status_code == 404:
         raise ServerError(f"{wrong}it has no /v1/models.", hint=f"Give {_HTTP}.")
@@ -442,11 +429,9 @@ def ask(address: str) -> Attached:
         model = next(iter(served))
     if model not in served:
         names, first = one_line(", ".join(served)) or "none", one_line(next(iter(served), "model"))
-        raise ConfigError(
-            f"{here.where} serves {f'no model {model!r}' if model else 'several models' if served else 'no model'}.",
-            field="attach",
-            hint=f"Add # and a name, as in {here.where}#{first[:80]}. It serves: {names[:300]}.",
-        )
+        what = f"no model {model!r}" if model else "several models" if served else "no model"
+        hint = f"Add # and a name, as in {here.where}#{first[:80]}. It serves: {names[:300]}."
+        raise ConfigError(f"{here.where} serves {what}.", field="attach", hint=hint)
     return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI).name, model=model)
 
 
@@ -534,10 +519,16 @@ def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _worded(name: str) -> Iterator[None]:
-    """Translate connection failures into ServerErrors."""
+def _answer(to: Attached, method: str, path: str, seconds: float, **body: Any) -> Iterator[httpx.Response]:
+    """Send a request. Failures of the connection are ServerErrors, also while the answer is read."""
+    name = to.name
     try:
-        yield
+        with (
+            _client(to.address) as client,
+            _within(seconds, name) as extensions,
+            client.stream(method, path, extensions=extensions, **body) as answer,
+        ):
+            yield answer
     except httpx.ConnectError as error:
         raise ServerError(f"Cannot connect to {name}: {error}.", hint="Check that it runs, and its port.") from error
     except httpx.TimeoutException as error:

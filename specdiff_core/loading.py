@@ -187,10 +187,8 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises anything for a damaged file
-        raise WeightsError(
-            f"The tokenizer in {shown(folder)}, or the config.json beside it, is missing or damaged "
-            f"({type(error).__name__})."
-        ) from error
+        what = f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"
+        raise WeightsError(f"{what} ({type(error).__name__}).") from error
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
@@ -231,11 +229,9 @@ def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> N
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:
-        raise PairUnavailable(
-            f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}; "
-            f"{machine.free / 1e9:.1f} GB are free.",
-            hint="Choose a smaller target or drafter.",
-        )
+        needs = f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}"
+        free = f"{machine.free / 1e9:.1f} GB are free."
+        raise PairUnavailable(f"{needs}; {free}", hint="Choose a smaller target or drafter.")
 
 
 def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
@@ -257,7 +253,5 @@ def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]
             raise
         machine = find_machine(placement.device.type, placement.dtype_name)
         total = needed(spec, machine, drafters).total
-        raise OutOfMemory(
-            f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB.",
-            hint="Close other programs, or choose the embedded pair.",
-        ) from error
+        what = f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB."
+        raise OutOfMemory(what, hint="Close other programs, or choose the embedded pair.") from error

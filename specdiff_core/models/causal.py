@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -201,16 +201,11 @@ class Vocabulary(NamedTuple):
 
     def read_embedding(self) -> Tensor:
         """The whole table ``[V, W]``, possibly read from disk at every call."""
-        return _table(self.embed)
+        return cast("Tensor", self.embed.weight).detach()
 
     def read_rows(self) -> Tensor:
         """All rows of the output head, ``[V, W]``; see :meth:`read_embedding`."""
-        return _table(self.output)
-
-
-def _table(module: Any) -> Tensor:
-    found: Tensor = module.weight.detach()
-    return found
+        return cast("Tensor", self.output.weight).detach()
 
 
 def vocabulary(model: Any) -> Vocabulary:
@@ -256,10 +251,9 @@ def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], 
     if tied and "lm_head.weight" in found:
         embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
         if not torch.equal(found.pop("lm_head.weight")(), found[embedding]()):
-            raise WeightsError(
-                f"{shown(folder)}/config.json ties the output head to the embedding; its files have another head.",
-                hint="Set tie_word_embeddings to false there.",
-            )
+            what = f"{shown(folder)}/config.json ties the output head to the embedding"
+            hint = "Set tie_word_embeddings to false there."
+            raise WeightsError(f"{what}; its files have another head.", hint=hint)
     groups: dict[str, list[str]] = defaultdict(list)
     for name in found:
         layer = re.match(r"layers\.\d+\.|", files[name].names[0])

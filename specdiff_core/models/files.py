@@ -79,15 +79,12 @@ def find_tensors(
     for name, tensor in found.items():
         file = next(file for file, part in parts.items() if name in part)
         if name not in expected:
-            raise WeightsError(
-                f"{file} has an unknown tensor {name}.",
-                hint="The files belong to another kind of model; check the pair's source.",
-            )
+            hint = "The files belong to another kind of model; check the pair's source."
+            raise WeightsError(f"{file} has an unknown tensor {name}.", hint=hint)
         if tensor.shape != expected[name].shape:
-            raise WeightsError(
-                f"{name} in {file} has shape {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}.",
-                hint="config.json and the weights do not belong together: download both again.",
-            )
+            shapes = f"{tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}"
+            hint = "config.json and the weights do not belong together: download both again."
+            raise WeightsError(f"{name} in {file} has shape {shapes}.", hint=hint)
         if (tensor.dtype not in FLOATS and name not in scales) != (name in tables):
             kind = str(tensor.dtype).removeprefix("torch.")
             raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")

@@ -110,10 +110,8 @@ def cache_errors() -> Iterator[None]:
         yield
     except OSError as error:
         what = "is full" if error.errno == errno.ENOSPC else f"cannot be used ({error.strerror or error})"
-        raise PairUnavailable(
-            f"The cache folder {shown(user_cache())} {what}.",
-            hint="Make room there, or set SPECDIFF_CACHE to a folder that you can write to.",
-        ) from error
+        hint = "Make room there, or set SPECDIFF_CACHE to a folder that you can write to."
+        raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
 
 
 RELEASED = "Restore the config.json that was saved with this model."

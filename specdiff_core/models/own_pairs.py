@@ -119,11 +119,8 @@ def _positions(target: str, revision: str, context: int | None) -> int | None:
     longest = found if isinstance(found, int) else None
     if context is not None and not SHORTEST <= context <= (longest or context):
         has = f"The target has {longest:,} positions" if longest else "A run takes some room"
-        raise ConfigError(
-            f"{has}; a context of {context:,} doesn't fit.",
-            field="context",
-            hint=f"Choose fewer, and at least {SHORTEST}.",
-        )
+        what = f"{has}; a context of {context:,} doesn't fit."
+        raise ConfigError(what, field="context", hint=f"Choose fewer, and at least {SHORTEST}.")
     return longest
 
 
@@ -164,9 +161,8 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
         block = values.get("block_size", own_fields.get("block_size"))
         fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
     label = f"{_called(own.drafter)} (your own)"
-    return drafter_of(
-        KINDS.get(kind, kind), label=label, source=own.drafter, revision=own.drafter_revision, about="", **fields
-    )
+    fields |= {"label": label, "source": own.drafter, "revision": own.drafter_revision, "about": ""}
+    return drafter_of(KINDS.get(kind, kind), **fields)
 
 
 def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
