@@ -153,59 +153,38 @@ class PairSpec:
         return known[name]
 
 
-DRAFTER_KINDS: dict[str, dict[str, Any]] = {
-    "block": {
-        "label": "Block diffusion, target-conditioned (DFlash)",
-        "module": "block_diffusion",
-        "about": "Denoises a block after the anchor, reading the target's own hidden states.",
-    },
-    "block_markov": {
-        "label": "Block diffusion with a Markov head",
-        "module": "block_diffusion",
-        "chained": True,
-        "about": "Denoises a block; from its one pass each token is drawn given the one before it, not by itself.",
-    },
-    "mdlm": {
-        "label": "Masked diffusion, independent (SpecDiff, MDLM)",
-        "module": "masked_diffusion",
-        "about": "A bidirectional masked denoiser that re-reads the last tokens at every step.",
-    },
-    "autoregressive": {
-        "label": "Small autoregressive (standard speculative sampling)",
-        "module": "autoregressive",
-        "drafting": "sequential",
-        "about": "A small model of the target's own kind drafts one token per pass: γ passes for γ tokens.",
-    },
-    "eagle": {
-        "label": "One layer over the target's features (EAGLE)",
-        "module": "eagle",
-        "drafting": "sequential",
-        "trees": True,
-        "about": "Continues the target's last hidden states, one token per pass; with a tree, EAGLE-2.",
-    },
-    "prompt_lookup": {
-        "label": "Prompt lookup (copies from the text)",
-        "module": "prompt_lookup",
-        "drafting": "copy",
-        "about": "Copies what followed the last time the text ended like this: no weights, no pass.",
-    },
-    "none": {
-        "label": "None (vanilla)",
-        "module": "vanilla",
-        "drafting": "nothing",
-        "about": "Drafts nothing: one target pass per token.",
-    },
-}
-"""Kind of drafter, as methods name it -> shared fields."""
+# fmt: off
+DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
+    DrafterSpec(name="block", label="Block diffusion, target-conditioned (DFlash)", module="block_diffusion",
+        about="Denoises a block after the anchor, reading the target's own hidden states."),
+    DrafterSpec(name="block_markov", label="Block diffusion with a Markov head", module="block_diffusion",
+        chained=True, about="Denoises a block; from its one pass each token is drawn given the one before it, "
+        "not by itself."),
+    DrafterSpec(name="mdlm", label="Masked diffusion, independent (SpecDiff, MDLM)", module="masked_diffusion",
+        about="A bidirectional masked denoiser that re-reads the last tokens at every step."),
+    DrafterSpec(name="autoregressive", label="Small autoregressive (standard speculative sampling)",
+        module="autoregressive", drafting="sequential",
+        about="A small model of the target's own kind drafts one token per pass: γ passes for γ tokens."),
+    DrafterSpec(name="eagle", label="One layer over the target's features (EAGLE)", module="eagle",
+        drafting="sequential", trees=True,
+        about="Continues the target's last hidden states, one token per pass; with a tree, EAGLE-2."),
+    DrafterSpec(name="prompt_lookup", label="Prompt lookup (copies from the text)", module="prompt_lookup",
+        drafting="copy",
+        about="Copies what followed the last time the text ended like this: no weights, no pass."),
+    DrafterSpec(name="none", label="None (vanilla)", module="vanilla", drafting="nothing",
+        about="Drafts nothing: one target pass per token."),
+)}
+# fmt: on
+"""Kinds of drafters, as methods name them, with the fields that drafters of a kind share."""
 
 
 def drafter_of(kind: str, **fields: Any) -> DrafterSpec:
     """A drafter of a kind, with ``fields`` replaced. Under another name it ``plays`` its kind."""
     plays = "" if fields.get("name", kind) == kind else kind
-    return DrafterSpec(**{"name": kind, "plays": plays, **DRAFTER_KINDS[kind], **fields})
+    return dataclasses.replace(DRAFTER_KINDS[kind], **{"plays": plays, **fields})
 
 
-NONE, PROMPT_LOOKUP = drafter_of("none"), drafter_of("prompt_lookup")
+NONE, PROMPT_LOOKUP = DRAFTER_KINDS["none"], DRAFTER_KINDS["prompt_lookup"]
 
 
 def _shipped(pair: str, kind: str, folder: str = "", **fields: Any) -> DrafterSpec:
@@ -218,30 +197,19 @@ def _published(model: Model) -> DrafterSpec:
     return drafter_of(model.role, **fields, **model.drafter)
 
 
+# fmt: off
 EMBEDDED = PairSpec(
-    name="embedded",
-    label="Llama-Tales · 14M",
-    target=str(ASSETS / "embedded" / "target"),
-    tokenizer=str(ASSETS / "embedded" / "tokenizer"),
-    offline=True,
-    prepend_end=True,
-    suppress=(1,),
-    context=512,
+    name="embedded", label="Llama-Tales · 14M", target=str(ASSETS / "embedded" / "target"),
+    tokenizer=str(ASSETS / "embedded" / "tokenizer"), offline=True, prepend_end=True, suppress=(1,), context=512,
     about="Llama-Tales: a tiny model, trained on stories, dialogues, sums and code. It continues "
     "text; it doesn't know facts. Watch the speed.",
     drafters=(
         _shipped("embedded", "block", window=16),
         _shipped("embedded", "block_markov", window=16),
         _shipped("embedded", "mdlm", context=32),
-        _shipped(
-            "embedded",
-            "mdlm",
-            name="mdlm_streak",
-            plays="",
+        _shipped("embedded", "mdlm", name="mdlm_streak", plays="", context=32,
             label="Masked diffusion, streak-distilled (SpecDiff-2)",
-            context=32,
-            about="The same denoiser, trained on the target's text for long accepted runs.",
-        ),
+            about="The same denoiser, trained on the target's text for long accepted runs."),
         _shipped("embedded", "autoregressive"),
         _shipped("embedded", "eagle"),
         PROMPT_LOOKUP,
@@ -250,14 +218,8 @@ EMBEDDED = PairSpec(
 )
 
 SMOLLM2 = PairSpec(
-    name="smollm2",
-    label="SmolLM2 · 135M",
-    target=published.SMOLLM2.repo,
-    revision=published.SMOLLM2.revision,
-    context=published.SMOLLM2.context,
-    chat=True,
-    bf16=True,
-    published=published.SMOLLM2,
+    name="smollm2", label="SmolLM2 · 135M", target=published.SMOLLM2.repo, revision=published.SMOLLM2.revision,
+    context=published.SMOLLM2.context, chat=True, bf16=True, published=published.SMOLLM2,
     about="SmolLM2-135M-Instruct by Hugging Face: a real assistant with 135 million parameters. It "
     "chats, explains and writes short code in English; it often gets facts and sums wrong.",
     drafters=(
@@ -268,6 +230,7 @@ SMOLLM2 = PairSpec(
         NONE,
     ),
 )
+# fmt: on
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
