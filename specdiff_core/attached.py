@@ -35,8 +35,7 @@ from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
 
-KEY = "SPECDIFF_ATTACH_KEY"
-"""Environment variable: the server's API key, if it needs one."""
+KEY = "SPECDIFF_ATTACH_KEY"  # environment variable: the server's API key, if it needs one
 
 
 class Server(NamedTuple):

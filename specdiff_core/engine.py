@@ -44,12 +44,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("specdiff.engine")
 
-PROBES = 4
-"""How often each number of threads is tried before a run."""
+PROBES = 4  # how often each number of threads is tried before a run
 PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
-WARM_UP = 8
-"""Tokens of a warm-up: enough for every kind of pass."""
+WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:

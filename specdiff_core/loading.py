@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("specdiff.loading")
 
-LEAST_NAMED = 0.95
-"""Share of a target's ids that its tokenizer must have."""
+LEAST_NAMED = 0.95  # share of a target's ids that its tokenizer must have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-WIDTH = 8
-"""Most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)."""
+WIDTH = 8  # most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)
 
 
 class EagleSession(DraftSession):

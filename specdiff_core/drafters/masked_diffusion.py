@@ -24,8 +24,7 @@ from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-KNOWN = 16
-"""Known tokens that remain in view before a wide window."""
+KNOWN = 16  # known tokens that remain in view before a wide window
 
 
 @dataclass(eq=False)

@@ -11,8 +11,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-LONGEST = 3
-"""Tokens of the longest ending to match; shorter ones are tried next."""
+LONGEST = 3  # tokens of the longest ending to match; shorter ones are tried next
 
 
 class PromptLookupDrafter(Stateless):

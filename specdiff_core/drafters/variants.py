@@ -22,8 +22,7 @@ from specdiff_core.models.network import Attend
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
 POSITIONS, MAP, TEMPLATE = "positions", "tokenizer map", "template"
 DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, TEMPLATE)
-MASKS = 8
-"""Most ids to try in place of the mask id."""
+MASKS = 8  # most ids to try in place of the mask id
 
 
 @dataclass(frozen=True, slots=True)

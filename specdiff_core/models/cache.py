@@ -15,15 +15,12 @@ from torch import Tensor
 from specdiff_core.maths.trees import visible
 from specdiff_core.models.network import Shape
 
-ROOM = 128
-"""Positions of the smallest buffer; a full one is replaced by one twice as long."""
-BLOCK = 512
-"""Keys in a block of torch's attention on a CPU."""
+ROOM = 128  # positions of the smallest buffer; a full one is replaced by one twice as long
+BLOCK = 512  # keys in a block of torch's attention on a CPU
 BORDERS = (192, 384, BLOCK)
 """Lengths of a block at which a row's sum has the same bits whatever follows: any up to the first, then only these
 (fp32: MKL splits longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
-TILE = 4
-"""In multiples of this, the number of queries does not change a query's bits on a CPU."""
+TILE = 4  # in multiples of this, the number of queries does not change a query's bits on a CPU
 
 
 class KeyValues:

@@ -77,8 +77,7 @@ def set_threads(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
-_OPEN: list[list[int]] = []
-"""The number of threads to restore, for each open :func:`cpu_threads`."""
+_OPEN: list[list[int]] = []  # the number of threads to restore, for each open :func:`cpu_threads`
 
 
 @contextmanager

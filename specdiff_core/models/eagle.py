@@ -24,8 +24,7 @@ from specdiff_core.schema.errors import WeightsError
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
-UNUSED = ("embed_tokens.weight",)
-"""The target's table, included in EAGLE's releases."""
+UNUSED = ("embed_tokens.weight",)  # the target's table, included in EAGLE's releases
 
 
 class EagleHead(nn.Module):

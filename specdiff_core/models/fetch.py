@@ -28,8 +28,7 @@ from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.published import File
 
-TRIES = 3
-"""Connections for one download; each continues where the previous one ended."""
+TRIES = 3  # connections for one download; each continues where the previous one ended
 TIMEOUT = httpx.Timeout(20.0)
 CHUNK = 2**18
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")

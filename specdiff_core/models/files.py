@@ -22,8 +22,7 @@ T = TypeVar("T")
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 EMBEDDING = "embed_tokens.weight"
-SCALE = "_scale"
-"""Suffix of an int8 matrix's scales ``[rows, 1]``, in compressed-tensors' format."""
+SCALE = "_scale"  # suffix of an int8 matrix's scales ``[rows, 1]``, in compressed-tensors' format
 EIGHT_BIT = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",

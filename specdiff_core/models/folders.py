@@ -20,10 +20,8 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsE
 from specdiff_core.schema.published import FILES
 
 C = TypeVar("C", bound=msgspec.Struct)
-Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
-"""Size of a part of a network."""
-Id = Annotated[int, msgspec.Meta(ge=0)]
-"""A token, or a layer."""
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # size of a part of a network
+Id = Annotated[int, msgspec.Meta(ge=0)]  # a token, or a layer
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

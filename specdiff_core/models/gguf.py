@@ -32,10 +32,8 @@ from specdiff_core.schema.errors import WeightsError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-VERSION = 1
-"""Version of the cached folders; others are not used."""
-HEAD = 2**20
-"""Bytes at the beginning of a file that are hashed to detect changes."""
+VERSION = 1  # version of the cached folders; others are not used
+HEAD = 2**20  # bytes at the beginning of a file that are hashed to detect changes
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """Architecture in a file (llama for Mistral's) -> transformers' class."""
 WHOLE = {
@@ -58,16 +56,14 @@ LAYER = {
 }
 """Tensor names in a file -> transformers' names, for the model and within each layer."""
 EMBEDDING, HEADS = "token_embd.weight", ("attn_q", "attn_k")
-FACTORS = "rope_freqs.weight"
-"""Divisors of Llama 3's rotary frequencies."""
+FACTORS = "rope_freqs.weight"  # divisors of Llama 3's rotary frequencies
 UNBUILT = ("expert_count", "attention.sliding_window", "attention.scale", "logit_scale", "embedding_scale",
            "residual_scale", "attention.clamp_kqv")  # fmt: skip
 """Header fields that, unless 0, describe an unsupported network."""
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number types of a header -> struct codes."""
 TEXT, LIST = 8, 9
-MOST = 2**22
-"""Most entries of a list in the header, ten times any vocabulary."""
+MOST = 2**22  # most entries of a list in the header, ten times any vocabulary
 CONTROL, DEFINED = 3, 4
 """Types of tokens that are matched as a whole: control tokens, and other added tokens."""
 WORDS = (

@@ -25,15 +25,12 @@ logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
 """File in the hub's cache: the first fetched commits of unpinned repositories."""
-PATIENCE = 2.0
-"""Seconds to wait for the hub before calling it unreachable."""
-PERIOD = 0.5
-"""Seconds between two messages about a download."""
+PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
+PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
 """Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
-TWICE = "consolidated*"
-"""Second copies of the weights in another layout, as Mistral publishes them."""
+TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
 LIKE = "python -m specdiff_core pairs --fetch NAME"
 FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """Operators of ``torch.ops.mkldnn``, not part of torch's stable API."""
-LONG = 1024
-"""Numbers in a row up to which oneDNN sums one row as it sums many."""
+LONG = 1024  # numbers in a row up to which oneDNN sums one row as it sums many
 PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
 

@@ -26,8 +26,7 @@ from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
 """Bytes used by torch and transformers: measured on a CPU, assumed on a CUDA device."""
-WIDTHS = {"fp32": 4, "bf16": 2}
-"""Bytes of a number."""
+WIDTHS = {"fp32": 4, "bf16": 2}  # bytes of a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

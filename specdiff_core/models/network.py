@@ -21,15 +21,12 @@ from specdiff_core.models.kernels import Product, Separate
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-Rope = tuple[Tensor, Tensor]
-"""cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each."""
+Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
 ``[B, H, n, D]``."""
-Reach = tuple[int, int]
-"""How many positions a query reads before and after its own."""
-WHOLE = 32_768
-"""Numbers up to which torch doesn't split work between threads (its grain size)."""
+Reach = tuple[int, int]  # how many positions a query reads before and after its own
+WHOLE = 32_768  # numbers up to which torch doesn't split work between threads (its grain size)
 ROTARY = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary positions with factors independent of the text's length."""
 Multiply = Product | Separate

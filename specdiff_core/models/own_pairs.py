@@ -14,14 +14,10 @@ from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, drafter_of, find_pair
 
-OWN = "own?"
-"""Prefix of such a pair's name; a query string follows."""
-CONTEXT = 4096
-"""Default limit of tokens in a run, if the target allows more."""
-SHORTEST = 8
-"""Smallest allowed context."""
-KEPT = 64
-"""How many of the last pairs are kept in memory."""
+OWN = "own?"  # prefix of such a pair's name; a query string follows
+CONTEXT = 4096  # default limit of tokens in a run, if the target allows more
+SHORTEST = 8  # smallest allowed context
+KEPT = 64  # how many of the last pairs are kept in memory
 KINDS = {"denoise": "mdlm", "block": "block", "sequential": "autoregressive", "eagle": "eagle"}
 """Kind of drafter, as declared -> its name in methods."""
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")

@@ -15,8 +15,7 @@ from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 T = TypeVar("T")
-LEAST_SHARED = 0.95
-"""Share of the target's ids that a drafter must share."""
+LEAST_SHARED = 0.95  # share of the target's ids that a drafter must share
 
 
 class _Added(msgspec.Struct):

@@ -97,8 +97,7 @@ EXACTNESS = {
 """How close a run's distribution is to vanilla's on the same machine."""
 
 
-SERVER = "server"
-"""The source of a token of an attached server, whose origin is unknown here."""
+SERVER = "server"  # the source of a token of an attached server, whose origin is unknown here
 
 
 class Quoted(Struct, frozen=True, kw_only=True):

@@ -79,11 +79,9 @@ PLAIN: dict[str, Any] = {
 }
 """Defaults of the settings that a method may set."""
 
-BASELINE = "vanilla"
-"""The first method of every race: the baseline of every speed-up."""
+BASELINE = "vanilla"  # the first method of every race: the baseline of every speed-up
 
-DRAFTED = "drafted"
-"""The other lane of a race of two."""
+DRAFTED = "drafted"  # the other lane of a race of two
 
 _RATIO = (
     "The default test accepts a drafted x with probability min(1, p/q), and after a rejection "

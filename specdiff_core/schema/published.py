@@ -62,8 +62,7 @@ class Family(NamedTuple):
     models: tuple[Model, ...]
 
 
-LONG = 8192
-"""Tokens of a run over a target of 32k positions or more."""
+LONG = 8192  # tokens of a run over a target of 32k positions or more
 
 # fmt: off
 SMOLLM2_Q4_1 = File(

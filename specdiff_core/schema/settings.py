@@ -16,8 +16,7 @@ from msgspec import Meta
 
 from specdiff_core.schema.errors import ConfigError, no_such
 
-WHOLE = r"\A[^\ud800-\udfff]*\Z"
-"""Text without unpaired UTF-16 surrogates, which tokenizers reject."""
+WHOLE = r"\A[^\ud800-\udfff]*\Z"  # text without unpaired UTF-16 surrogates, which tokenizers reject
 
 
 class Option(str, Enum):
