@@ -51,11 +51,8 @@ WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:
-    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended runs.
-
-    Args:
-        progress: called with a line for each drafter that is loaded later.
-    """
+    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended
+    runs. ``progress``: called with a line for each drafter that is loaded later."""
 
     def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
         self.pair = pair

@@ -47,11 +47,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @functools.lru_cache(maxsize=64)
 def render(request: str) -> str:
     """Render a chat. Raises ValueError if the template refuses the chat, is wrong, or exceeds a
-    limit; the message says why.
-
-    Args:
-        request: JSON on one line: ``[template, values]``.
-    """
+    limit; the message says why. ``request``: JSON on one line: ``[template, values]``."""
     with _turn:
         process = _process()
         assert process.stdin and process.stdout

@@ -48,11 +48,7 @@ class Words(NamedTuple):
 def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
     """Every variant that changes one declaration of this kind of drafter, except the template, and
     the reason for each declaration that has none. Kinds of drafters register their own
-    (``@variants.register``, here or in their files).
-
-    Args:
-        layers: of the target.
-    """
+    (``@variants.register``, here or in their files). ``layers``: of the target."""
     return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it has no such declaration")
 
 

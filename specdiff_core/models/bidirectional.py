@@ -32,10 +32,7 @@ class DenoiserConfig(NamedTuple):
 
 class Bidirectional(nn.Module):
     """A frozen :class:`~specdiff_core.models.network.Decoder` with bidirectional attention.
-
-    Args:
-        mask_id: the mask token.
-    """
+    ``mask_id``: the mask token."""
 
     def __init__(self, network: Decoder, mask_id: int) -> None:
         super().__init__()

@@ -24,11 +24,8 @@ TILE = 4  # in multiples of this, the number of queries does not change a query'
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, zero at first: masked values must be finite.
-
-    Args:
-        context: most positions.
-    """
+    """``[layers, 2, 1, Hkv, room, D]``, zero at first: masked values must be finite. ``context``:
+    most positions."""
 
     def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
         self._most = -(-context // BLOCK) * BLOCK

@@ -36,11 +36,8 @@ class Placement:
 
 def choose_placement(device: str = "auto", dtype: str = "auto", *, bf16: bool = False) -> Placement:
     """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
-    Raises ConfigError if the device does not exist, or a name is unknown.
-
-    Args:
-        bf16: on a CPU, choose bf16 if the processor computes it.
-    """
+    Raises ConfigError if the device does not exist, or a name is unknown. ``bf16``: on a CPU,
+    choose bf16 if the processor computes it."""
     if device not in {"auto", "cpu", "cuda"}:
         raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
     if dtype not in {"auto", *DTYPES}:

@@ -220,11 +220,8 @@ class ConvolvedLayer(Layer):
 
 
 class DFlashDraftModel(nn.Module):
-    """A target-conditioned block denoiser that uses the target's embedding and head.
-
-    Args:
-        released: the contents of ``config.json``.
-    """
+    """A target-conditioned block denoiser that uses the target's embedding and head. ``released``:
+    the contents of ``config.json``."""
 
     layers: Sequence[Layer]
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all

@@ -60,11 +60,8 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
     ``revision``. Missing files are downloaded, with progress to
     :func:`~specdiff_core.models.hub.reporting`. Raises WeightsError if a local folder or file does
     not exist, or a GGUF file is damaged or unsupported; PairUnavailable if a download failed, or
-    the cache cannot be written; the message says why.
-
-    Args:
-        weights: False: only config and tokenizer.
-    """
+    the cache cannot be written; the message says why. ``weights``: False: only config and
+    tokenizer."""
     if (file := FILES.get(str(source))) is not None:
         from specdiff_core.models import fetch
 

@@ -66,11 +66,7 @@ def named(name: str) -> OwnPair:
 def find(name: str, context: int | None = None) -> PairSpec:
     """The pair of any name, also one of your own. Raises SpecDiffError as
     :func:`~specdiff_core.schema.pairs.find_pair` and :func:`register_pair`; ConfigError if the
-    target has fewer positions.
-
-    Args:
-        context: most tokens of a run; None: the pair's.
-    """
+    target has fewer positions. ``context``: most tokens of a run; None: the pair's."""
     spec = register_pair(name) if name.startswith(OWN) else find_pair(name)
     if context is None:
         return spec

@@ -383,10 +383,7 @@ def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
 
 def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
     """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`.
-    Raises ConfigError if a method is unknown, or the pair has no drafter for it.
-
-    Args:
-        base: settings that all lanes share; a method's own replace them.
-    """
+    Raises ConfigError if a method is unknown, or the pair has no drafter for it. ``base``: settings
+    that all lanes share; a method's own replace them."""
     chosen = resolve_methods(base.pair, (BASELINE, *names))
     return {method.name: method.config(base) for method in METHODS if method in chosen}
