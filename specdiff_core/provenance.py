@@ -8,29 +8,19 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
-class GitState(TypedDict):
-    """``commit`` is empty outside a repository; ``dirty``: tracked files differ from it."""
+class Provenance(TypedDict, total=False):
+    """Plain values for the head of a result; older results lack some."""
 
-    commit: str
-    dirty: bool
-
-
-class Processor(TypedDict, total=False):
-    """A fact that older results lack."""
-
+    commit: str  # empty outside a repository
+    dirty: bool  # tracked files differ from it
     instruction_set: str  # as torch uses it
-
-
-class Provenance(GitState, Processor):
-    """Plain values for the head of a result."""
-
     date: str  # UTC, ISO 8601
     command: str
     cpu: str
@@ -57,7 +47,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         "system": f"{platform.system()} {platform.machine()}",
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
     }
 
 
@@ -71,7 +61,7 @@ def _without_folders(word: str) -> str:
     return f"{flag}{equals}{Path(value).name}" if os.path.isabs(value) else word
 
 
-def git_state(folder: Path | None = None) -> GitState:
+def git_state(folder: Path | None = None) -> Provenance:
     """The commit of the repository that contains ``folder``, by default this package."""
     where = folder or Path(__file__).resolve().parent
 
@@ -86,10 +76,3 @@ def git_state(folder: Path | None = None) -> GitState:
         }
     except (OSError, subprocess.SubprocessError):  # no git, or not a clone
         return {"commit": "", "dirty": False}
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""

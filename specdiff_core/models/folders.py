@@ -233,9 +233,10 @@ def weight_files(folder: Path) -> list[Path]:
         return [Path(index.file)]
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         shards = _read_json(folder / INDEX).get("weight_map")
-        if not isinstance(shards, dict) or not shards or not all(map(_is_name, shards.values())):
+        names = list(shards.values()) if isinstance(shards, dict) else []
+        if not names or not all(isinstance(name, str) and re.fullmatch(r"[\w.-]{1,200}", name) for name in names):
             raise WeightsError(f"{shown(folder / INDEX)} names no weight files of its folder.")
-        paths = [folder / name for name in sorted(set(shards.values()))]
+        paths = [folder / name for name in sorted(set(names))]
     else:
         paths = [folder / WEIGHTS]
     for path in paths:
@@ -244,8 +245,3 @@ def weight_files(folder: Path) -> list[Path]:
             hint = pickled and f"{pickled.name} could run code and is never opened; convert it (docs/extending.md)."
             raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint or "")
     return paths
-
-
-def _is_name(name: Any) -> bool:
-    """Whether it is a plain file name."""
-    return isinstance(name, str) and re.fullmatch(r"[\w.-]{1,200}", name) is not None

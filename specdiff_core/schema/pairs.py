@@ -26,14 +26,9 @@ ENTRY_POINTS = "specdiff.drafters"
 logger = logging.getLogger("specdiff.pairs")
 
 
-def find_assets() -> Path:
-    """The folder with weights and recordings, of an installed package or a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "assets"
-    return installed if installed.is_dir() else package.parent / "assets"
-
-
-ASSETS = find_assets()
+_PACKAGE = Path(__file__).resolve().parents[1]
+ASSETS = next(path for path in (_PACKAGE / "assets", _PACKAGE.parent / "assets") if path.is_dir())
+"""The folder with weights and recordings, of an installed package or a checkout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

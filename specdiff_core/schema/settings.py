@@ -157,16 +157,11 @@ class Setting:
             return msgspec.convert(value, self.type, strict=False)
         except msgspec.ValidationError:
             label = f"{self.label} ({self.symbol})" if self.symbol else self.label
-            number = "a whole number" if self.kind is int else "a number"
-            raise ConfigError(
-                f"{label} is empty." if value in (None, "") else f"{label} cannot be {str(value)[:40]!r}.",
-                field=self.name,
-                hint=f"Give {number} from {self.range}."
-                if self.low is not None
-                else f"Give {self.range}."
-                if not self.choices
-                else f"Choose one of: {self.range}.",
-            ) from None
+            what = f"{label} is empty." if value in (None, "") else f"{label} cannot be {str(value)[:40]!r}."
+            hint = f"Choose one of: {self.range}." if self.choices else f"Give {self.range}."
+            if self.low is not None:
+                hint = f"Give a {'whole ' if self.kind is int else ''}number from {self.range}."
+            raise ConfigError(what, field=self.name, hint=hint) from None
 
 
 def _choice(title: str, description: str) -> Meta:

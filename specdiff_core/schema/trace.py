@@ -111,13 +111,9 @@ def read_trace(source: Path | str | bytes) -> Trace:
     try:
         return _read(line for line in io.BytesIO(raw) if line.strip())
     except msgspec.ValidationError as error:
-        raise _wrong(error) from error
+        raise TraceError(f"The trace holds a wrong event: {str(error)[:160]}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise TraceError("This file is not a trace, or it was cut off.") from error
-
-
-def _wrong(error: msgspec.ValidationError) -> TraceError:
-    return TraceError(f"The trace holds a wrong event: {str(error)[:160]}.")
 
 
 def _read(lines: Iterator[bytes]) -> Trace:
