@@ -6,8 +6,7 @@ server's report of its own speculation is stored separately, as
 committed round by round. The server's distribution is not checked.
 
 Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull
-request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp.
-"""
+request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp."""
 
 from __future__ import annotations
 

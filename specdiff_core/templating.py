@@ -3,8 +3,7 @@ or fill the memory. So it runs in a process of its own (``python -m specdiff_cor
 with limits on time, memory and output.
 
 The names it finds are those of transformers' ``apply_chat_template``. It doesn't import transformers, so it starts in
-0.1 s instead of 1 s; it stays for the next chat unless a template exceeded a limit.
-"""
+0.1 s instead of 1 s; it stays for the next chat unless a template exceeded a limit."""
 
 from __future__ import annotations
 

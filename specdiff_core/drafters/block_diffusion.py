@@ -1,6 +1,5 @@
 """The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2):
-denoises a block while it reads the target's hidden states, whose keys and values it keeps.
-"""
+denoises a block while it reads the target's hidden states, whose keys and values it keeps."""
 
 from __future__ import annotations
 

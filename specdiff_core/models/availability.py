@@ -30,8 +30,7 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
     """Whether a pair is available here: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
 
     Local files must exist; a hub target must be cached at its revision or the hub reachable; it
-    must fit into memory. Drafters are only checked when they are chosen.
-    """
+    must fit into memory. Drafters are only checked when they are chosen."""
     from huggingface_hub import is_offline_mode
 
     here = here or Here()

@@ -1,8 +1,7 @@
 """Masked diffusion models adapted from causal ones: the same network with bidirectional attention.
 
 DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). Like a
-language model's, their slot i − 1 predicts token i; the pair declares this shift.
-"""
+language model's, their slot i − 1 predicts token i; the pair declares this shift."""
 
 from __future__ import annotations
 

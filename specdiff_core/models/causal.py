@@ -1,6 +1,5 @@
 """Loads a causal language model, strictly, into this lab's network if that supports it, otherwise
-into transformers' own module.
-"""
+into transformers' own module."""
 
 from __future__ import annotations
 

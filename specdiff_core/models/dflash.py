@@ -4,8 +4,7 @@ hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions
 Its files have the released names, in one of three layouts: z-lab's, whose ``config.json`` has
 Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
 all of these are at the top level; and that of vLLM's speculators. Transformers' DFlash candidate
-generator can call its forward pass. Embedding and output head are the target's.
-"""
+generator can call its forward pass. Embedding and output head are the target's."""
 
 from __future__ import annotations
 
@@ -301,8 +300,7 @@ class DFlashDraftModel(nn.Module):
         """One pass over a block: ``embeddings [B, n, W]`` -> final hidden states.
 
         ``attend`` determines what each layer's queries read besides the block; decoding, training
-        and transformers' loop differ only in this.
-        """
+        and transformers' loop differ only in this."""
         hidden = embeddings
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)

@@ -1,7 +1,6 @@
 """EAGLE's head (arXiv 2401.15077, also used by EAGLE-2, 2406.16858): one decoder layer that
 continues the target's features; and EAGLE-3's (2503.01840), which reads several layers and has its
-own output head. Files have the released names and shapes.
-"""
+own output head. Files have the released names and shapes."""
 
 from __future__ import annotations
 

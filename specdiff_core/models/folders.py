@@ -1,6 +1,5 @@
 """Finds model folders, local or from the hub, and reads their JSON, without torch. No code from a
-repository is ever run; errors name the damaged file.
-"""
+repository is ever run; errors name the damaged file."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def user_cache() -> Path:
 def is_local(source: str | Path) -> bool:
     """Whether ``source`` is a path or ends in ``.gguf``; else it is a hub's ``owner/name``.
 
-    The working folder is not checked: write ``./owner/name`` for a folder in it.
-    """
+    The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
     return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
 

@@ -1,8 +1,7 @@
 """Reads GGUF files, llama.cpp's format, without torch. Config and tokenizer are converted once,
 into a folder of the user's cache; the weights stay in the file and are dequantised when loaded.
 
-Rejects architectures that this lab's network lacks, and tokenizers with unknown rules.
-"""
+Rejects architectures that this lab's network lacks, and tokenizers with unknown rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Fetches hub repositories with progress, cancellable, at a fixed commit, without torch. Complete
-files stay in the hub's cache, so an interrupted download continues with the next file.
-"""
+files stay in the hub's cache, so an interrupted download continues with the next file."""
 
 from __future__ import annotations
 

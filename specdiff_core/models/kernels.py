@@ -4,8 +4,7 @@ texts must not depend on the machine's load.
 
 With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
 Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
-MKL, which ``F.linear`` uses in fp32, has no such property.
-"""
+MKL, which ``F.linear`` uses in fp32, has no such property."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A denoiser fills a window from independent marginals, so neighbours may each be 
 together. This project's head (:class:`MarkovHead`) adds a term from the previous token to a slot's
 hidden state, before the target's head. Released drafters have DSpark's (arXiv 2607.05147,
 :class:`PairBias`), a low-rank bias on the logits, and DFlash 2's (:class:`Selector`). Each slot is
-normalised by itself, so q is a true conditional.
-"""
+normalised by itself, so q is a true conditional."""
 
 from __future__ import annotations
 

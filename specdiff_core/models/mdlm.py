@@ -1,8 +1,7 @@
 """The network of MDLM (arXiv 2406.07524), with names and shapes of ``kuleshov-group/mdlm-owt``.
 
 It maps token ids to raw logits; masks, schedules and SUBS are left to its users. Written from the
-released checkpoint's layout; attention is SDPA, so it runs on any device.
-"""
+released checkpoint's layout; attention is SDPA, so it runs on any device."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the released ``config.json``, by their own names.
 
     ``dropout`` is not used. ``mask_token_id`` is this project's (the released model's mask is the
-    last id, the default).
-    """
+    last id, the default)."""
 
     vocab_size: Size
     model_length: Size

@@ -1,8 +1,7 @@
 """Estimates the memory of a pair before its weights are fetched, without torch.
 
 Counted: the parameters of target and drafters, their keys and values over the whole context, and a
-float32 row of logits for each position read at once. Not counted: temporary memory of passes.
-"""
+float32 row of logits for each position read at once. Not counted: temporary memory of passes."""
 
 from __future__ import annotations
 

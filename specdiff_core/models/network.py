@@ -2,8 +2,7 @@
 Modules have the names of transformers' Llama, so weights keep their released names.
 
 A function argument (:data:`Attend`) determines what a layer's queries read: a cache, a block, or a
-whole text in training. This is the only difference between decoding, drafting and training.
-"""
+whole text in training. This is the only difference between decoding, drafting and training."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Pairs of your own. A pair's name contains every field, so links, traces and other processes can pass it on. The
-drafter's config gives its kind; what it leaves open must be declared and is never guessed.
-"""
+drafter's config gives its kind; what it leaves open must be declared and is never guessed."""
 
 from __future__ import annotations
 

@@ -89,8 +89,7 @@ def unusable(model: Any, context: int) -> str:
 
     Some families have no cache, or one without rollback, or are bidirectional, so their results
     depend on how the text is read. This is tested by reading a few tokens at once, and one by one
-    with a rollback.
-    """
+    with a rollback."""
     config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}

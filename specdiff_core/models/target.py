@@ -1,7 +1,6 @@
 """The target of a run: reads, scores and rolls back. Only :meth:`TargetSession.rollback` rolls a target's cache back.
 
-Invariant between rounds: the cache has every committed token except the last one, the anchor.
-"""
+Invariant between rounds: the cache has every committed token except the last one, the anchor."""
 
 from __future__ import annotations
 
@@ -97,8 +96,7 @@ class Target:
         """``bitwise`` if a token's logits have the same bits however many tokens are read with it,
         otherwise ``rounding``.
 
-        Tested on first use, with these weights, on this machine, for each number of threads.
-        """
+        Tested on first use, with these weights, on this machine, for each number of threads."""
         threads = torch.get_num_threads()
         if threads not in self._tried:
             self._tried[threads] = "bitwise" if self._invariant() else "rounding"

@@ -1,6 +1,5 @@
 """Compares the vocabularies of two model folders from their tokenizer files, without weights and
-without running tokenizer code.
-"""
+without running tokenizer code."""
 
 from __future__ import annotations
 

@@ -90,8 +90,7 @@ class OutOfMemory(SpecDiffError, code="memory", hint="Use a smaller γ, a shorte
 def is_memory(error: BaseException) -> bool:
     """Whether ``error`` is one of Python's or torch's errors for exhausted memory.
 
-    torch's class is recognised by name; on a CPU torch raises RuntimeError.
-    """
+    torch's class is recognised by name; on a CPU torch raises RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     words = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc", "create a memory object")

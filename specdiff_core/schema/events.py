@@ -3,8 +3,7 @@
 A live run and a replayed trace are the same sequence of events; metrics, page, benchmarks and tests
 fold them. Times are seconds on the run's decode clock (``decoding/clock.py``), which excludes
 emitting and streaming. Token ids are ints; a masked slot is ``None``; probabilities are floats in
-[0, 1].
-"""
+[0, 1]."""
 
 from __future__ import annotations
 
@@ -238,8 +237,7 @@ class PiecesSeen(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     """The text of ids, before their first use: a replay needs no tokenizer.
 
     A piece may be part of a character: bytes that are not valid UTF-8 alone are written as
-    ``\\xNN`` (see :func:`spell`). An id without text is :data:`END` or :data:`CONTROL`.
-    """
+    ``\\xNN`` (see :func:`spell`). An id without text is :data:`END` or :data:`CONTROL`."""
 
     pieces: dict[Int, str]
 

@@ -1,6 +1,5 @@
 """The training history of a model: the ``training.json`` beside its weights, with one record for
-each run. Plain data without torch.
-"""
+each run. Plain data without torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The methods, one record each: settings of the loop, description, formulas, papers, and style in
 charts. Cards, API documents, presets, charts, the README's table and the command line's choices are
-made from these records.
-"""
+made from these records."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 the same events in the browser (``app/static/state/lane.js``); a test compares the two.
 
 ``symbols.py`` defines the symbols. Without a symbol: draft use, accepted over drafted tokens; and
-speed-up, tokens per second over vanilla's, both on the decode clock, prefill included.
-"""
+speed-up, tokens per second over vanilla's, both on the decode clock, prefill included."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The model pairs and the sources of their files, as plain data without torch.
 
 Installed packages can add drafters with an entry point of the group ``specdiff.drafters``, programs
-with :func:`register_drafter` (docs/extending.md).
-"""
+with :func:`register_drafter` (docs/extending.md)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class DrafterSpec:
     ``module`` is a file of ``specdiff_core/drafters`` with a function ``build(spec, placement, *,
     target, pair)``, or such a function elsewhere, written as ``package.module:function``.
     ``drafting`` says how it fills a window: ``denoise`` in T passes, ``sequential`` with a pass for
-    each token, ``copy`` without any pass, ``nothing`` for vanilla decoding.
-    """
+    each token, ``copy`` without any pass, ``nothing`` for vanilla decoding."""
 
     name: str
     label: str

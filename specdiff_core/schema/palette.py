@@ -3,8 +3,7 @@ the page or the command line replaces with colours.
 
 Hues follow Okabe and Ito: colour-blind people can distinguish blue, vermilion and bluish green.
 Text roles reach a contrast of 4.5:1 on their own backgrounds (a test computes it), and each role
-also has a glyph, underline or hatch.
-"""
+also has a glyph, underline or hatch."""
 
 from __future__ import annotations
 

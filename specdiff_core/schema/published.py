@@ -2,8 +2,7 @@
 pairs. Data only, read without torch; ``schema/pairs.py`` makes the pairs.
 
 Sizes follow from each model's config.json (a test counts them again); those of DSpark's drafters
-come from public listings of the files. A commit is given only where public sources name it.
-"""
+come from public listings of the files. A commit is given only where public sources name it."""
 
 from __future__ import annotations
 

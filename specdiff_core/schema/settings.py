@@ -1,7 +1,6 @@
 """Every setting of a decode: its type, range, description and symbol.
 
-Sliders, command-line flags, API documents and validation are made from :data:`SETTINGS`.
-"""
+Sliders, command-line flags, API documents and validation are made from :data:`SETTINGS`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The numbers of a run and of a race as plain JSON objects, under the same names in ``decode
---json``, ``race --json``, the page's API and its MCP tools.
-"""
+--json``, ``race --json``, the page's API and its MCP tools."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def race_summary(runs: Runs) -> dict[str, Any]:
 
     ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
     its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended
-    by themselves; ``lossless`` is None for a lane without a token.
-    """
+    by themselves; ``lossless`` is None for a lane without a token."""
     ended = {lane for lane, own in runs.items() if own and all(map(_complete, own))}
     lanes: dict[str, Any] = {}
     for lane, own in runs.items():

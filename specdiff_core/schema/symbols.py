@@ -1,8 +1,7 @@
 """Every symbol: its meaning, unit, and name in the code.
 
 :func:`table` is the table of docs/theory.md, :func:`glossary` the page's tooltips. A test compares
-both, and the settings, with this list.
-"""
+both, and the settings, with this list."""
 
 from __future__ import annotations
 
