@@ -7,7 +7,7 @@ speed-up, tokens per second over vanilla's, both on the decode clock, prefill in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import Any
 
@@ -73,26 +73,17 @@ class Metrics:
         return tuple(a / t if t else None for a, t in zip(self.accepted_at, self.tested_at, strict=True))
 
     def __add__(self, other: Metrics) -> Metrics:
-        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in SUMMED}
-        parts = sorted({*self.seconds_by, *other.seconds_by})
-        return Metrics(
-            **sums,
-            seconds_by={name: self.seconds_by.get(name, 0.0) + other.seconds_by.get(name, 0.0) for name in parts},
-            tested_at=_add(self.tested_at, other.tested_at),
-            accepted_at=_add(self.accepted_at, other.accepted_at),
-            peak_bytes=max(self.peak_bytes, other.peak_bytes),
-            waited_seconds=None
-            if self.waited_seconds is None or other.waited_seconds is None
-            else self.waited_seconds + other.waited_seconds,
-        )
+        sums = {one.name: _plus(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        return Metrics(**{**sums, "peak_bytes": max(self.peak_bytes, other.peak_bytes)})
 
 
-SUMMED = ("rounds", "committed", "drafted", "tested", "accepted", "nfe", "target_calls", "seconds")
-"""Fields that are plain sums."""
-
-
-def _add(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
+def _plus(left: Any, right: Any) -> Any:
+    """The sum of two numbers, or None if one is unknown; of numbers by name, or by position."""
+    if isinstance(left, dict):
+        return {name: left.get(name, 0.0) + right.get(name, 0.0) for name in sorted({*left, *right})}
+    if isinstance(left, tuple):
+        return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
+    return None if left is None or right is None else left + right
 
 
 def measure(event: Event) -> Metrics:
