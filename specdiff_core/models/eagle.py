@@ -250,21 +250,17 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     spec = as_config(values, _Eagle3, folder / "config.json")
     base, layout = spec.transformer_layer_config or values, spec.speculators_model_type
     kind, count = base.get("model_type", "llama"), base.get("num_hidden_layers", 1)
-    why = ""
-    if layout not in (None, "eagle3"):
-        why = f"its speculators_model_type is {layout!r}"
-    elif layout and spec.norm_before_residual is None:
-        why = "it lacks norm_before_residual, and heads of both kinds were released"
-    elif spec.fc_norm or spec.norm_before_fc or spec.norm_output is bool(layout):
-        why = "it has the norms of EAGLE 3.1 (fc_norm, norm_before_fc or norm_output)"
-    elif kind not in ("llama", "qwen3"):
-        why = f"its layer is of the family {kind!r}"
-    elif count != 1:
-        why = f"it has {count} layers"
-    elif spec.read is not None and min(spec.read) < 0:
-        why = "it reads the target's embedding"
-    if why:
-        raise _other(folder, why)
+    wrong = (
+        (layout not in (None, "eagle3"), f"its speculators_model_type is {layout!r}"),
+        (layout and spec.norm_before_residual is None, "it lacks norm_before_residual, and heads of both kinds exist"),
+        (spec.fc_norm or spec.norm_before_fc or spec.norm_output is bool(layout), "it has the norms of EAGLE 3.1"),
+        (kind not in ("llama", "qwen3"), f"its layer is of the family {kind!r}"),
+        (count != 1, f"it has {count} layers"),
+        (min(spec.read or (0,)) < 0, "it reads the target's embedding"),
+    )
+    for holds, why in wrong:
+        if holds:
+            raise _other(folder, why)
     with described(folder, "EAGLE-3 head"), torch.device("meta"):
         config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
         head = Eagle3Head(config, spec, names)

@@ -122,23 +122,27 @@ def _called(source: str) -> str:
 def _drafter(own: OwnPair, context: int) -> DrafterSpec:
     """The drafter's record: the name of its kind, so that every method knows it."""
     values = read_config(resolve(own.drafter, own.drafter_revision, weights=False))
-    kind, known_shift = kind_of(values)
-    if own.kind and kind and own.kind != kind and kind != "sequential":
-        raise _doubt(own, f"its config.json says {kind}, and {own.kind} is declared", "kind", "Leave the kind out.")
-    if own.kind:
-        kind = own.kind
-    elif kind == "sequential" and (own.mask_id is not None or values.get("mask_token_id") is not None):
-        why = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
-        raise _doubt(own, why, "kind", "Say which: sequential or denoise.")
-    elif not kind:
-        why = f"its config.json ({values.get('model_type') or 'no model_type'}) does not say what it is"
-        raise _doubt(own, why, "kind", f"Say its kind: {', '.join(KINDS)}.")
-    shift = known_shift if own.shift is None else own.shift
-    if kind == "denoise" and shift is None:
-        why = "its files do not say whether slot i or slot i − 1 predicts token i"
-        raise _doubt(own, why, "shift", "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream.")
-    if kind == "denoise" and own.mask_id is None and values.get("mask_token_id") is None and "n_blocks" not in values:
-        raise _doubt(own, "its config.json names no mask_token_id", "mask_id", "Say the id of its mask.")
+    known, known_shift = kind_of(values)
+    kind, shift = own.kind or known, known_shift if own.shift is None else own.shift
+    mask = values.get("mask_token_id") if own.mask_id is None else own.mask_id
+    says = f"its config.json ({values.get('model_type') or 'no model_type'}) does not say what it is"
+    either = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
+    unshifted = "its files do not say whether slot i or slot i − 1 predicts token i"
+    doubts = (
+        (own.kind and known not in ("", own.kind, "sequential"), "kind",
+         f"its config.json says {known}, and {own.kind} is declared", "Leave the kind out."),
+        (not own.kind and known == "sequential" and mask is not None, "kind", either,
+         "Say which: sequential or denoise."),
+        (not kind, "kind", says, f"Say its kind: {', '.join(KINDS)}."),
+        (kind == "denoise" and shift is None, "shift", unshifted,
+         "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream."),
+        (kind == "denoise" and mask is None and "n_blocks" not in values, "mask_id",
+         "its config.json names no mask_token_id", "Say the id of its mask."),
+    )  # fmt: skip
+    for holds, field, why, hint in doubts:
+        if holds:
+            what = f"The kind of drafter {_called(own.drafter)} is unknown: {why}."
+            raise ConfigError(what, field=field, hint=hint)
     fields: dict[str, Any] = {}
     if kind == "denoise":
         length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
@@ -171,7 +175,3 @@ def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
     if kind == "dream":
         return "denoise", 1
     return ("sequential" if kind in _CAUSAL else ""), None
-
-
-def _doubt(own: OwnPair, why: str, field: str, hint: str) -> ConfigError:
-    return ConfigError(f"The kind of drafter {_called(own.drafter)} is unknown: {why}.", field=field, hint=hint)
