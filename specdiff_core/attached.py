@@ -313,7 +313,7 @@ class Attached:
         """The body of a request. It turns off the server's other samplers and its prefix cache,
         with which every run but the first would begin without a prefill."""
         if config.system or config.template not in (Template.AUTO, Template.PLAIN):
-            what = "An attached server gets the prompt unchanged, without a template or a system prompt."
+            what = "An attached server gets the prompt unchanged, without template and system prompt."
             raise ConfigError(what, field="template", hint="Leave out --template and --system.")
         kind = self._server
         for name in ("top_k", "ignore_eos"):
@@ -422,7 +422,7 @@ def ask(address: str) -> Attached:
     try:
         served = {one.id: one.owned_by for one in msgspec.json.decode(content, type=_Models).data}
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ServerError(f"{wrong}its /v1/models lists no models.", hint=f"Give {_HTTP}.") from error
+        raise ServerError(f"{wrong}its /v1/models lists none.", hint=f"Give {_HTTP}.") from error
     if not model and len(served) == 1:
         model = next(iter(served))
     if model not in served:
@@ -518,7 +518,7 @@ def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _answer(to: Attached, method: str, path: str, seconds: float, **body: Any) -> Iterator[httpx.Response]:
-    """Send a request. Failures of the connection are ServerErrors, also while the answer is read."""
+    """Send a request; failures of the connection, also while reading, are ServerErrors."""
     name = to.name
     try:
         with (

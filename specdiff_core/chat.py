@@ -55,7 +55,7 @@ def before(text: str, stops: Sequence[str]) -> str:
 
 
 class StopStrings:
-    """Finds where one of several strings ends a text. ``stops``: the strings, none of them empty."""
+    """Finds where one of several strings ends a text. ``stops``: none of them is empty."""
 
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)

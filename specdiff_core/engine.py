@@ -108,7 +108,7 @@ class Engine:
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         check_prompt(prompt)
         if len(prompt) > 64 * spec.context:  # far too long: don't encode it
-            what = f"The prompt has {len(prompt):,} characters; the context holds {spec.context} tokens."
+            what = f"The prompt has {len(prompt):,} characters, the context {spec.context} tokens."
             raise ContextOverflow(what, hint=f"Shorten it to about {3 * spec.context:,} characters.")
         if config is not None and (chat := as_chat(tokenizer, prompt, config)) is not None:
             return self._fitting(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
@@ -121,7 +121,7 @@ class Engine:
         """``ids``, if there is room for another token."""
         context = self.pair.spec.context
         if len(ids) >= context:
-            hint = f"Shorten it by about {len(ids) - context + 33} tokens, to leave room for an answer."
+            hint = f"Shorten it by about {len(ids) - context + 33} tokens, for an answer."
             raise ContextOverflow(f"The prompt has {len(ids)} tokens; the context holds {context}.", hint=hint)
         return tuple(ids)
 

@@ -252,5 +252,5 @@ def _memory_errors(spec: PairSpec, placement: Placement, drafters: Sequence[str]
             raise
         machine = find_machine(placement.device.type, placement.dtype_name)
         total = needed(spec, machine, drafters).total
-        what = f"The pair {spec.name!r} does not fit into memory; it needs about {total / 1e9:.1f} GB."
+        what = f"The pair {spec.name!r} does not fit: it needs about {total / 1e9:.1f} GB of memory."
         raise OutOfMemory(what, hint="Close other programs, or choose the embedded pair.") from error

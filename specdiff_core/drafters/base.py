@@ -150,7 +150,7 @@ class Draft:
         if not all(isinstance(token, int) and 0 <= token < vocab_size for token in self.ids):
             raise DraftContractError("The draft's ids must be whole numbers inside the vocabulary.")
         if len(self.exact_q) != size or len(self.reveal_steps) != size:
-            raise DraftContractError("The draft's exact_q and reveal_steps do not match its tokens.")
+            raise DraftContractError("The draft's exact_q or reveal_steps do not match its ids.")
         if self.totals and (self.parents is None or len(self.totals) != size):
             raise DraftContractError("The draft's totals do not match the nodes of a tree.")
         if self.probs is None and any(self.exact_q):
@@ -161,7 +161,7 @@ class Draft:
         if not all(node in nodes for branch in self.branches for node in branch):
             raise DraftContractError("The draft's branches name nodes that its tree does not have.")
         if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
-            raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, 0 or more.")
+            raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, not negative.")
         if self.probs is not None and size:
             sums, least, drawn = to_host(self.probs.sum(-1), self.probs.min(), picked(self.probs, self.ids))
             if not bool(torch.isfinite(sums).all()):

@@ -89,7 +89,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
         what = f"The drafter {spec.name!r} was released with a shift of {shift}, not {spec.logit_shift}."
-        raise WeightsError(what, hint="Slot i − shift predicts token i. Correct it in schema/pairs.py.")
+        raise WeightsError(what, hint="Slot i − shift predicts token i: correct schema/pairs.py.")
     model: Mdlm | Bidirectional
     if is_bidirectional(folder):
         view = spec.context or pair.context

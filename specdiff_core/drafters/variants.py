@@ -49,7 +49,7 @@ def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], di
     """Every variant that changes one declaration of this kind of drafter, except the template, and
     the reason for each declaration that has none. Kinds of drafters register their own
     (``@variants.register``, here or in their files). ``layers``: of the target."""
-    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it has no such declaration")
+    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it declares none")
 
 
 @variants.register

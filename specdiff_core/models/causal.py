@@ -79,7 +79,7 @@ def load_causal(
         words = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
         raise WeightsError(words, hint="Declare it as a denoiser.")
     with described(folder, role):
-        why = unsupported(config, context) or ("it is spread over several devices" if spread else "")
+        why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
     model = load_stock(folder, dtype, device=device, spread=spread, role=role)

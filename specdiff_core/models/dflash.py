@@ -133,9 +133,9 @@ def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     if kind not in ("dflash", "dflash2", "dspark"):
         raise _unknown(f"its speculators_model_type is {kind!r}")
     if kind == "dspark" and spec.sample_from_anchor is None:
-        raise _unknown("it lacks sample_from_anchor, and DSpark drafters of both kinds were released")
+        raise _unknown("it lacks sample_from_anchor, and DSpark drafters of both kinds exist")
     if not all(spec.aux_hidden_state_layer_ids):
-        raise _unknown("it reads the target's embedding (aux_hidden_state_layer_ids counts it as 0)")
+        raise _unknown("it reads the target's embedding (0 in aux_hidden_state_layer_ids)")
     own = {
         **values,
         "target_layer_ids": [index - 1 for index in spec.aux_hidden_state_layer_ids],

@@ -83,7 +83,7 @@ SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
     ],
 }
 """Pre-tokenizers by a file's ``tokenizer.ggml.pre``."""
-OTHER = "Choose a GGUF file of a Llama, Mistral, Qwen2 or Qwen3 model, or the model's own safetensors."
+OTHER = "Choose a GGUF file of Llama, Mistral, Qwen2 or Qwen3, or the model's own safetensors."
 
 
 class _Network(msgspec.Struct):

@@ -31,7 +31,7 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
 LIKE = "python -m specdiff_core pairs --fetch NAME"
-FETCH = f"Where there is a network, `{LIKE}` fetches a pair's files; copy the hub's cache from there."
+FETCH = f"Run `{LIKE}` where there is a network, and copy the hub's cache from there."
 
 T = TypeVar("T")
 _PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)
@@ -284,4 +284,4 @@ def _remember(repo: str, found: str) -> None:
         beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
         beside.replace(path)
     except OSError as error:  # a read-only cache does not change either
-        logger.warning("%s is at %s, which could not be stored in %s: %s", repo, found, path.name, error)
+        logger.warning("%s is at %s, not stored in %s: %s", repo, found, path.name, error)

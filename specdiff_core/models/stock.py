@@ -112,4 +112,4 @@ def unusable(model: Any, context: int) -> str:
         return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
     parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
     rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
-    return "" if bool(parted <= rounding) else "its logits depend on how many tokens it reads at once"
+    return "" if bool(parted <= rounding) else "its logits depend on the tokens per pass"

@@ -51,7 +51,7 @@ class PairUnavailable(SpecDiffError, code="pair"):
 
 
 _FILES = "Download the files again, or copy them from a clean checkout."
-_TRACE = "Choose a .jsonl or .jsonl.gz file that was downloaded from this page or written with --trace."
+_TRACE = "Choose a .jsonl or .jsonl.gz file, downloaded from this page or written with --trace."
 
 
 class WeightsError(PairUnavailable, code="weights", hint=_FILES):

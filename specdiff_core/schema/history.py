@@ -54,7 +54,7 @@ def read_history(path: Path) -> tuple[Training, ...]:
 
 
 def write_history(path: Path, runs: Sequence[Training]) -> None:
-    """Write ``runs`` for :func:`read_history`: a line for each fact, and for each point of a curve."""
+    """Write ``runs`` for :func:`read_history`: a line for each fact and point of a curve."""
     path.parent.mkdir(parents=True, exist_ok=True)
     records = [{name: value for name, value in asdict(run).items() if value != ()} for run in runs]
     text = json.dumps({"runs": records}, indent=2)

@@ -261,9 +261,9 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
     try:
         msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
     except (TypeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"This record of a drafter is invalid: {error}.", field="drafter") from error
+        raise ConfigError(f"The record of a drafter is invalid: {error}.", field="drafter") from error
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
-        what = f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: that is vanilla."
+        what = f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: it is vanilla's."
         raise ConfigError(what, field="drafter")
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
@@ -295,7 +295,7 @@ def _register_installed() -> None:
             spec, pairs = loaded if isinstance(loaded, tuple) else (loaded, ())
             register_drafter(spec, pairs)
         except Exception as error:  # a broken package must not break the others
-            logger.warning("the drafter %r of an installed package was left out: %s", entry.name, error)
+            logger.warning("the installed drafter %r was left out: %s", entry.name, error)
 
 
 _register_installed()
