@@ -160,11 +160,8 @@ class Engine:
         """Decode ``prompt``: yields RunStarted, the loop's events with the text of their ids,
         Finished. See :class:`~specdiff_core.schema.decoder.Decoder` for the arguments. Raises
         SpecDiffError for invalid settings, a prompt that does not fit, or no memory left.
-
-        Args:
-            clock: replaces the device clock.
-            after: ids after the prompt, from which the run continues.
-        """
+        ``clock``: replaces the device clock; ``after``: ids after the prompt, from which the run
+        continues."""
         ids = self._fitting([*self.encode(prompt, config), *after])
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
@@ -204,8 +201,8 @@ class Engine:
 
     def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
-        one row and of nine. A pass waits for its slowest thread, so fewer threads can be much faster
-        while another program runs. The results don't depend on it."""
+        one row and of nine. A pass waits for its slowest thread, so fewer threads can be much
+        faster while another program runs. The results don't depend on it."""
         most = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
         spent, wide = {most: 0.0, 1: 0.0}, min(9, run.room)

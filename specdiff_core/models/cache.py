@@ -70,12 +70,8 @@ class KeyValues:
 
 
 class Pool:
-    """Buffers of ended runs, reused (new memory costs a run 2 to 4 ms on two CPU cores).
-
-    Args:
-        like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
-        context: most positions.
-    """
+    """Buffers of ended runs, reused (new memory costs a run 2 to 4 ms on two CPU cores). ``like``:
+    a network of this lab, with ``shape``, ``dtype`` and ``device``; ``context``: most positions."""
 
     def __init__(self, like: Any, context: int) -> None:
         self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device)

@@ -173,11 +173,7 @@ def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
 class Convolution(nn.Module):
     """Mixes each slot with those just before it in its block (DFlash 2), before and after a
     sublayer, with a kernel per channel plus a state-dependent kernel per group of channels.
-
-    Args:
-        taps: mixed slots, including its own.
-        group: channels in a group.
-    """
+    ``taps``: mixed slots, including its own; ``group``: channels in a group."""
 
     def __init__(self, width: int, taps: int, group: int) -> None:
         super().__init__()

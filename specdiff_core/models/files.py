@@ -133,12 +133,7 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
 
 class StoredRows(nn.Module):
     """An embedding whose rows stay in their GGUF file and are dequantised on access; the numbers
-    are those of a table in memory.
-
-    Args:
-        name: of the table.
-        dtype: of the returned rows.
-    """
+    are those of a table in memory. ``name``: of the table; ``dtype``: of the returned rows."""
 
     def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
         super().__init__()

@@ -91,11 +91,7 @@ def answers() -> bool:
 
 class Transfer:
     """A download: a thread counts its bytes, and :func:`report` gets a line twice a second.
-
-    Args:
-        name: what is downloaded.
-        total: its bytes; 0: unknown.
-    """
+    ``name``: what is downloaded; ``total``: its bytes; 0: unknown."""
 
     def __init__(self, name: str, total: int = 0) -> None:
         self.name, self.total = name, total
@@ -144,12 +140,8 @@ class Transfer:
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
     """The folder of ``repo`` at its commit; missing files are downloaded. Raises PairUnavailable if
-    it can't be fetched; the message says why, and what to do.
-
-    Args:
-        weights: False: only config and tokenizer.
-        only: names of files to fetch instead.
-    """
+    it can't be fetched; the message says why, and what to do. ``weights``: False: only config and
+    tokenizer; ``only``: names of files to fetch instead."""
     from huggingface_hub import snapshot_download
 
     pinned, transfer = commit(repo, revision), Transfer(repo)

@@ -131,8 +131,8 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
 
 
 def size_of(source: str, revision: str = "", published: Model | None = None) -> Model | None:
-    """The size of a model from its weights, otherwise from what is published, otherwise by the sizes in its
-    config.json. None if nothing is known."""
+    """The size of a model from its weights, otherwise from what is published, otherwise by the
+    sizes in its config.json. None if nothing is known."""
     try:
         folder = cached(source, revision)
         if folder is None or not (folder / "config.json").is_file():
@@ -157,8 +157,8 @@ def size_of(source: str, revision: str = "", published: Model | None = None) -> 
 
 
 def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
-    """Parameters of a transformer with this ``config.json``, without norms and biases; and numbers in the keys and
-    values of one token."""
+    """Parameters of a transformer with this ``config.json``, without norms and biases; and numbers
+    in the keys and values of one token."""
     layers = _number(values, "num_hidden_layers", "n_layer", "num_layers", "n_blocks")
     heads = _number(values, "num_attention_heads", "n_head", "num_heads", "n_heads")
     width = _number(values, "hidden_size", "n_embd", "hidden_dim")

@@ -151,8 +151,8 @@ DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
     DrafterSpec(name="block", label="Block diffusion, target-conditioned (DFlash)", module="block_diffusion",
         about="Denoises a block after the anchor, reading the target's own hidden states."),
     DrafterSpec(name="block_markov", label="Block diffusion with a Markov head", module="block_diffusion",
-        chained=True, about="Denoises a block; from its one pass each token is drawn given the one before it, "
-        "not by itself."),
+        chained=True, about="Denoises a block; from its one pass each token is drawn given the one "
+        "before it, not by itself."),
     DrafterSpec(name="mdlm", label="Masked diffusion, independent (SpecDiff, MDLM)", module="masked_diffusion",
         about="A bidirectional masked denoiser that re-reads the last tokens at every step."),
     DrafterSpec(name="autoregressive", label="Small autoregressive (standard speculative sampling)",
