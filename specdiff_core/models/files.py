@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -15,10 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from specdiff_core.models.folders import INDEX, Gguf, read_gguf, shown, weight_files
+from specdiff_core.models.folders import INDEX, Gguf, damage, read_gguf, shown, weight_files
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
-T = TypeVar("T")
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 EMBEDDING = "embed_tokens.weight"
@@ -99,10 +98,13 @@ def find_tensors(
 
 def _parts(folder: Path, index: Gguf | None) -> dict[str, dict[str, Tensor]]:
     """Each weight file's tensors; of a GGUF file only their shapes."""
-    if index is None:
-        return {shown(path): _opened(path, load_file) for path in weight_files(folder)}
-    shapes = {name: torch.empty(stored.shape, device="meta") for name, stored in index.tensors.items()}
-    return {shown(index.file): shapes}
+    if index is not None:
+        return {shown(index.file): {n: torch.empty(one.shape, device="meta") for n, one in index.tensors.items()}}
+    parts = {}
+    for path in weight_files(folder):
+        with damage(f"The weight file {shown(path)} is truncated or damaged"):
+            parts[shown(path)] = load_file(path)
+    return parts
 
 
 def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -190,16 +192,9 @@ def tensor_names(folder: Path) -> set[str]:
         return set(index.tensors)
     names: set[str] = set()
     for path in weight_files(folder):
-        with _opened(path, partial(safe_open, framework="pt")) as file:
+        with damage(f"The weight file {shown(path)} is truncated or damaged"), safe_open(path, "pt") as file:
             names.update(file.keys())
     return names
-
-
-def _opened(path: Path, read: Callable[[Path], T]) -> T:
-    try:
-        return read(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise WeightsError(f"The weight file {shown(path)} is truncated or damaged ({error}).") from error
 
 
 def empty_folder(folder: Path) -> None:

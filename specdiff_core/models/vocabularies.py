@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from specdiff_core.models.folders import resolve, shown
-from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
+from specdiff_core.models.folders import damage, resolve, shown
+from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 T = TypeVar("T")
@@ -94,7 +94,5 @@ def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...]
 
 
 def _read(path: Path, kind: type[T]) -> T:
-    try:
+    with damage(f"The tokenizer file {shown(path)} is damaged"):
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"The tokenizer file {shown(path)} is damaged ({error}).") from error
