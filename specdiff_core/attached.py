@@ -217,17 +217,14 @@ class Attached:
         prompt: str,
         config: DecodeConfig,
         *,
-        detail: bool = True,
-        grain: str = "chunk",
         stop: Stop | None = None,
         warm_up: float | None = None,
-        threads: int | None = None,
+        **unused: Any,
     ) -> Iterator[Event]:
         """Yield RunStarted, the pieces as they arrive, and at the end the committed tokens: round
         by round if the server reports its rounds, otherwise chunk by chunk. Then Finished, or
-        Failed if the stream broke off. ``detail``, ``grain`` and ``threads`` have no effect. Raises
-        ConfigError if the prompt is not text, or this kind of server lacks a setting; ServerError
-        if nothing arrived."""
+        Failed if the stream broke off. Other options have no effect. Raises ConfigError if the
+        prompt is not text, or this kind of server lacks a setting; ServerError if nothing arrived."""
         check_prompt(prompt)
         request = self._request(prompt, config)
         yield self._header(prompt, config)

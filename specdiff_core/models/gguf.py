@@ -373,10 +373,8 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     tokens, types, kind = given("tokens"), given("token_type") or (), given("model")
     if len(tokens) > rows:
         raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
-    special = {f"{name}_token": tokens[i] for name in ("bos", "eos") if (i := header.token(name)) is not None}
-    for name, ours in (("unknown", "unk"), ("padding", "pad")):
-        if (i := header.token(name)) is not None:
-            special[f"{ours}_token"] = tokens[i]
+    names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+    special = {f"{ours}_token": tokens[i] for name, ours in names.items() if (i := header.token(name)) is not None}
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if kind == "gpt2":
         pre = given("pre")
@@ -389,8 +387,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
         begins = True
     else:
         header.refuse(f"its tokenizer is of the kind {kind!r}")
-    whole = zip(tokens, types, strict=False)
-    for token, type in whole:
+    for token, type in zip(tokens, types, strict=False):
         if type in (CONTROL, DEFINED):
             added = AddedToken(token, special=type == CONTROL, normalized=False)
             (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
