@@ -37,7 +37,7 @@ class Context:
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
     min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes
     num_drafts: int = 1  # windows to draw independently
-    stop_criterion: Callable[[Sequence[float]], int] | None = None  # -> slots to keep
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # confidences -> kept
     sampler: Sampler  # the only source of randomness for this draft
 
 

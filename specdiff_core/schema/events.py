@@ -67,7 +67,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     tokens: float = 0.0  # E of the best window, expected
     seconds: float = 0.0  # C of the best window, expected
     rate: float = 0.0  # R, tokens per second of the rounds so far
-    alphas: tuple[float, ...] = ()  # estimates of α_j; in drafts that were cut: of sure tokens
+    alphas: tuple[float, ...] = ()  # running estimates of α_j; of confident tokens, if drafts are cut
     pass_seconds: float = 0.0  # d, of a drafter pass
     row_seconds: float = 0.0  # v₁, of one more row of the target's pass
 
@@ -211,7 +211,7 @@ class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     """A round's verdict. A window has no ``path``: its first tokens are accepted."""
 
     round: Int
-    extra_candidates: tuple[Candidate, ...]  # of the distribution of ``extra``
+    extra_candidates: tuple[Candidate, ...]  # of what ``extra`` was drawn from
     rule: str
     span: Span
 
