@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from benchmarks import dflash
 from benchmarks.equality import changed, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli import options
@@ -105,7 +106,7 @@ class Lane(NamedTuple):
 
         Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``, ``block_size`` and
         ``mask_token_id``, and for a forward pass from ``noise_embeds`` and ``context_hidden_states``:
-        :class:`specdiff_core.models.dflash.DFlashDraftModel` has them.
+        the block drafter's network, with :mod:`benchmarks.dflash`, has them.
         """
         from transformers.generation import candidate_generator
 
@@ -148,6 +149,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
             yield {"assistant_model": model}
     else:
         size = {} if call.defaults else {"block_size": gamma + 1}  # the anchor takes one slot
+        drafter.network.forward = functools.partial(dflash.forward, drafter.network)
         with changed(drafter.network, "config", **size):
             yield {"assistant_model": drafter.network, "speculation_type": "dflash"}
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from benchmarks.dflash import forward
 from specdiff_core.decoding import loop
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Drafter
@@ -507,7 +508,7 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
     if isinstance(drafter, BlockDrafter):
         ids = torch.tensor([text[-1], *[MASK] * gamma])
         features = torch.stack([state(text[: i + 1]) for i in range(len(text) - 1)]).float()
-        hidden = drafter.network(drafter.words.read_embedding()[ids][None], features[None]).last_hidden_state[
+        hidden = forward(drafter.network, drafter.words.read_embedding()[ids][None], features[None]).last_hidden_state[
             0, 1 + len(drafted)
         ]
         if drafter.network.markov is not None:

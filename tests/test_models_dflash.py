@@ -14,6 +14,7 @@ from common import new_llama as new_target
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from benchmarks.dflash import forward
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter, build
 from specdiff_core.maths.randomness import Independent
@@ -204,7 +205,8 @@ def test_a_step_sees_what_earlier_steps_revealed(released: Path) -> None:
     session.observe(list(range(2, 8)), features)
     draft, seen = finish(session, context_of(list(range(2, 9)), 3, 3, temperature=1.0))
     block = table[torch.tensor([8, *draft.ids[:2], 1])]
-    logits = drafter.network(block[None], features[None]).last_hidden_state[0, 3].double() @ table.double().T
+    hidden = forward(drafter.network, block[None], features[None]).last_hidden_state[0, 3]
+    logits = hidden.double() @ table.double().T
     logits[1] = -torch.inf  # never a mask
     torch.testing.assert_close(seen[2][2], logits.softmax(-1), atol=1e-6, rtol=1e-4)
 

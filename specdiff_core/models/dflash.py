@@ -3,8 +3,8 @@ hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions
 
 Its files have the released names, in one of three layouts: z-lab's, whose ``config.json`` has
 Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
-all of these are at the top level; and that of vLLM's speculators. Transformers' DFlash candidate
-generator can call its forward pass. Embedding and output head are the target's."""
+all of these are at the top level; and that of vLLM's speculators. Embedding and output head are the
+target's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config
-from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from specdiff_core.models.files import read_drafter, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config
@@ -31,9 +30,6 @@ from specdiff_core.models.network import (
     Reach,
     Rope,
     Shape,
-    at,
-    attend,
-    near,
     rotary_table,
     unbuilt,
 )
@@ -302,50 +298,6 @@ class DFlashDraftModel(nn.Module):
             hidden = layer(hidden, rope, attend)
         out: Tensor = self.norm(hidden)
         return out
-
-    def forward(
-        self,
-        noise_embeds: Tensor,
-        context_hidden_states: Tensor,
-        position_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        past_key_values: Any = None,
-        **unused: Any,
-    ) -> BaseModelOutputWithPast:
-        """The signature of transformers' ``DFlashTokenCandidateGenerator`` (5.2x).
-
-        Args:
-            noise_embeds: ``[B, b, W]`` target embeddings of anchor and masks.
-            context_hidden_states: ``[B, n, F·W]`` features of the newly committed tokens only.
-            position_ids: ``[B, n + b]`` of both; by default they continue the cache.
-            attention_mask: ``[B, m]`` nonzero where a key may be read, m all keys; None reads all.
-            past_key_values: of transformers; the caller crops the block off again.
-        """
-        context = self.read_features(context_hidden_states)
-        fresh, block = context.shape[1], noise_embeds.shape[1]
-        if position_ids is None:
-            seen = past_key_values.get_seq_length() if past_key_values is not None else 0
-            position_ids = torch.arange(seen, seen + fresh + block, device=context.device)[None]
-        rope = self.rope(position_ids, noise_embeds.dtype)
-        places = position_ids[0, fresh:]
-        old = self.context_keys_values(context, at(rope, slice(fresh)))
-
-        def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            old_k, old_v = old[index]
-            k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
-            if past_key_values is not None:
-                k, v = past_key_values.update(k, v, index)
-            # Counted from the end: a sliding cache may have cut the front.
-            keys = places[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
-            reach = self.reaches[index]
-            mask = None if reach is None else near(places, keys, reach)
-            if attention_mask is not None and not bool(attention_mask.all()):
-                readable = attention_mask[:, None, None, -k.shape[2] :].bool()
-                mask = readable if mask is None else readable & mask
-            return attend(q, k, v, mask)
-
-        hidden = self.denoise(noise_embeds, at(rope, slice(fresh, None)), read)
-        return BaseModelOutputWithPast(hidden, past_key_values)  # 5.24 renamed the second field
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
