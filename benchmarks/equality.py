@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import difference, first_difference
+from specdiff_core.models.causal import load_stock
+from specdiff_core.models.folders import resolve
+from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
@@ -107,11 +111,31 @@ def changed(model: Any, what: str = "generation_config", **values: Any) -> Itera
         setattr(model, what, kept)
 
 
+STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
+"""What :func:`stock_of` loaded."""
+
+
+def stock_of(engine: Engine, role: str = "target") -> Any:
+    """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as a reference. Loaded
+    again, and kept, if this lab's network runs them."""
+    kept, pair = STOCK.setdefault(engine, {}), engine.pair
+    if role not in kept:
+        drafter: Any = pair.drafters.get(role)
+        kept[role] = pair.model if role == "target" else drafter.reader.model
+        if isinstance(kept[role], Decoder):
+            spec = pair.spec
+            source = (spec.target, spec.revision)
+            if role != "target":
+                source = (spec.drafter(role).source, spec.drafter(role).revision)
+            kept[role] = load_stock(resolve(*source), pair.placement.dtype, device=pair.placement.device, role=role)
+    return kept[role]
+
+
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
     """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the last one needs no
     slot."""
     ids = engine.encode(prompt, config)
-    model: Any = engine.stock()
+    model = stock_of(engine)
     given = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
     endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from benchmarks import dflash
-from benchmarks.equality import changed, generate
+from benchmarks.equality import changed, generate, stock_of
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
@@ -138,7 +138,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
     elif call.kind == "lookup":  # it looks for endings as long as ours does
         yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST}
     elif call.kind == "assisted":
-        model = engine.stock(lane.ours.drafter)
+        model = stock_of(engine, lane.ours.drafter)
         schedule, threshold = (None, None) if call.confident else ("constant", 0.0)  # None: left to transformers
         with changed(
             model,

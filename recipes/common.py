@@ -250,7 +250,8 @@ class DrafterSession(Session):
         places: Any = {"target": str(settings.target.resolve()), "tokenizer": str(settings.tokenizer.resolve())}
         pair = dataclasses.replace(EMBEDDED, **places, suppress=(self.text.mask,), drafters=(self._drafter,))
         self.engine = Engine(load_pair(pair, choose_placement(settings.device, "fp32"), drafters=()))
-        target: Any = self.engine.stock("target")
+        device = self.engine.pair.placement.device
+        target: Any = load_stock(settings.target, torch.float32, device=device)
         self.target: LlamaForCausalLM = target
         target.set_attn_implementation(attention_for(self.device, settings.length))
 

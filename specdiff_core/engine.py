@@ -40,7 +40,7 @@ from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    pass
 
 logger = logging.getLogger("specdiff.engine")
 
@@ -58,7 +58,6 @@ class Engine:
         self.pair = pair
         self._progress = progress or logger.info
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
-        self._stock: dict[str, PreTrainedModel] = {}
 
     @classmethod
     def load(
@@ -93,13 +92,6 @@ class Engine:
         """Ids that end a text; by default the tokenizer's."""
         end = self.pair.tokenizer.eos_token_id
         return self.pair.ends or (() if end is None else (end,))
-
-    def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own
-        module, as a reference. Loaded again, and kept, if this lab's network runs them."""
-        if role not in self._stock:
-            self._stock[role] = self.pair.stock(role)
-        return self._stock[role]
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
         """Prompt ids in the format of the target's training documents; with ``config``, possibly as

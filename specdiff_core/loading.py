@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdiff_core.models import hub
-from specdiff_core.models.causal import ends_of, load_causal, load_stock
+from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import loading_threads
 from specdiff_core.models.folders import is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
-from specdiff_core.models.network import Decoder
 from specdiff_core.schema.errors import (
     OutOfMemory,
     PairUnavailable,
@@ -30,7 +29,7 @@ from specdiff_core.schema.errors import (
 from specdiff_core.schema.published import FILES
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from specdiff_core.drafters.base import Drafter
     from specdiff_core.models.device import Placement
@@ -66,20 +65,6 @@ class LoadedPair:
         """A note if the drafter was trained for another target, such as another precision."""
         known, target = self.trained_for.get(drafter, ""), self.name_of("target")
         return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
-
-    def stock(self, role: str = "target") -> PreTrainedModel:
-        """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own
-        module: loaded again, unless it already runs them."""
-        drafter = None if role == "target" else self.spec.drafter(role)
-        held: Any = self.model if drafter is None else self.drafters[role]
-        model = held if drafter is None else held.reader.model
-        if isinstance(model, Decoder):
-            source, revision = (
-                (self.spec.target, self.spec.revision) if drafter is None else (drafter.source, drafter.revision)
-            )
-            return load_stock(resolve(source, revision), self.placement.dtype, device=self.placement.device, role=role)
-        stock: PreTrainedModel = model
-        return stock
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
         """Load a drafter of the pair; if it is not available, the reason is in ``missing``. Raises

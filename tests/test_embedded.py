@@ -18,6 +18,7 @@ import pytest
 import torch
 from branches import spread
 
+from benchmarks.equality import stock_of
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.measure.ties import difference
@@ -146,7 +147,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 1):
         prompt = torch.tensor([engine.encode(text)])
-        theirs = engine.stock().generate(
+        theirs = stock_of(engine).generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=40,

@@ -28,6 +28,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from benchmarks.dflash import forward
+from benchmarks.equality import STOCK, stock_of
 from specdiff_core.decoding import loop
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Drafter
@@ -276,7 +277,7 @@ def networks(size: int, seed: int = 0) -> Engine:
             "eagle": EagleDrafter("eagle", read(eagle), layers=(1,)),
         },
     )
-    engine._stock["target"] = target
+    STOCK[engine] = {"target": target}
     return engine
 
 
@@ -565,7 +566,7 @@ def test_real_keys_and_values_keep_the_law(enumerate_runs: Callable, shape: str,
 
     @torch.inference_mode()
     def logits(text: Text) -> Tensor:
-        return engine.stock()(torch.tensor([text])).logits[0, -1].double()
+        return stock_of(engine)(torch.tensor([text])).logits[0, -1].double()
 
     law = enumerate_runs(engine, config, prompt, beginning)
     assert total_variation(law, expected(logits, config, prompt)) < 1e-5
