@@ -43,14 +43,11 @@ class Bidirectional(nn.Module):
         return self.network.device
 
     def forward(self, ids: Tensor, *, first: int = 0) -> Tensor:
-        """Raw logits of each slot's prediction: with the usual shift, token i + 1.
+        """Raw logits ``[B, L − first, V]`` of each slot: with the usual shift, of token i + 1.
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are returned for positions ``first`` and later.
-
-        Returns:
-            ``[B, L − first, V]``.
         """
         length = ids.shape[1]
 

@@ -61,8 +61,8 @@ def load_causal(
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be
-    missing or resized. Raises WeightsError if a file is missing, truncated or of the wrong shape;
-    the message names it.
+    missing or resized. Also why it is not in this lab's network, if it is not. Raises WeightsError
+    if a file is missing, truncated or of the wrong shape; the message names it.
 
     Args:
         context: number of positions.
@@ -70,9 +70,6 @@ def load_causal(
         spread: bytes that accelerate may use of each device (and ``"cpu"``), if ``device`` is too
             small: transformers' module is then spread over them.
         role: its name in errors.
-
-    Returns:
-        the model, and why it is not in this lab's network, if it is not.
     """
     config = config_of(folder, role)
     if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole

@@ -215,16 +215,13 @@ class Mdlm(nn.Module):
         return self
 
     def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
-        """Raw logits; slot i predicts token i (no shift), the mask's own logit is not yet removed.
+        """Raw logits ``[B, L − first, V]``; slot i predicts token i; the mask keeps its logit.
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are computed for positions ``first`` and later.
             padding: ``[B]`` how many leading positions of each row to hide (rotary positions are
                 relative, so a left-padded row gives what the unpadded one would).
-
-        Returns:
-            ``[B, L − first, V]``.
         """
         known = self._prepared or self.constants()
         length = ids.shape[1]

@@ -379,16 +379,14 @@ class Decoder(nn.Module):
         last: int | None = None,
         features: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """One pass over ``ids [B, n]`` at absolute ``places``.
+        """One pass over ``ids [B, n]`` at absolute ``places`` -> logits ``[B, last or n, V]``, and
+        the outputs of ``layers``, ``[B, n, W]`` each.
 
         Args:
             attend: what each layer's queries read.
             layers: layers whose outputs to return. The last one's is normed, as in transformers.
             last: number of last rows to return logits for; None: all.
             features: unused; a language model reads tokens only.
-
-        Returns:
-            logits ``[B, last or n, V]``, and the outputs of ``layers``, ``[B, n, W]`` each.
         """
         hidden = self.embed_tokens(ids)
         if self.places is not None:

@@ -51,11 +51,8 @@ class NetworkRun:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """A pass over n ``ids``, which enter the cache; see :meth:`TargetSession.score`.
-
-        Returns:
-            logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each.
-        """
+        """A pass over n ``ids``, which enter the cache -> logits ``[last or n, V]``, and the
+        outputs of the requested layers, ``[n, W]`` each; see :meth:`TargetSession.score`."""
         network, held, new = self._network, self._cache.length, len(ids)
         reading = CausalReading(self._cache, new, parents)
         tree = None if parents is None else on_device(places(held, new, parents), network.device)
