@@ -39,7 +39,7 @@ SUMMARY = (
 
 class Settings(DrafterSettings, frozen=True, kw_only=True):
     anchors: Annotated[int, field("blocks per row", ge=1)] = 48
-    streak: Annotated[float, field("weight of streak distillation, on whole blocks (arXiv 2511.00606)", ge=0)] = 0.0
+    streak: Annotated[float, field("weight of streak distillation, of whole blocks (2511.00606)", ge=0, le=100)] = 0.0
     greedy: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         field("fraction of the target-written rows at temperature 0 [default: as written]"),

@@ -94,7 +94,7 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
     steps: Annotated[int, field("optimiser steps", ge=1)] = 4000
     warmup: Annotated[int, field("steps of rising learning rate", ge=1)] = 50
     decay_from: Annotated[float, field("fraction of the steps after which the learning rate falls", ge=0, le=1)] = 0.5
-    rate: Annotated[float, field("multiple of the usual learning rates: less is gentler on good weights", gt=0)] = 1.0
+    rate: Annotated[float, field("multiple of the usual learning rates: less for good weights", gt=0, le=100)] = 1.0
     batch_tokens: Annotated[int, field("tokens per step", ge=1)] = 4096
     length: Annotated[int, field("tokens per row", ge=32)] = 256
     start: Annotated[Path | None, field("begin with the weights of this exported model, not with new ones")] = None

@@ -43,7 +43,7 @@ SUMMARY = (
 
 class Settings(DrafterSettings, frozen=True, kw_only=True):
     whole: Annotated[float, field("fraction of the windows that are fully masked, as with T = 1", ge=0, le=1)] = 0.5
-    streak: Annotated[float, field("weight of streak distillation, on whole windows (arXiv 2511.00606)", ge=0)] = 0.0
+    streak: Annotated[float, field("weight of streak distillation, of whole windows (2511.00606)", ge=0, le=100)] = 0.0
     layers: Annotated[int, field("layers of a new drafter", ge=1)] = 4
     width: Annotated[int, field("width of a new drafter", ge=1)] = 256
 

@@ -16,14 +16,10 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
 from specdiff_core.schema.wording import values_words
+from specdiff_core.train.options import flag
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-
-
-def flag(name: str) -> str:
-    """``max_new_tokens`` -> ``--max-new-tokens``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def explain(setting: Setting) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli.options import add_parser, add_placement, say
+from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
 from specdiff_core.train.options import add_options
 from specdiff_core.train.settings import DrafterSettings, open_run
@@ -48,8 +49,6 @@ def add_drafter(parts: Any) -> None:
 def run_drafter(args: argparse.Namespace) -> None:
     """Train a drafter and write it, even if the run is stopped."""
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
-    from specdiff_core.train.answers import read_prompts
-
     prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
     settings = open_run(args.out, given, resume=args.resume)
     say("loading …")

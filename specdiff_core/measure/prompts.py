@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +20,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A text to continue. ``id`` is unique in its file; results are grouped by ``flavour``, the
     kind of text; a problem has its correct ``answer``."""
 
-    id: Text
-    flavour: Text
+    id: Text = ""
+    flavour: Text = "all"
     prompt: Text
     answer: str = ""
 
@@ -57,32 +58,40 @@ class _Turns(msgspec.Struct):
     turns: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
-def _read_prompt(line: bytes) -> Prompt:
-    if b'"turns"' not in line:
+def _read_prompt(line: str) -> Prompt:
+    if '"turns"' not in line:
         return msgspec.json.decode(line, type=Prompt)
     found = msgspec.json.decode(line, type=_Turns)
     return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Read JSON lines ``{"id", "flavour", "prompt"}``, or Spec-Bench's.
+    """Read a text file with a prompt per line, or JSON lines ``{"prompt"}``, optionally with
+    ``flavour`` and ``id``, or Spec-Bench's (``.jsonl``). A file ``.xz`` is unpacked. A prompt
+    without an id gets a hash of its text; the same text again is left out.
 
     Raises:
-        ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
+        ConfigError: the file can't be read or is empty, or a line is wrong; the message names it.
     """
-    hint = 'Give a text file; every line is a JSON object {"id": "…", "flavour": "…", "prompt": "…"}.'
+    hint = 'Give UTF-8 text with a prompt per line, or .jsonl with {"prompt": "…"} in each.'
     prompts: dict[str, Prompt] = {}
-    where = path.name
+    read = _read_prompt if ".jsonl" in path.suffixes else lambda line: Prompt(prompt=line.strip())
+    place = ""
     try:
-        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-            where = f"{path.name}, line {number}"
+        data = path.read_bytes()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+        for number, line in enumerate(text.split("\n"), start=1):
+            place = f", line {number}"
             if line.strip():
-                prompt = _read_prompt(line)
+                prompt = read(line)
                 if prompt.id in prompts:
                     raise ValueError(f"the id {prompt.id!r} appears twice")
-                prompts[prompt.id] = prompt
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{where}: {error}.", field="prompts", hint=hint) from error
+                name = prompt.id or hashlib.sha256(prompt.prompt.encode()).hexdigest()[:12]
+                prompts.setdefault(name, msgspec.structs.replace(prompt, id=name))
+    except (OSError, lzma.LZMAError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        what = f"{place}: {why}." if place else f" can't be read ({why})."
+        raise ConfigError(path.name + what, field="prompts", hint=hint) from error
     if not prompts:
         raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=hint)
     return tuple(prompts.values())

@@ -6,15 +6,13 @@ They are stored in shards that appear only when complete, so an interrupted run 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import lzma
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdiff_core.measure import prompts as texts
 from specdiff_core.models.files import replacing
 from specdiff_core.models.folders import shown
 from specdiff_core.models.network import Decoder, attend
@@ -46,53 +45,14 @@ HEADER = "specdiff"
 # Prompts.
 
 
-class PromptLine(msgspec.Struct):
-    """A prompt in a file; other fields of its line are ignored."""
-
-    prompt: Annotated[str, msgspec.Meta(min_length=1)]
-    flavour: str = "all"
-    id: str = ""
-
-
 class Prompt(NamedTuple):
     id: str
     flavour: str
     tokens: tuple[int, ...]
 
 
-def read_prompts(path: Path) -> list[PromptLine]:
-    """The prompts of a text file, one per line, or of a ``.jsonl`` file with ``prompt`` and
-    optionally ``flavour`` and ``id``. A file ``.xz`` is unpacked.
-
-    Raises:
-        CorpusError: the file cannot be read, or has no prompt.
-    """
-    try:
-        data = path.read_bytes()
-        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
-    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise CorpusError(
-            f"The prompts in {shown(path)} can't be read ({why}).", hint="Give a UTF-8 text file."
-        ) from error
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            one = msgspec.json.decode(line, type=PromptLine) if ".jsonl" in path.suffixes else PromptLine(line.strip())
-        except msgspec.MsgspecError as error:
-            what = f"Line {number} of {shown(path)} is not a prompt ({error})."
-            raise CorpusError(what, hint='Write {"prompt": "…"}, or rename a plain text to .txt.') from None
-        one.id = one.id or hashlib.sha256(one.prompt.encode()).hexdigest()[:12]
-        found.append(one)
-    if not found:
-        raise CorpusError(f"{shown(path)} has no prompts.", hint="Write one per line.")
-    return found
-
-
 def encode_prompts(
-    lines: Iterable[PromptLine], encode: Callable[[str], Sequence[int]], *, longest: int
+    lines: Iterable[texts.Prompt], encode: Callable[[str], Sequence[int]], *, longest: int
 ) -> list[Prompt]:
     """Encode the prompts, without those of more than ``longest`` tokens or that ``encode`` rejects,
     for example for a control token of the chat template.

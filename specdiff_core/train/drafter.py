@@ -23,6 +23,7 @@ from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters import block_diffusion, eagle
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
+from specdiff_core.measure import prompts as texts
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
@@ -38,7 +39,6 @@ from specdiff_core.train.answers import (
     Answers,
     Batch,
     Prompt,
-    PromptLine,
     Row,
     Writing,
     encode_prompts,
@@ -90,12 +90,12 @@ class DrafterTraining:
     def __init__(
         self,
         engine: Engine,
-        prompts: Sequence[PromptLine],
+        prompts: Sequence[texts.Prompt],
         out: Path,
         settings: DrafterSettings,
         *,
         answers: Path | None = None,
-        valid: Sequence[PromptLine] = (),
+        valid: Sequence[texts.Prompt] = (),
         stopped: Callable[[], bool] = lambda: False,
         argv: Sequence[str] = (),
     ) -> None:
@@ -126,12 +126,12 @@ class DrafterTraining:
             what = f"--taps {' '.join(map(str, self.taps))} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
-    def _choose_prompts(self, prompts: Sequence[PromptLine], valid: Sequence[PromptLine]) -> None:
+    def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
         """Those to learn from, in random order, and those on which τ is measured: what a run has learnt from is never
         measured on."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
-        def read(lines: Sequence[PromptLine]) -> list[Prompt]:
+        def read(lines: Sequence[texts.Prompt]) -> list[Prompt]:
             return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
 
         every = read(prompts)
