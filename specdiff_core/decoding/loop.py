@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.decoding.controller import Controller, Fixed
+from specdiff_core.decoding.controller import Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
@@ -46,7 +46,7 @@ def speculate(
     drafter: Drafter,
     clock: DeviceClock,
     *,
-    controller: Controller | None = None,
+    controller: Fixed | None = None,
     ending: Ending | None = None,
     detail: bool = True,
 ) -> Iterator[Event]:

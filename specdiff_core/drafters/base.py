@@ -10,18 +10,20 @@ from __future__ import annotations
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.distributions import to_host
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT
-from specdiff_core.schema.errors import DraftContractError
+from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.events import depths
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.settings import RevealOrder, Sampling
 
 
@@ -140,47 +142,58 @@ class Draft:
 
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
-        size = len(self.ids)
-        if size > (gamma if self.parents is None else max(tree_nodes, gamma * len(self.branches))):
-            raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes.")
-        if self.parents is not None:
-            if len(self.parents) != size or not all(ROOT <= parent < i for i, parent in enumerate(self.parents)):
-                raise DraftContractError("The draft's parents are not a tree: each must come before its children.")
-            if max(depths(self.parents), default=0) >= gamma:
-                raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
+        if fault := next(self._faults(gamma, vocab_size, tree_nodes), ""):
+            raise DraftContractError(fault)
+
+    def _faults(self, gamma: int, vocab_size: int, tree_nodes: int) -> Iterator[str]:
+        size, parents, probs = len(self.ids), self.parents, self.probs
+        if size > (gamma if parents is None else max(tree_nodes, gamma * len(self.branches))):
+            yield f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes."
+        if parents is not None:
+            if len(parents) != size or not all(ROOT <= p < i for i, p in enumerate(parents)):
+                yield "The draft's parents are not a tree: each must come before its children."
+            if max(depths(parents), default=0) >= gamma:
+                yield f"The draft's tree is deeper than γ = {gamma}."
         if not all(isinstance(token, int) and 0 <= token < vocab_size for token in self.ids):
-            raise DraftContractError("The draft's ids must be whole numbers inside the vocabulary.")
+            yield "The draft's ids must be whole numbers inside the vocabulary."
         if len(self.exact_q) != size or len(self.reveal_steps) != size:
-            raise DraftContractError("The draft's exact_q and reveal_steps do not match its tokens.")
-        if self.totals and (self.parents is None or len(self.totals) != size):
-            raise DraftContractError("The draft's totals do not match the nodes of a tree.")
-        if self.probs is None and any(self.exact_q):
-            raise DraftContractError("A point-mass draft claims conditionals.")
-        if self.probs is not None and self.probs.shape != (size, vocab_size):
-            raise DraftContractError(
-                f"q has shape {tuple(self.probs.shape)}, the target's vocabulary needs {(size, vocab_size)}."
-            )
-        nodes = range(size if self.parents is not None else 0)
+            yield "The draft's exact_q and reveal_steps do not match its tokens."
+        if self.totals and (parents is None or len(self.totals) != size):
+            yield "The draft's totals do not match the nodes of a tree."
+        nodes = range(0 if parents is None else size)
         if not all(node in nodes for branch in self.branches for node in branch):
-            raise DraftContractError("The draft's branches name nodes that its tree does not have.")
-        if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
-            raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, 0 or more.")
-        if self.probs is not None and size:
-            sums, least, drawn = to_host(self.probs.sum(-1), self.probs.min(), picked(self.probs, self.ids))
+            yield "The draft's branches name nodes that its tree does not have."
+        if not all(isinstance(n, int) and n >= 0 for n in (self.nfe, *self.reveal_steps)):
+            yield "The draft's nfe and reveal_steps must be whole numbers, 0 or more."
+        if probs is None:
+            if any(self.exact_q):
+                yield "A point-mass draft claims conditionals."
+        elif probs.shape != (size, vocab_size):
+            yield f"q has shape {tuple(probs.shape)}, not {(size, vocab_size)}."
+        elif size:
+            sums, least, drawn = to_host(probs.sum(-1), probs.min(), picked(probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
-                raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
+                yield "The drafter's q is not finite: its weights may be damaged."
             if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
-                raise DraftContractError("The drafter's q is no distribution: rows must be 0 or more and sum to 1.")
+                yield "The drafter's q is no distribution: rows must be 0 or more and sum to 1."
             if not bool((drawn > 0).all()):
-                raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
+                yield "The drafter drew a token to which its own q gives no probability."
 
 
-def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
-    """``features [n, F]``; raise :class:`DraftContractError` unless there is one row for each of the n ``ids``."""
-    if features is None or features.shape[0] != len(ids):
-        given = 0 if features is None else features.shape[0]
-        raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")
-    return features
+ONE_TOKENIZER = "Drafter and target must share one tokenizer; choose another drafter for this pair."
+
+
+def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnavailable:
+    """The error where a drafter's weights don't fit the target of ``pair``."""
+    what = f"The drafter {drafter.name!r} was made for another target than {pair.label}: {why}."
+    hint = "Its width, feature layers, vocabulary and mask id must fit the target."
+    return PairUnavailable(what, hint=hint)
+
+
+def fit_width(logits: Tensor, words: int | None) -> Tensor:
+    """``logits [n, V]`` of ``words`` ids: further ones are cut off, missing ones are impossible."""
+    missing = (words or 0) - logits.shape[-1]
+    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :words]
 
 
 def drained(drafting: Generator[Any, None, Draft]) -> Draft:
@@ -218,6 +231,29 @@ class DraftSession(ABC):
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Yield the window after each step; return the draft. A session rolls its own caches back."""
+
+
+class FeatureSession(DraftSession):
+    """A run of a drafter that reads the target's features, which it keeps until its next draft."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._features: list[Tensor] = []  # [n, F] of observed tokens that no draft has read yet
+        self._observed = 0  # tokens that the target has read
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Keep the features ``[n, F]`` of committed tokens.
+
+        Raises:
+            DraftContractError: there is not exactly one row of features for each id.
+        """
+        given = 0 if features is None else len(features)
+        if given != len(ids):
+            what = f"The drafter {self._name!r} needs features of {len(ids)} tokens and got {given}."
+            raise DraftContractError(what)
+        if features is not None and given:
+            self._features.append(features)
+            self._observed += given
 
 
 class Drafter(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
@@ -22,7 +22,7 @@ from specdiff_core.models.folders import resolve
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, at, attend, near
-from specdiff_core.schema.errors import DraftContractError, PairUnavailable
+from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
@@ -79,30 +79,19 @@ class BlockDrafter:
         return BlockSession(self)
 
 
-class BlockSession(DraftSession):
+class BlockSession(FeatureSession):
     """One run. The cache has the committed tokens that the target has read, with features projected
     once. A block's own keys and values are written after them and overwritten by the next pass."""
 
     def __init__(self, drafter: BlockDrafter) -> None:
+        super().__init__(drafter.name)
         self._drafter = drafter
-        self._pending: list[Tensor] = []
-        self._observed = 0  # tokens that the target has read
         self._cache = drafter.pool.take(self)
 
     @property
     def room(self) -> int:
         """The size of the blocks that the network was trained for."""
         return self._drafter.window
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
-
-        Raises:
-            DraftContractError: there is not exactly one row of features for each id.
-        """
-        if ids:
-            self._pending.append(check_features(self._drafter.name, ids, features))
-            self._observed += len(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise a block after the anchor.
@@ -138,10 +127,10 @@ class BlockSession(DraftSession):
         """Project the pending features into every layer's cache, over the last block; make room for the next."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
-        if not self._pending:
+        if not self._features:
             return
-        features = torch.cat(self._pending)
-        self._pending.clear()
+        features = torch.cat(self._features)
+        self._features.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = at(self._drafter.rope, slice(cache.length, self._observed))
         found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
@@ -178,10 +167,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         network.markov = None
     words = vocabulary(target)
     if wrong := _misfit(network, words, target.config, spec):
-        raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
-            hint="Its width, feature layers, vocabulary and mask id must fit the target.",
-        )
+        raise made_for_another(spec, pair, wrong)
     network.copies.clear()
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
 

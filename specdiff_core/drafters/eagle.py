@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
@@ -20,7 +20,6 @@ from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.target import Scores, Target
-from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -28,15 +27,13 @@ WIDTH = 8
 """Most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)."""
 
 
-class EagleSession(DraftSession):
+class EagleSession(FeatureSession):
     """One run. A cache entry is a token with the target's feature of the previous token; between a
     draft and its verification, drafted entries with the head's own features follow."""
 
     def __init__(self, drafter: EagleDrafter) -> None:
-        self._drafter = drafter
-        self._run = drafter.reader.start((0,))
-        self._features: list[Tensor] = []  # of observed tokens whose entries are not in the cache
-        self._observed = 0  # tokens that the target has read
+        super().__init__(drafter.name)
+        self._drafter, self._run = drafter, drafter.reader.start((0,))
         self._ahead = 0  # entries in the cache that are drafted
 
     @property
@@ -46,16 +43,10 @@ class EagleSession(DraftSession):
         return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Drop drafted entries; keep the features ``[n, F]`` of committed tokens until the next draft.
-
-        Raises:
-            DraftContractError: there is not exactly one row of features for each id.
-        """
+        """Drop drafted entries."""
         self._run.rollback(self._ahead, ())
         self._ahead = 0
-        if ids:
-            self._features.append(check_features(self._drafter.name, ids, features))
-            self._observed += len(ids)
+        super().observe(ids, features)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes: the first reads what was committed since the last draft."""
@@ -164,10 +155,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
         wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
     if wrong:
-        raise PairUnavailable(
-            f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}.",
-            hint="Its width, its vocabulary and its feature layers must be the target's.",
-        )
+        raise made_for_another(spec, pair, wrong)
     head.freeze(words, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

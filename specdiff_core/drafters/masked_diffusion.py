@@ -11,10 +11,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
+from specdiff_core.drafters.base import ONE_TOKENIZER, Context, DenoiseState, Draft, Stateless, fit_width
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.device import Placement, on_device
@@ -73,9 +72,7 @@ class MaskedDiffusionDrafter(Stateless):
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
         """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
         first = len(ids) - gamma - self.shift
-        logits: Tensor = self.model(ids[None], first=first)[0, :gamma, : self.vocab_size]
-        missing = self.vocab_size - logits.shape[-1]
-        return F.pad(logits, (0, missing), value=-torch.inf) if missing else logits
+        return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:
@@ -103,11 +100,8 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     config = model.config
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
     if unshared is None and config.vocab_size - extra != vocab_size:
-        raise TokenizerMismatch(
-            f"The drafter {spec.name!r} has {config.vocab_size - extra} ids besides a mask token, the target has "
-            f"{vocab_size}.",
-            hint="Drafter and target must share one tokenizer; choose another drafter for this pair.",
-        )
+        ids = f"{config.vocab_size - extra} ids besides a mask token, the target has {vocab_size}"
+        raise TokenizerMismatch(f"The drafter {spec.name!r} has {ids}.", hint=ONE_TOKENIZER)
     if not extra and config.mask_id not in (*pair.suppress, *(unshared or ()), spec.mask_id):
         raise TokenizerMismatch(
             f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
