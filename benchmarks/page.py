@@ -12,24 +12,22 @@ import argparse
 import json
 import multiprocessing
 import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 
 from app.run.process import Remote
 from app.run.race import warm_up_of
+from benchmarks.load import server, wait_for
+from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options
+from specdiff_core.measure.sweep import number, table
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.events import RunStarted
@@ -48,24 +46,6 @@ RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
-
-
-@contextmanager
-def server() -> Iterator[tuple[str, float]]:
-    """Start the page as people do; yields its address and the time of the start (``time.monotonic``)."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    began = time.monotonic()
-    command = [sys.executable, "app.py", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(
-        command, cwd=Path(__file__).resolve().parent.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield f"http://127.0.0.1:{port}/", began
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextmanager
@@ -90,16 +70,7 @@ def browser_page() -> Iterator[Any]:
 
 
 def open_page(page: Any, url: str) -> None:
-    """Open the page as soon as the server answers, and wait until the recording plays."""
-    until = time.monotonic() + PATIENCE / 1000
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            break
-        except (urllib.error.URLError, ConnectionError):
-            if time.monotonic() > until:
-                raise
-            page.wait_for_timeout(20)
+    """Open the page and wait until its recording plays."""
     page.goto(url)
     page.wait_for_function(PLAYING, timeout=PATIENCE)
 
@@ -175,9 +146,55 @@ def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
     return median(known) if len(known) == len(runs) else None
 
 
-def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All numbers of the page, as one result for ``python -m benchmarks report``: ``repeats`` turns of both clocks
-    on each of ``starts`` servers, so that no single process decides the result."""
+class Page(Tabled, kw_only=True, tag="page"):
+    """How soon the page is usable and how much it slows a decode."""
+
+    schema: Literal[5] = 5  # type: ignore[assignment]  # this format has its own version number
+    starts: int
+    turns: int
+    usable_seconds: dict[str, float]  # median, low, high
+    load_seconds: dict[str, float]
+    memory_mib: dict[str, float]
+    first_event_seconds: dict[str, dict[str, float]]  # first and later
+    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
+    waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
+
+    def tables(self) -> list[str]:
+        first, settings = self.first_event_seconds, self.settings
+        waits = [
+            [wait, str(count), f"{value['median']:.2f} s", f"{bounds(value['low'], value['high'])} s"]
+            for wait, count, value in (
+                ("from the command to a page that plays its recording", self.starts, self.usable_seconds),
+                ("from Run to the first event on the page, pressed at once", self.starts, first["first"]),
+                ("the same, models loaded", self.turns, first["later"]),
+                ("to start the decoding process and load the models", self.starts, self.load_seconds),
+            )
+        ]
+        held = self.memory_mib
+        costs = []
+        for lane, value in self.attached.items():
+            low, high = value["interval"]
+            spread = [bounds(low, high, ".3f"), bounds(value["low"], value["high"], ".3f")]
+            waited = [number(self.waiting[lane][side], ".3f") for side in ("attached", "alone")]
+            costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
+        return [
+            "### The page",
+            "A real server and a real browser on the same machine, which had read the files before.",
+            table(["wait", "times", "median", "lowest–highest"], waits),
+            f"The decoding process holds {held['median']:.0f} MiB after a race "
+            f"({bounds(held['low'], held['high'], '.0f')}).",
+            "Decode clock with the page attached (every event sent, the browser drawing) over the undisturbed clock of "
+            "the same decode with no page open (the interval is a bootstrap over starts and their turns), and how many "
+            f"threads had to wait for a processor (medians); for each of the {self.turns} turns of both it is a "
+            f"page's second run; {settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, "
+            f"T {settings['steps']}:",
+            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
+        ]
+
+
+def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
+    """Measure ``repeats`` turns of both clocks on each of ``starts`` servers, so that no single
+    process decides the result."""
     usable: list[float] = []  # seconds until the page plays
     first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
     loads: list[float] = []
@@ -186,7 +203,9 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
     runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page() as page:
         for _ in range(starts):
-            with server() as (url, began):
+            began = time.monotonic()
+            with server() as (url, process):
+                wait_for(url, process, pause=0.02)
                 open_page(page, url)
                 usable.append(time.monotonic() - began)
                 first.append(run_on_page(page)[0])
@@ -212,27 +231,26 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         for lane in LANES:
             assert attached[lane]["ids"] == alone_run[lane]["ids"], "both decode the same tokens"
             costs[lane].append(attached[lane]["seconds"] / alone_run[lane]["seconds"])
-    return {
-        "kind": "page",
-        "schema": 5,
-        "provenance": provenance(argv, module="benchmarks"),
-        "device": alone.header.device,
-        "dtype": alone.header.dtype,
-        "threads": alone.header.threads,
-        "target": alone.header.models.get("target", ""),
-        "settings": alone.config.to_dict(),
-        "starts": starts,
-        "usable_seconds": spread(usable),
-        "load_seconds": spread(loads),
-        "memory_mib": spread(memory),
-        "first_event_seconds": {"first": spread(first), "later": spread(later)},
-        "attached": {
-            lane: {**spread(values), "interval": median_interval(np.reshape(values, (starts, repeats)))}
+    shape = (starts, repeats)
+    return Page(
+        provenance=provenance(argv, module="benchmarks"),
+        device=alone.header.device,
+        dtype=alone.header.dtype,
+        threads=alone.header.threads,
+        target=alone.header.models.get("target", ""),
+        settings=alone.config.to_dict(),
+        starts=starts,
+        usable_seconds=spread(usable),
+        load_seconds=spread(loads),
+        memory_mib=spread(memory),
+        first_event_seconds={"first": spread(first), "later": spread(later)},
+        attached={
+            lane: {**spread(values), "interval": median_interval(np.reshape(values, shape))}
             for lane, values in costs.items()
         },
-        "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
-        "turns": len(runs["alone"]),
-    }
+        waiting={lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
+        turns=len(runs["alone"]),
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -247,7 +265,4 @@ def run(args: argparse.Namespace) -> None:
     if min(args.repeats, args.starts) < 1:
         raise ConfigError("--repeats and --starts must be at least 1.", field="repeats")
     options.check_target(args.json, "json")
-    text = json.dumps(measure(args.repeats, args.starts, args.argv), indent=1, ensure_ascii=False)
-    print(text)
-    if args.json is not None:
-        args.json.write_text(text + "\n", encoding="utf-8")
+    finish(args, measure(args.repeats, args.starts, args.argv))

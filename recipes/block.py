@@ -7,6 +7,7 @@ the target's distribution at masked slots, weighted by position (arXiv 2602.0603
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from transformers import LlamaForCausalLM, PretrainedConfig
 
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.train.learners import block_hidden, draw_blocks, sizes_of
+from specdiff_core.train.learners import block_hidden, draft_states, draw_blocks, sizes_of
 from specdiff_core.train.losses import weighted_mean
 from specdiff_core.train.settings import field
 
@@ -156,31 +157,23 @@ def block_loss(
         slots = slots // 2
     features, states = read_target(target, tokens, model.config.target_layer_ids)
     plan: Any = {"count": settings.anchors, "size": slots, "whole": settings.whole, "generator": random, "end": end}
-    text, known, masked, anchors = draw_blocks(tokens, lengths, first, **plan)
-    embed, head = target.get_input_embeddings(), target.lm_head.weight.detach()
-    embedded = embed(text.masked_fill(masked, int(model.config.mask_token_id)).flatten(1)).detach()
+    blocks = draw_blocks(tokens, lengths, first, **plan)
+    embed, head = (part.weight.detach() for part in (target.get_input_embeddings(), target.lm_head))
+    look_up = partial(F.embedding, weight=embed)
+    options: Any = {"alone": ALONE, "hidden_of": hidden_of}
+    where, drafted, before = draft_states(model, blocks, features, look_up, random, **options)
     with torch.autocast(tokens.device.type, torch.bfloat16):
-        hidden = hidden_of(model, features, embedded, anchors, slots + 1)
-    masked, known = masked[..., 1:], known[..., 1:]  # [B, A, b]
-    counted = masked & known
-    where = counted.nonzero(as_tuple=True)
-    drafted = hidden.view(*text.shape, -1)[:, :, 1:][where].float()  # [n, W]
-    if model.markov is not None:
-        alone = torch.rand(len(drafted), 1, generator=random).to(drafted.device) < ALONE
-        drafted = torch.where(alone, drafted, model.markov(drafted, embed(text[..., :-1][where]).detach()))
-    # Slot j of a block at anchor a stands for token a + j; the target predicts it from its state at a + j − 1.
-    behind = states[where[0], anchors[where[:2]] + where[2]]
-    with torch.autocast(tokens.device.type, torch.bfloat16):
-        log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(behind, head)
+        log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(states[before], head)
     nats = -(logits.float().softmax(-1) * log_q).sum(-1)
+    masked = blocks.masked[..., 1:]
     weights = position_weights((masked.long().cumsum(-1) - 1)[where], DECAY)
     loss = weighted_mean(nats, weights)
     full = masked.all(-1)
     if not settings.streak or not bool(full.any()):
         return loss
-    of_text = log_q.gather(-1, text[..., 1:][where][:, None])[:, 0]
-    by_slot = torch.zeros(counted.shape, device=loss.device).index_put(where, of_text)
-    return loss + settings.streak * cross_entropy_streak(by_slot[full], counted[full])
+    of_text = log_q.gather(-1, blocks.text[..., 1:][where][:, None])[:, 0]
+    by_slot = torch.zeros(masked.shape, device=loss.device).index_put(where, of_text)
+    return loss + settings.streak * cross_entropy_streak(by_slot[full], blocks.known[..., 1:][full])
 
 
 def draw_texts(

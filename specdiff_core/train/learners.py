@@ -154,35 +154,25 @@ class BlockLearner(Learner):
 
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
         """Over the slots that are masked and lie inside the text."""
-        settings, model, (words, tv) = self.settings, self.model, self._objective(finishing)
+        settings, (words, tv) = self.settings, self._objective(finishing)
         short = bool(torch.rand((), generator=generator) < 0.5)
         size = min(FIRST, settings.block) if short else settings.block
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
-        text, known, masked, anchors = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        ids = text.masked_fill(masked, int(model.config.mask_token_id))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            embedded = self._embed(ids.flatten(1))
-            hidden = block_hidden(model, batch.features.flatten(2).to(embedded), embedded, anchors, size + 1)
-        counted = masked[..., 1:] & known[..., 1:]
-        where = counted.nonzero(as_tuple=True)
-        states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
-        if model.markov is not None:
-            alone = torch.rand(len(states), 1, generator=generator).to(self.device) < ALONE
-            chained = model.markov(states, self._embed(text[..., :-1][where]).float())
-            states = torch.where(alone, states, chained)
-        # Slot j behind an anchor at a stands for token a + j, which the target predicts from its state at a + j − 1.
-        teacher = where[0], anchors[where[:2]] + where[2]
+        blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
+        features, options = batch.features.flatten(2), {"alone": ALONE, "autocast": self._autocast}
+        where, states, before = draft_states(self.model, blocks, features, self._embed, generator, **options)
         values, logs = losses.top_loss(
             states,
             words.rows,
-            words.places[text[..., 1:][where]],
-            words.places[batch.top_ids[teacher]],
-            batch.top_logs[teacher].float().exp(),
+            words.places[blocks.text[..., 1:][where]],
+            words.places[batch.top_ids[before]],
+            batch.top_logs[before].float().exp(),
             tv=tv,
         )
-        probs = torch.ones(counted.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
-        return losses.weighted_mean(values, self.weigh(probs, known[..., 1:])[where])
+        known = blocks.known[..., 1:]
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
+        return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
@@ -354,6 +344,39 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
         return (mixed + weights[..., length:] @ v5).view(batch, heads, count * size, width)
 
     return model.denoise(embeddings, model.rope(places), attend)
+
+
+def draft_states(
+    model: DFlashDraftModel,
+    blocks: Blocks,
+    features: Tensor,
+    embed: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    *,
+    alone: float,
+    autocast: bool = True,
+    hidden_of: Callable[..., Tensor] = block_hidden,
+) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
+    """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and place
+    of each, and row and place of the token before it, where the target predicts it.
+
+    Args:
+        features: ``[B, L, F·W]`` of the target.
+        embed: the target's embedding, ids ``[...]`` -> ``[..., W]``.
+        alone: share of the slots without the Markov head.
+    """
+    ids = blocks.text.masked_fill(blocks.masked, int(model.config.mask_token_id))
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
+        embedded = embed(ids.flatten(1))
+        hidden = hidden_of(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
+    where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
+    states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
+    if model.markov is not None:
+        own = torch.rand(len(states), 1, generator=generator).to(states.device) < alone
+        chained = model.markov(states, embed(blocks.text[..., :-1][where]).float())
+        states = torch.where(own, states, chained)
+    # Slot j behind an anchor at a stands for token a + j, predicted from the state at a + j − 1.
+    return where, states, (where[0], blocks.anchors[where[:2]] + where[2])
 
 
 def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Tensor) -> Iterator[Tensor]:
