@@ -241,7 +241,6 @@ class Equality(Tabled, kw_only=True, tag="equality"):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks equality``."""
     add_measuring(parser)
     parser.add_argument("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
     about = "prompts that are compared with generate() too [default 100]"
@@ -249,7 +248,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks equality``."""
     base = options.read_settings(args)
     temperatures = values_of(args.temperatures, float, "temperatures")
     for temperature in temperatures:

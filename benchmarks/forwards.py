@@ -176,14 +176,12 @@ def forwards(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks forwards``."""
     add_measuring(parser)
     about = "a sweep whose speed-ups are compared with the limit"
     parser.add_argument("--sweep", type=Path, metavar="FILE", help=about)
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks forwards``."""
     base = options.read_settings(args)
     stored = None if args.sweep is None else read_result(args.sweep, Sweep)
     (_, *settings), prompts = settings_of(args, base), prompts_of(args)

@@ -38,8 +38,6 @@ GROWTH = 1.15
 
 @dataclass
 class Met:
-    """The results of the visitors."""
-
     firsts: list[float] = field(default_factory=list)  # seconds from the question to the first event
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
@@ -48,7 +46,6 @@ class Met:
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
 
     def table(self) -> str:
-        """The report, as lines."""
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
         lines.append(f"wrong answers    {len(self.mixed_up)}")
         for name, seconds in (("first event", self.firsts), ("whole race", self.wholes)):

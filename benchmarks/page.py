@@ -126,7 +126,6 @@ class Alone:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, least and largest of repeated measurements."""
     return {"median": median(values), "low": min(values), "high": max(values)}
 
 
@@ -254,14 +253,12 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks page``."""
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there")
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks page``."""
     if min(args.repeats, args.starts) < 1:
         raise ConfigError("--repeats and --starts must be at least 1.", field="repeats")
     options.check_target(args.json, "json")

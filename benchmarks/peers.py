@@ -376,12 +376,10 @@ class Peers(Tabled, kw_only=True, tag="peers"):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks peers``."""
     add_measuring(parser, repeats=True, settings="those that transformers has too")
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks peers``."""
     base = options.read_settings(args)
     settings = settings_of(args, base, usual_settings(find_pair(base.pair)))
     prompts = prompts_of(args)

@@ -16,7 +16,6 @@ from specdiff_core.schema.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks prompts``."""
     add = parser.add_argument
     add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="cut its validation text [default corpus]")
     add("--per-flavour", type=int, default=10, metavar="N", help="prompts of each flavour of the corpus [default 10]")
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks prompts``."""
     if min(args.per_flavour, args.count) < 1:
         raise ConfigError("That leaves no prompt.", field="count", hint="Give at least 1.")
     if args.workload:

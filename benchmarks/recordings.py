@@ -46,7 +46,6 @@ class Recording(NamedTuple):
     asked: dict[str, Any]
 
     def plan(self) -> Mapping[str, DecodeConfig]:
-        """Its lanes, as the tab would run them."""
         values = {name: value for name, value in self.asked.items() if name != "prompt"}
         return race.plan(values) if "methods" in values else live.plan(values)
 
@@ -125,7 +124,6 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> Lanes:
 
 
 def main() -> int:
-    """Record all races."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recordings", description="Record the races that ship.")
     parser.add_argument("--out", type=Path, default=TRACES, help="folder [default: assets/traces]")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each, one is kept [default 3]")

@@ -33,7 +33,6 @@ KINDS: tuple[type[Result], ...] = (Sweep, Peers, Equality, Forwards, Page)
 
 
 def _machine_line(results: Sequence[Result]) -> list[str]:
-    """The row of a machine in the table of machines."""
     origins = [result.provenance for result in results]
     columns: list[Iterable[str]] = [
         (origin.get("instruction_set", "–") for origin in origins),
@@ -72,14 +71,12 @@ def benchmarks(results: Sequence[Result], existing: str = "") -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks report``."""
     parser.add_argument("results", type=Path, nargs="+", metavar="FILE", help="results, in their order")
     about = "[default BENCHMARKS.md]"
     parser.add_argument("--out", type=Path, default=Path("BENCHMARKS.md"), metavar="FILE", help=about)
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks report``."""
     write(args.results, args.out)
 
 

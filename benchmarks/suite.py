@@ -86,7 +86,6 @@ def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks suite``."""
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="DIR", help="prompts are cut from its validation text")
     add("--out", type=Path, default=Path("runs/bench"), metavar="DIR", help="[default runs/bench]")

@@ -23,7 +23,6 @@ class Tabled(Result, kw_only=True):
 
 
 def bounds(low: float, high: float, form: str = ".2f") -> str:
-    """An interval."""
     return f"{low:{form}}–{high:{form}}"
 
 

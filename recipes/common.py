@@ -79,8 +79,6 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSettings(CorpusSettings, frozen=True, kw_only=True):
-    """For what runs a model."""
-
     tokenizer: Annotated[Path, field("folder of the tokenizer")] = SHIPPED / "tokenizer"
     cache: Annotated[Path, field("folder for encoded text")] = Path("runs/cache")
     seed: Annotated[int, field("seed of everything that is drawn", ge=0, lt=2**31)] = 0
@@ -89,8 +87,6 @@ class RunSettings(CorpusSettings, frozen=True, kw_only=True):
 
 
 class ModelSettings(RunSettings, frozen=True, kw_only=True):
-    """For what trains a model."""
-
     steps: Annotated[int, field("optimiser steps", ge=1)] = 4000
     warmup: Annotated[int, field("steps of rising learning rate", ge=1)] = 50
     decay_from: Annotated[float, field("fraction of the steps after which the learning rate falls", ge=0, le=1)] = 0.5
@@ -108,7 +104,6 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows per step."""
         return max(1, self.batch_tokens // self.length)
 
     def rate_at(self, step: int) -> float:
@@ -118,8 +113,6 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class DrafterSettings(ModelSettings, frozen=True, kw_only=True):
-    """For what trains a drafter."""
-
     target: Annotated[Path, field("folder of the target")] = SHIPPED / "target"
     written: Annotated[Path, field("folder of text that targets wrote")] = Path("runs/written")
     share: Annotated[float, field("fraction of the rows that the target wrote", ge=0, le=1)] = 0.7

@@ -51,7 +51,6 @@ class Corpus:
 
     @property
     def flavours(self) -> tuple[str, ...]:
-        """The kinds of text, by name."""
         return tuple(sorted(flavour for flavour, split in self.files if split == "train"))
 
     def documents(self, flavour: str, split: str) -> Iterator[str]:

@@ -224,7 +224,6 @@ class DraftTask:
             return probs_without(self.target.lm_head(behind), self.mask_id)
 
     def objective(self, *inputs: Tensor) -> Tensor:
-        """The loss of what :meth:`inputs` returned."""
         ids, padding, labels, weights, truth, inside, chains = inputs
         with autocast(ids.device):
             logits: Tensor = self.model(ids, first=ids.shape[1] - SLOTS, padding=padding)

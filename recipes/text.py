@@ -47,7 +47,6 @@ class Documents:
     starts: np.ndarray  # [documents] int64, places in ``tokens``
 
     def bounds(self, index: int) -> tuple[int, int]:
-        """Where a document begins, and where the next one does."""
         ends = [*self.starts[index + 1 : index + 2].tolist(), len(self.tokens)]
         return int(self.starts[index]), int(ends[0])
 
@@ -147,7 +146,6 @@ class Written:
 
     @property
     def packed(self) -> np.ndarray:
-        """All of them end to end."""
         return np.concatenate(self.texts)
 
 

@@ -22,7 +22,6 @@ ADDED = "specdiff.commands"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with every command and flag."""
     added = ", ".join(sorted(entry_points(group=ADDED).names))
     parser = argparse.ArgumentParser(
         prog="python -m specdiff_core",

@@ -27,7 +27,6 @@ SETTINGS = "mdlm/4/1,block/4/1,block/9/1"
 
 
 def add_command(commands: Any) -> None:
-    """Add ``bench`` and its subcommand to a parser."""
     about = "Measure speed-ups; print a table and write JSON. An interrupted sweep can be resumed."
     kinds = commands.add_parser("bench", help=about, description=about).add_subparsers(
         title="what to measure", required=True, metavar="WHAT"
@@ -113,7 +112,6 @@ def follow(steps: Iterable[tuple[int, int, L]]) -> L:
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    """``bench sweep``."""
     base = options.read_settings(args)
     settings, prompts = settings_of(args, base), prompts_of(args)
     engine, facts, path = prepare(args, base, settings, prompts)

@@ -161,7 +161,6 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
-    """Draw a progress bar until the end."""
     from tqdm.auto import tqdm
 
     with tqdm(unit="step", dynamic_ncols=True) as bar:

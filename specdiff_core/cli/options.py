@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def explain(setting: Setting) -> str:
-    """A setting's help text: label, symbol, range and default."""
     symbol = f" ({setting.symbol})" if setting.symbol else ""
     notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
     default = setting.default
@@ -54,7 +53,6 @@ def add_parser(
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``: the result for programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
 

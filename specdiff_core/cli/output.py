@@ -31,8 +31,6 @@ def marked_text(run: Sequence[Event]) -> str:
 
 
 def describe(summary: dict[str, Any]) -> list[str]:
-    """The numbers of a run, one per line."""
-
     def number(value: float | None, form: str, unit: str) -> str:
         return "not defined" if value is None else f"{value:{form}} {unit}"
 
@@ -88,7 +86,6 @@ def table(summary: dict[str, Any]) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines in which the columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

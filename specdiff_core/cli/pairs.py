@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    """Add ``pairs`` to a parser's subcommands."""
     about = "List the model pairs: size, licence, download size, and why one is not available here."
     parser = options.add_parser(commands, "pairs", run, about)
     parser.add_argument("name", metavar="NAME", nargs="?", help="show more of this pair [default: a table of all]")
@@ -29,7 +28,6 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``pairs``: print the registry and what is available here."""
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
         return
@@ -70,7 +68,6 @@ def table(here: Here) -> None:
 
 
 def show(pair: PairSpec, here: Here) -> None:
-    """Print one pair with its drafters."""
     from specdiff_core.models.availability import availability, loaded
     from specdiff_core.models.memory import refusal
 
@@ -96,7 +93,6 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
-    """Download target and drafters of ``pair``, and print their sizes."""
     from specdiff_core.models.folders import is_local, resolve, weight_files
 
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)

@@ -21,7 +21,6 @@ from specdiff_core.schema.trace import write_trace
 
 
 def add_command(commands: Any) -> None:
-    """Add ``race`` to a parser's subcommands."""
     about = "Decode one prompt without and with a drafter, or with several methods, one after the other, and compare."
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
@@ -84,7 +83,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:
-    """The servers at ``addresses``, by the names of their lanes."""
     if not addresses:
         return {}
     from specdiff_core.attached import attach
@@ -93,7 +91,6 @@ def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
-    """The settings that all lanes share, and those of each lane."""
     if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
         raise ConfigError(
             f"--methods and {options.flag(min(own))} exclude each other.",

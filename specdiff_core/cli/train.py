@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    """Add ``train`` and its subcommands to a parser's subcommands."""
     about = "Train a drafter for any target, or shrink weights."
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
@@ -30,7 +29,6 @@ def add_command(commands: Any) -> None:
 
 
 def add_drafter(parts: Any) -> None:
-    """``train drafter`` and its flags."""
     about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
     parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
@@ -47,7 +45,6 @@ def add_drafter(parts: Any) -> None:
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    """Train a drafter and write it, even if the run is stopped."""
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
     settings = open_run(args.out, given, resume=args.resume)
@@ -102,7 +99,6 @@ def stopping() -> Iterator[Callable[[], bool]]:
 
 
 def report(training: DrafterTraining) -> None:
-    """Show a training's events as a progress bar."""
     from tqdm.auto import tqdm
 
     bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
@@ -121,7 +117,6 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    """Quantise a folder's weights to int8."""
     from specdiff_core.models.files import shrink
 
     shrink(args.folder)

@@ -31,7 +31,6 @@ class AutoregressiveSession(DraftSession):
 
     @property
     def room(self) -> int:
-        """The room left in its context."""
         return max(0, self._run.room - len(self._unread))
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
@@ -67,7 +66,6 @@ class AutoregressiveDrafter:
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
         return AutoregressiveSession(self)
 
 

@@ -75,7 +75,6 @@ class BlockDrafter:
         return states, logits if selector is None else selector.cut(logits)
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
         return BlockSession(self)
 
 

@@ -131,7 +131,6 @@ class EagleDrafter:
         return head.read(features) if isinstance(head, EagleHead) else features
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
         return EagleSession(self)
 
 

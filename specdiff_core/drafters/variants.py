@@ -78,7 +78,6 @@ def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Va
 
 
 def _with(known: Any, **values: Any) -> Any:
-    """A copy of a drafter or a network with ``values`` replaced."""
     changed = copy.copy(known)
     for name, value in values.items():
         setattr(changed, name, value)
@@ -164,7 +163,6 @@ def _moved(drafter: BlockDrafter, by: int, ids: Tensor, places: slice, attend: A
 
 
 def _learned(model: Any) -> bool:
-    """Whether a denoiser has learned positions."""
     return isinstance(model, Bidirectional) and model.network.places is not None
 
 

@@ -23,7 +23,6 @@ which ask in turn for what follows each of them."""
 
 
 def children(parents: Sequence[int], node: int) -> list[int]:
-    """The nodes that follow ``node``, in their order."""
     return [child for child, parent in enumerate(parents) if parent == node]
 
 

@@ -35,7 +35,6 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """The correct answer."""
         return self.result or self.steps[-1].rpartition("= ")[2].split()[0]
 
     def begun(self, count: int) -> str:

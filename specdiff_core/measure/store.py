@@ -31,7 +31,6 @@ class Measured(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values of those fields."""
         return tuple(getattr(self, name) for name in self.KEY)
 
 

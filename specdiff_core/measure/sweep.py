@@ -181,7 +181,6 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 
 def speeds(result: Sweep) -> str:
-    """Speed-up, τ, α and tokens per second of every setting."""
     entries, flavours, rows = result.entries, list(result.prompts), []
     for entry in entries:
         speed = entry.speedup

@@ -1,4 +1,4 @@
-"""Writes a model's card: what it is, what it was trained on, how well it does, and the commands that made it."""
+"""Writes a model's card: what it is, its training, its scores and the commands that made it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.history import HISTORY, Training, write_history
 from specdiff_core.train.curve import curve_of, totals
 
-OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
+OTHER_CREDITS = "Trained on a corpus of your own. Name its sources and licences before sharing."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The facts of one trained model."""
-
     name: str
     summary: str
     shape: str
@@ -63,7 +61,7 @@ def render_card(card: Card) -> str:
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}" + (f"\n\n{card.notice}" if card.notice else ""),
         f"## Shape and training\n\n{card.shape}\n\n"
-        f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
+        f"{tokens:,} tokens of text seen, in this order (a run begins with the weights before it):\n\n"
         f"{runs}",
         *([f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}"] if table else []),
         f"## Data and credits\n\n{card.credits}",

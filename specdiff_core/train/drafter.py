@@ -103,7 +103,7 @@ class DrafterTraining:
         self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
         self.device = engine.pair.placement.device
         self.total = 3600 * settings.hours  # seconds
-        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
+        self._facts = provenance()  # of the code that trains, not of the repository hours later
         depth = int(engine.target.model.config.num_hidden_layers)
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
@@ -113,17 +113,19 @@ class DrafterTraining:
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
         self.learner: Learner | None = None
-        written = [event["seconds"] for event in read_metrics(self.run) if event["kind"] == "answers"]
+        events = read_metrics(self.run)
+        written = [event["seconds"] for event in events if event["kind"] == "answers"]
         self.answering, self.training = written[-1] if written else 0.0, 0.0  # seconds so far
 
     def _check(self, depth: int) -> None:
         settings, room = self.settings, self.target.context
         if settings.longest + settings.new_tokens > room:
-            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed the {room} "
+            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed "
             hint = "Lower --longest and --new-tokens, or raise --context."
-            raise ConfigError(f"{what}of a run.", field="longest", hint=hint)
+            raise ConfigError(f"{what}the {room} of a run.", field="longest", hint=hint)
         if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
-            what = f"--taps {' '.join(map(str, self.taps))} must be different layers of the target, 0 to {depth - 1}."
+            taps = " ".join(map(str, self.taps))
+            what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
@@ -244,14 +246,14 @@ class DrafterTraining:
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
-        """Answers in random order, all of them before one comes again; then those that were written meanwhile, too."""
+        """Answers in random order, all before one comes again; then new ones, too."""
         rng, order = np.random.default_rng([self.settings.seed, step]), list[Row]()
         while True:
             while len(order) < self.settings.rows:
                 answers.refresh()
                 usable = [row for row in answers.rows if self._is_usable(row)]
                 if not usable:
-                    what = f"None of the {len(answers.rows)} answers can be learnt from: they loop, or are too short."
+                    what = f"None of the {len(answers.rows)} answers can be learnt from: too short, or loops."
                     raise CorpusError(what, hint="Write more of them, to other prompts.")
                 order += [usable[i] for i in rng.permutation(len(usable))]
             chosen, order = order[: self.settings.rows], order[self.settings.rows :]
@@ -358,7 +360,6 @@ def tau_by_flavour(runs: Iterable[tuple[Prompt, Metrics]]) -> dict[str, float]:
 
 
 def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
-    """Scores by flavour, and their plain mean."""
     return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 

@@ -32,11 +32,11 @@ from specdiff_core.train.answers import Batch
 from specdiff_core.train.settings import DrafterSettings
 
 FREQUENT = 6144
-"""Words in the loss before the finish, the most frequent ones: their head is most of the work of a step."""
+"""Words in the loss before the finish, the most frequent: their head is most of a step's work."""
 FIRST = 4
 """Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
 ALONE = 0.3
-"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
+"""Share of the slots without the Markov head: decoding chooses its candidates without it."""
 IN_PROMPT = 0.15
 """How much a word of a prompt counts beside one of an answer."""
 TV = 0.9
@@ -47,11 +47,11 @@ test, arXiv 2503.01840, with a random mixture in place of its mask)."""
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
-"""Weight of the smooth L1 distance between features, beside 1 for the cross-entropy (EAGLE: 1 and 0.1)."""
+"""Weight of the smooth L1 distance between features; 1 is the cross-entropy's (EAGLE: 1, 0.1)."""
 SPECULATORS = "c05b95b303f7"
-"""The commit of vLLM's speculators whose classes were run on such a drafter, and computed the same hidden states."""
+"""The commit of vLLM's speculators whose classes computed such a drafter's hidden states alike."""
 DEPTHS = (0.28, 0.62, 0.93)
-"""Where in the target the layers lie that a block drafter reads: those of a good trial on 30 layers, 8, 18 and 27."""
+"""Where in the target the layers lie that a block drafter reads: of 30 layers, 8, 18 and 27."""
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
@@ -78,7 +78,8 @@ class Words(NamedTuple):
 
     def first(self, count: int) -> Words:
         """The ``count`` most frequent ones."""
-        return Words(self.ids[:count], torch.where(self.places < count, self.places, -1), self.rows[:count])
+        places = torch.where(self.places < count, self.places, -1)
+        return Words(self.ids[:count], places, self.rows[:count])
 
 
 def frequent_words(
@@ -88,7 +89,7 @@ def frequent_words(
     little: their words are likely to come up in answers."""
     seen = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))
-    scores = {token: seen[token] + IN_PROMPT * prompted[token] for token in range(vocabulary) if token != never}
+    scores = {t: seen[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
     return sorted(scores, key=lambda token: -scores[token])[:count]
 
 
@@ -171,12 +172,12 @@ class BlockLearner(Learner):
             tv=tv,
         )
         known = blocks.known[..., 1:]
-        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # given: 1
         return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
-        """The likeliest token of each slot behind ``anchors [B, A]`` in one pass, as with T = 1: ids ``[B, A, γ]``."""
+        """The likeliest tokens behind ``anchors [B, A]`` in one pass, as with T = 1: ``[B, A, γ]``."""
         model, size = self.model.eval(), self.settings.block + 1
         ids = anchors.new_full((*anchors.shape, size), int(model.config.mask_token_id))
         ids[..., 0] = batch.tokens.gather(1, anchors)
@@ -224,7 +225,7 @@ class EagleLearner(Learner):
         """Over the tokens whose distribution is stored."""
         words, tv = self._objective(finishing)
         states = batch.features[:, :, 0]
-        # Entry t reads the feature of token t beside token t + 1; it stands for the feature of token t + 1.
+        # Entry t reads the feature of token t beside token t + 1, and stands for that of t + 1.
         where = (batch.top_logs[:, 1:, 0] > -torch.inf).nonzero(as_tuple=True)
         behind = where[0], where[1] + 1
         ids, probs = words.places[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
@@ -258,10 +259,10 @@ class EagleLearner(Learner):
 
 
 class Blocks(NamedTuple):
-    """What a block drafter sees and must predict: A blocks in each of B rows, an anchor and b slots behind it."""
+    """What a block drafter sees and predicts: A blocks in each of B rows, an anchor and b slots."""
 
     text: Tensor  # [B, A, b + 1] int64, the row's own tokens
-    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it in the block ended the text
+    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it ended the text
     masked: Tensor  # [B, A, b + 1] bool, never the anchor
     anchors: Tensor  # [B, A] int64, places in the row
 
@@ -296,7 +297,7 @@ def draw_blocks(
     anchors = first + (uniform() * room).long().clamp_max(room - 1)
     places = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
     text = tokens.gather(1, places.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(places)
-    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may be the end of the text before
+    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may end the text before
     known = (places < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
     kind, scattered = uniform(1), uniform(size) < uniform(1)
     begun = torch.arange(size, device=tokens.device) >= (uniform(1) * size).long()
@@ -401,7 +402,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
-    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
+    """The fields of a layer like those of a ``target`` with this config."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
     return {
@@ -442,14 +443,14 @@ def block_config(
             "verifier": {"name_or_path": name, "architectures": list(getattr(target, "architectures", None) or [])},
         },
         "transformer_layer_config": {"model_type": "qwen3", "num_hidden_layers": settings.layers, **sizes_of(target)},
-        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # the layout counts the embedding as layer 0
+        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # layer 0: the embedding
         "block_size": settings.block + 1,
         "draft_vocab_size": words,
         "mask_token_id": mask,
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other files hold other roundings
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # others round otherwise
     }
 
 
@@ -468,7 +469,7 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
 
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
-    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
+    """An untrained EAGLE head for a target with this config; it repeats the given feature."""
     config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

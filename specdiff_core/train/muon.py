@@ -22,7 +22,7 @@ STEPS = (
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """``matrix [n, m]`` with its singular values moved close to 1 (between 0.85 and 1.15, unless they are tiny)."""
+    """``matrix [n, m]`` with its singular values moved close to 1 (0.85 to 1.15, unless tiny)."""
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
     x = x / (x.norm() + 1e-7)

@@ -30,7 +30,7 @@ def add_options(parser: Any, defaults: msgspec.Struct) -> None:
         words: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
         words["help"] = _help(meta, getattr(defaults, name))
         plain, several = kind, get_origin(kind) is tuple
-        while get_args(plain) and get_origin(plain) is not Literal:  # of a tuple, of None or a value, with limits
+        while get_args(plain) and get_origin(plain) is not Literal:  # a tuple, a union, limits
             plain = get_args(plain)[0]
         if plain is bool:
             parser.add_argument(flag(name), action=argparse.BooleanOptionalAction, **words)
