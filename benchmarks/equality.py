@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of, values_of
+from specdiff_core.cli.bench import add_measuring, begin, follow, values_of
 from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import BASELINE, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
@@ -254,7 +254,6 @@ def run(args: argparse.Namespace) -> None:
         dataclasses.replace(base, temperature=temperature)  # refuse a wrong one early
     if (count := args.generate_prompts) < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
-    (_, *settings), prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
+    (engine, prompts, (_, *settings), base), facts, path = begin(args)
     log = follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
     finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))

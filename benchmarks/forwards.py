@@ -15,8 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from benchmarks.tables import Tabled, finish
-from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings_of
+from specdiff_core.cli.bench import add_measuring, begin
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
@@ -182,8 +181,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    base = options.read_settings(args)
     stored = None if args.sweep is None else read_result(args.sweep, Sweep)
-    (_, *settings), prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, _ = prepare(args, base, settings, prompts)
+    (engine, prompts, (_, *settings), base), facts, _ = begin(args)
     finish(args, forwards(engine, prompts, settings, base, stored, facts))

@@ -29,8 +29,7 @@ import torch
 
 from benchmarks.equality import changed, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
-from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
+from specdiff_core.cli.bench import add_measuring, begin, follow
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST
@@ -380,10 +379,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    base = options.read_settings(args)
-    settings = settings_of(args, base, usual_settings(find_pair(base.pair)))
-    prompts = prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
-    log = follow(measure_peers(engine, prompts, settings, base, repeats=args.repeats, path=path))
-    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
+    subject, facts, path = begin(args, lambda pair: usual_settings(find_pair(pair)))
+    log = follow(measure_peers(*subject, repeats=args.repeats, path=path))
+    counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

@@ -67,23 +67,30 @@ def values_of(text: str, kind: Callable[[str], T], name: str) -> list[T]:
     return values
 
 
-def settings_of(args: argparse.Namespace, base: DecodeConfig, default: Sequence[str] = ()) -> tuple[BenchSetting, ...]:
-    """The baseline and the settings that ``--settings`` lists, otherwise ``default`` or :data:`SETTINGS`."""
-    if default and not args.settings:
-        return listed(default, base)
-    return listed(values_of(args.settings or SETTINGS, str, "settings"), base)
+Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeConfig]
+"""What is measured: the engine, its prompts, its settings (the baseline first) and what they share."""
 
 
-def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
-    """The prompts of the flags, or this project's own; ConfigError if they cannot be read or none is left."""
+def begin(
+    args: argparse.Namespace, usual: Callable[[str], Sequence[str]] = lambda pair: SETTINGS.split(",")
+) -> tuple[Subject, Provenance, Path | None]:
+    """Read the flags of :func:`add_measuring` and load the pair.
+
+    Args:
+        usual: a pair's name -> the settings if none are given.
+
+    Returns:
+        what to measure, the provenance, and the file of the rows.
+
+    Raises:
+        ConfigError: a flag, a prompt or a setting can't be used.
+    """
+    base = options.read_settings(args)
+    keys = values_of(args.settings, str, "settings") if args.settings else usual(base.pair)
+    settings = listed(keys, base)
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
-    return prompts if args.first is None else first_of_each(prompts, args.first)
-
-
-def prepare(
-    args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting], prompts: Sequence[Prompt]
-) -> tuple[Engine, Provenance, Path | None]:
-    """The engine, the provenance and the file of the rows; fails early, before anything is measured."""
+    if args.first is not None:
+        prompts = first_of_each(prompts, args.first)
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
@@ -97,7 +104,7 @@ def prepare(
     rows = None if args.json is None else store.rows_path(args.json)
     if rows is not None and rows.exists():
         options.say(f"{rows.name} has earlier rows: only missing ones are measured. Delete it to measure all again.")
-    return engine, facts, rows
+    return (engine, prompts, settings, base), facts, rows
 
 
 def follow(steps: Iterable[tuple[int, int, L]]) -> L:
@@ -112,10 +119,8 @@ def follow(steps: Iterable[tuple[int, int, L]]) -> L:
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    base = options.read_settings(args)
-    settings, prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
-    log = follow(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path))
+    subject, facts, path = begin(args)
+    log = follow(sweep(*subject, repeats=args.repeats, path=path))
     result = sweep_result(log, facts)
     print(speeds(result) + "\n" + waiting(result.waits).strip())
     if args.json is not None:
