@@ -1,5 +1,5 @@
-"""Which texts are equal: those of rule ``match`` and vanilla at the same seed, bit for bit the logits behind their
-tokens, and vanilla's text and that of transformers' ``generate``.
+"""Which texts are equal: those of rule ``match`` and vanilla at the same seed, bit for bit the
+logits behind their tokens, and vanilla's text and that of transformers' ``generate``.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def changed(model: Any, what: str = "generation_config", **values: Any) -> Itera
 
 
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
-    """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the last one needs no
-    slot."""
+    """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the
+    last one needs no slot."""
     ids = engine.encode(prompt, config)
     model: Any = engine.stock()
     given = torch.tensor([ids], device=model.device)
@@ -125,8 +125,8 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
 def different_bits(
     text: Sequence[int], logits: Sequence[Tensor], vanilla: Sequence[int], expected: Sequence[Tensor]
 ) -> tuple[int, int]:
-    """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that differ in any bit, and
-    how many there are."""
+    """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that
+    differ in any bit, and how many there are."""
     length = min(len(text), len(vanilla))
     same = first_difference(text[:length], vanilla[:length]) or length
     return sum(not torch.equal(a, b) for a, b in zip(logits[:same], expected[:same], strict=True)), same

@@ -78,9 +78,9 @@ class Forwards(Tabled, kw_only=True, tag="forwards"):
 def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) -> dict[str, float]:
     """The share of its own limit that a setting reached in a sweep.
 
-    ``limit_speedup`` is τ·t₁ / (t_draft + t_verify); ``of_tokens`` compares tokens per second of rounds (without the
-    prefill) with τ / (t_draft + t_verify), the stricter of the two. τ and the speed-up are those of all tokens
-    together, not means of the flavours.
+    ``limit_speedup`` is τ·t₁ / (t_draft + t_verify); ``of_tokens`` compares tokens per second of
+    rounds (without the prefill) with τ / (t_draft + t_verify), the stricter of the two. τ and the
+    speed-up are those of all tokens together, not means of the flavours.
     """
     limit_tokens = entry.tau / (passes.draft + passes.target_verify)
     limit_speedup = limit_tokens * passes.target_one
@@ -90,8 +90,8 @@ def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) ->
 
 
 def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
-    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products; 0 if
-    they are not frozen."""
+    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products;
+    0 if they are not frozen."""
     target, clock, spent = engine.target.start(), DeviceClock(engine.pair.placement.device), [0.0]
     plain = Product.__call__
 

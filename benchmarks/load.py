@@ -1,9 +1,10 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
-Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
-reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
-memory (best with ``--visitors 4 --rounds 100``). ``--fuzz N`` adds malformed calls, which must not cause a traceback
-or stop the server. The exit code is 1 after any error.
+Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at
+once, repeatedly, and reports errors, mixed-up answers, seconds to the first event (the time in the
+queue) and to the last, and the server's memory (best with ``--visitors 4 --rounds 100``). ``--fuzz
+N`` adds malformed calls, which must not cause a traceback or stop the server. The exit code is 1
+after any error.
 """
 
 from __future__ import annotations

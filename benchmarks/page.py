@@ -1,9 +1,10 @@
 """How soon the page is usable, and how much a watching browser slows a decode.
 
-A real server, a real browser (Playwright's Python package and a Chromium on the PATH), and the race that
-the page opens with. Decodes with no page open alternate with the second run of a freshly opened page, so that drift
-of the machine affects both. Every start has a new server and a new process for the decodes without a
-page, created as the server creates its own: two processes with the same weights differ by some percent.
+A real server, a real browser (Playwright's Python package and a Chromium on the PATH), and the race
+that the page opens with. Decodes with no page open alternate with the second run of a freshly
+opened page, so that drift of the machine affects both. Every start has a new server and a new
+process for the decodes without a page, created as the server creates its own: two processes with
+the same weights differ by some percent.
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
-    """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are drawn, then turns
-    within them, because the turns of one start share its processes."""
+    """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are
+    drawn, then turns within them, because the turns of one start share its processes."""
     rng = np.random.default_rng(0)
     starts, turns = values.shape
     chosen = rng.integers(0, starts, size=(resamples, starts, 1))

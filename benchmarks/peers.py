@@ -1,13 +1,14 @@
-"""Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup and DFlash), and
-against llama.cpp's plain decoding where the target is a GGUF file.
+"""Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup
+and DFlash), and against llama.cpp's plain decoding where the target is a GGUF file.
 
-Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and write the same number
-of tokens. Our seconds are the decode clock, prefill included, and beside it the wall clock from call to return, which
-times the others. Every text of the same arithmetic, ours and transformers', is compared with that of our vanilla lane;
-llama.cpp multiplies the file's four-bit numbers as they are, so its text may differ anywhere.
+Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and
+write the same number of tokens. Our seconds are the decode clock, prefill included, and beside it
+the wall clock from call to return, which times the others. Every text of the same arithmetic, ours
+and transformers', is compared with that of our vanilla lane; llama.cpp multiplies the file's
+four-bit numbers as they are, so its text may differ anywhere.
 
-``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target suppresses. The comparison
-of texts shows whether that ever matters.
+``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target
+suppresses. The comparison of texts shows whether that ever matters.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ class Lane(NamedTuple):
     def refusal(self) -> str:
         """Why the installed packages cannot run it; empty where they can.
 
-        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``, ``block_size`` and
-        ``mask_token_id``, and for a forward pass from ``noise_embeds`` and ``context_hidden_states``:
-        :class:`specdiff_core.models.dflash.DFlashDraftModel` has them.
+        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``,
+        ``block_size`` and ``mask_token_id``, and for a forward pass from ``noise_embeds`` and
+        ``context_hidden_states``: :class:`specdiff_core.models.dflash.DFlashDraftModel` has them.
         """
         from transformers.generation import candidate_generator
 
@@ -170,8 +171,8 @@ def lanes_of(
     """Every setting beside its counterparts in transformers; and why some of those are left out.
 
     Args:
-        from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads drafts from the next slot
-            on, which would be one token off.
+        from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads
+            drafts from the next slot on, which would be one token off.
     """
     lanes: dict[str, Lane] = {}
     left_out: dict[str, None] = {}
@@ -292,8 +293,8 @@ def measure_peers(
 
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns pooled, with a bootstrap
-    interval over prompts.
+    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns
+    pooled, with a bootstrap interval over prompts.
 
     Args:
         lanes: as the header of the rows lists them.

@@ -2,8 +2,8 @@
 
 For each pair with examples. Live: its first preset on every example, and every other preset and
 method on the first. Race: what its tab opens with, on every example of the embedded pair and the
-first two of others. An index beside the files holds the controls' values for each recording, so that
-controls and recording agree.
+first two of others. An index beside the files holds the controls' values for each recording, so
+that controls and recording agree.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ COMMANDS = {
     "compare.json": "specdiff_core explore compare {machine} --json {file} --temperatures 0,0.7,1 "
     f"--methods {','.join(DRAFTING)}",
 }
-"""File -> the words behind ``python -m`` that write it, in their order. The report shows the results in the same order,
-without those of the Compare tab."""
+"""File -> the words behind ``python -m`` that write it, in their order. The report shows the
+results in the same order, without those of the Compare tab."""
 OPTIONAL = ("page.json",)
 """Needs a browser."""
 

@@ -54,9 +54,9 @@ class Settings(DrafterSettings, frozen=True, kw_only=True):
 
 
 def feature_layers(count: int, target_layers: int) -> list[int]:
-    """``count`` layers spread evenly from 1 to L − 3, as in DFlash's released configs: 5 of 36 are 1, 9, 17, 25, 33.
-    Where those are too few, from the first to the last but one. The last layer is read only where it is the only one:
-    its output is normed."""
+    """``count`` layers spread evenly from 1 to L − 3, as in DFlash's released configs: 5 of 36 are
+    1, 9, 17, 25, 33. Where those are too few, from the first to the last but one. The last layer is
+    read only where it is the only one: its output is normed."""
     most = max(1, target_layers - 1)
     count, high = min(count, most), min(most - 1, max(1, target_layers - 3))
     low = min(1, high)
@@ -126,8 +126,8 @@ def read_target(target: LlamaForCausalLM, tokens: Tensor, layers: list[int]) -> 
     """Run the frozen target over clean text ``tokens [B, L]``, bf16 autocast.
 
     Returns:
-        the hidden states of ``layers`` (0 = after the first layer) side by side, ``[B, L, F·W]``, and the last ones,
-        which its head reads, ``[B, L, W]``; both float32.
+        the hidden states of ``layers`` (0 = after the first layer) side by side, ``[B, L, F·W]``,
+        and the last ones, which its head reads, ``[B, L, W]``; both float32.
     """
     with torch.autocast(tokens.device.type, torch.bfloat16):
         out = target.model(input_ids=tokens, use_cache=False, output_hidden_states=True)
@@ -179,8 +179,9 @@ def block_loss(
 def draw_texts(
     written: Written, rng: np.random.Generator, count: int, length: int, greedy: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``count`` whole texts of the target: padded tokens ``[n, length]``, their lengths, and their first anchors, which
-    are the last tokens of the prompts. A fraction ``greedy`` of them is greedy; None takes them as they come."""
+    """``count`` whole texts of the target: padded tokens ``[n, length]``, their lengths, and their
+    first anchors, which are the last tokens of the prompts. A fraction ``greedy`` of them is
+    greedy; None takes them as they come."""
     odds = None
     if greedy is not None and written.greedy.any() and not written.greedy.all():
         share = written.greedy.mean()

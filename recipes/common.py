@@ -1,7 +1,7 @@
 """What the recipes share: their settings, the loop over steps, τ, and the card. Run them with ``--help`` for the flags.
 
-A recipe makes a model, says what its loss is and how it is stored; everything else is here, in ``text.py``, and in the
-trainer of ``specdiff_core/train``, which ``train drafter`` uses, too.
+A recipe makes a model, says what its loss is and how it is stored; everything else is here, in
+``text.py``, and in the trainer of ``specdiff_core/train``, which ``train drafter`` uses, too.
 """
 
 from __future__ import annotations
@@ -278,8 +278,8 @@ class DrafterSession(Session):
 
 
 def generator(settings: ModelSettings, step: int) -> np.random.Generator:
-    """What draws a step's data: it depends on the seed and the step only, so that a resumed run sees what a whole one
-    would."""
+    """What draws a step's data: it depends on the seed and the step only, so that a resumed run
+    sees what a whole one would."""
     return np.random.default_rng([settings.seed, step])
 
 

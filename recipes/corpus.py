@@ -1,7 +1,7 @@
 """Reads text from a folder.
 
-A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per flavour: UTF-8, with a
-line ``<|endoftext|>`` between documents.
+A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per
+flavour: UTF-8, with a line ``<|endoftext|>`` between documents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EAGLE's head, one layer over the target's features: python recipes/eagle.py --corpus DIR
 
-Soft cross-entropy to the target and smooth L1 to its features (EAGLE, arXiv 2401.15077), the mean over three readings
-of each row: the later ones are given the head's own features, in part.
+Soft cross-entropy to the target and smooth L1 to its features (EAGLE, arXiv 2401.15077), the mean
+over three readings of each row: the later ones are given the head's own features, in part.
 """
 
 from __future__ import annotations

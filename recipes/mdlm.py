@@ -1,7 +1,7 @@
 """The independent masked-diffusion drafter (SpecDiff): python recipes/mdlm.py --corpus DIR
 
-A new one first learns to denoise text (MDLM, arXiv 2406.07524), then to draft for its target: windows of masks behind a
-prefix, with the target's own distributions as labels.
+A new one first learns to denoise text (MDLM, arXiv 2406.07524), then to draft for its target:
+windows of masks behind a prefix, with the target's own distributions as labels.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def new_mdlm(
     cond_dim: int = 32,
     target: LlamaForCausalLM | None = None,
 ) -> Mdlm:
-    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is as wide, the drafter
-    starts with its embedding and its head (with the final norm's weight)."""
+    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is
+    as wide, the drafter starts with its embedding and its head (with the final norm's weight)."""
     sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
     config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
     model = Mdlm(config)
@@ -83,8 +83,8 @@ def new_mdlm(
 
 
 def freeze_constants(model: Mdlm) -> Mdlm:
-    """Leave only the biases of the modulation trainable and ``sigma_map`` as initialised: decoding keeps σ = 0,
-    which makes the network's condition constant."""
+    """Leave only the biases of the modulation trainable and ``sigma_map`` as initialised: decoding
+    keeps σ = 0, which makes the network's condition constant."""
     model.requires_grad_(True)
     model.backbone.sigma_map.requires_grad_(False)
     layers = model.backbone
@@ -114,8 +114,8 @@ def subs_loss(logits: Tensor, ids: Tensor, masked: Tensor, t: Tensor, mask_id: i
 
 
 def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> Tensor:
-    """MDLM's own objective, nats per token: t is spread evenly over the batch (antithetic sampling), and each token is
-    masked with probability (1 − ε)t."""
+    """MDLM's own objective, nats per token: t is spread evenly over the batch (antithetic
+    sampling), and each token is masked with probability (1 − ε)t."""
     t = EPSILON + (1 - EPSILON) * (np.arange(len(rows)) + rng.random(len(rows))) / len(rows)
     drawn = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
     ids, masked, times = (torch.as_tensor(part).to(model.device) for part in (rows, drawn, t.astype(np.float32)))
@@ -141,8 +141,9 @@ def draw_windows(
 ) -> Windows:
     """Cut ``count`` windows out of ``rows [R, S]``.
 
-    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the others uniform; a
-    fraction ``whole`` of the windows is fully masked, the others at a uniform mask ratio (at least one mask).
+    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the
+    others uniform; a fraction ``whole`` of the windows is fully masked, the others at a uniform
+    mask ratio (at least one mask).
     """
     size = rng.integers(4, SLOTS + 1, count)
     row = np.arange(count) % len(rows)
@@ -165,8 +166,8 @@ def autocast(device: torch.device) -> torch.autocast:
 
 
 class DraftTask:
-    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The target reads each
-    row once; many windows are cut from it.
+    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The
+    target reads each row once; many windows are cut from it.
 
     Args:
         tokens: number of tokens in the windows of one step, contexts included.
@@ -200,8 +201,8 @@ class DraftTask:
         return self._objective(*self.inputs(rows, windows, own))
 
     def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
-        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows are chains: fully
-        masked, in one of the last ``own`` rows, which the target wrote."""
+        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows
+        are chains: fully masked, in one of the last ``own`` rows, which the target wrote."""
         inside = windows.rank >= 0
         parts = (
             windows.ids,

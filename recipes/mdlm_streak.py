@@ -1,7 +1,7 @@
 """The masked-diffusion drafter aligned with its target (SpecDiff-2): python recipes/mdlm_streak.py --corpus DIR
 
-It begins with the trained drafter and goes on with streak distillation: whole windows of text that the target wrote, in
-which a slot weighs as much as all tokens before it are likely to be accepted.
+It begins with the trained drafter and goes on with streak distillation: whole windows of text that
+the target wrote, in which a slot weighs as much as all tokens before it are likely to be accepted.
 """
 
 from __future__ import annotations

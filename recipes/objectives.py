@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 def position_weights(rank: Tensor, decay: float) -> Tensor:
-    """exp(−rank/decay), ``rank`` unknown positions before this one: a late position counts only if all before it were
-    accepted (DFlash, arXiv 2602.06036)."""
+    """exp(−rank/decay), ``rank`` unknown positions before this one: a late position counts only if
+    all before it were accepted (DFlash, arXiv 2602.06036)."""
     return torch.exp(-rank.float() / decay)
 
 

@@ -40,8 +40,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of one flavour, end to end. Each begins with the end-of-text id, so that a document read from its
-    start looks as a prompt does when decoding."""
+    """The documents of one flavour, end to end. Each begins with the end-of-text id, so that a
+    document read from its start looks as a prompt does when decoding."""
 
     tokens: np.ndarray  # [N] uint16
     starts: np.ndarray  # [documents] int64, places in ``tokens``
@@ -105,8 +105,8 @@ class Text:
         return Documents(stored["tokens"], stored["starts"])
 
     def draw_rows(self, rng: np.random.Generator, rows: int, length: int) -> np.ndarray:
-        """Random rows ``[rows, length]`` int64 of the training split. The weight of a flavour is the root of its size:
-        small flavours are seen more often than by size alone."""
+        """Random rows ``[rows, length]`` int64 of the training split. The weight of a flavour is
+        the root of its size: small flavours are seen more often than by size alone."""
         documents = list(self.split("train").values())
         roots = np.array([len(each.tokens) ** 0.5 for each in documents])
         chosen = rng.choice(len(documents), size=rows, p=roots / roots.sum())
@@ -152,8 +152,9 @@ class Written:
 def write_text(
     engine: Engine, text: Text, folder: Path, *, parts: int, texts: int, temperatures: Sequence[float], seed: int
 ) -> Written:
-    """Let the target continue the beginnings of documents, 16 to 64 tokens each, ``parts`` times ``texts`` of them;
-    texts that ``folder`` holds are kept. Part n depends on the seed and n only, so an interrupted run goes on.
+    """Let the target continue the beginnings of documents, 16 to 64 tokens each, ``parts`` times
+    ``texts`` of them; texts that ``folder`` holds are kept. Part n depends on the seed and n only,
+    so an interrupted run goes on.
 
     Raises:
         CorpusError: there is no text to continue.

@@ -1,5 +1,5 @@
-"""Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot distribution, so
-greedy decoding is no special case anywhere else.
+"""Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot
+distribution, so greedy decoding is no special case anywhere else.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
 
 
 def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
-    """How confident a drafter is, ``[..., V]`` float64: its q; at temperature 0, where q is one-hot, the softmax at
-    temperature 1. Reveal orders, trees and the stop criterion rank by it and the page shows it; tokens are drawn from q
-    and tested with q alone."""
+    """How confident a drafter is, ``[..., V]`` float64: its q; at temperature 0, where q is
+    one-hot, the softmax at temperature 1. Reveal orders, trees and the stop criterion rank by it
+    and the page shows it; tokens are drawn from q and tested with q alone."""
     return to_probs(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
 
 
@@ -94,8 +94,8 @@ def lazy_confidence(
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test (Leviathan et al.,
-    Algorithm 1).
+    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test
+    (Leviathan et al., Algorithm 1).
 
     Args:
         target_probs, draft_probs: ``[V]`` float64.
@@ -111,7 +111,7 @@ def without(target_probs: Tensor, token: int) -> Tensor:
 
 
 def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
-    """``mass`` as a distribution. Where there is none, a rejection had probability zero, but rounding may still ask for
-    a distribution: then ``otherwise``."""
+    """``mass`` as a distribution. Where there is none, a rejection had probability zero, but
+    rounding may still ask for a distribution: then ``otherwise``."""
     total = mass.sum()
     return torch.where(total > 0.0, mass / total, otherwise)

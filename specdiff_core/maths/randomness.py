@@ -45,8 +45,8 @@ class Sampler(Protocol):
 
 
 def _seed(*parts: int | str) -> int:
-    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500 positions of a text
-    share their noise has a probability below 3e-5."""
+    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500
+    positions of a text share their noise has a probability below 3e-5."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -102,8 +102,9 @@ class Independent:
 class SharedGumbel(Independent):
     """Samples by the Gumbel-max trick with noise keyed by (seed, absolute position): the same for any drafter.
 
-    ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a position, so they agree
-    with a probability of at least (1 − TV)/(1 + TV), and the emitted token is a function of (seed, position, p) only.
+    ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a
+    position, so they agree with a probability of at least (1 − TV)/(1 + TV), and the emitted token
+    is a function of (seed, position, p) only.
     """
 
     def __init__(self, seed: int, *key: int | str, gumbel: Callable[[int, int, int], Tensor] = _gumbel) -> None:

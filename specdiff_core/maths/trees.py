@@ -18,8 +18,8 @@ from specdiff_core.schema.events import depths
 ROOT = -1
 
 Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
-"""(depth, place of the token before it) -> what may stand there, the most probable first: log q, ids, and their places,
-which ask in turn for what follows each of them."""
+"""(depth, place of the token before it) -> what may stand there, the most probable first: log q,
+ids, and their places, which ask in turn for what follows each of them."""
 
 
 def children(parents: Sequence[int], node: int) -> list[int]:
@@ -27,8 +27,8 @@ def children(parents: Sequence[int], node: int) -> list[int]:
 
 
 def visible(parents: Sequence[int]) -> Tensor:
-    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes before it in its
-    text."""
+    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes
+    before it in its text."""
     rows = [[True] + [False] * len(parents)]
     for node, parent in enumerate(parents):
         rows.append(rows[parent + 1].copy())
@@ -37,8 +37,8 @@ def visible(parents: Sequence[int]) -> Tensor:
 
 
 def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
-    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held`` tokens come before
-    those."""
+    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held``
+    tokens come before those."""
     anchor = held + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
@@ -63,8 +63,8 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
 
 
 def independent(q: Tensor, budget: int) -> Ranked:
-    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of each the ``budget``
-    best."""
+    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of
+    each the ``budget`` best."""
     best = q.topk(min(budget, q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
@@ -84,11 +84,11 @@ def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
 def best_first(
     ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0
 ) -> tuple[list[int], list[int], list[float]]:
-    """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those less probable than
-    ``min_prob``; the first one always stays.
+    """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those
+    less probable than ``min_prob``; the first one always stays.
 
-    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
-    child enter.
+    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and
+    its most probable child enter.
 
     Args:
         ranked: what may follow a token.

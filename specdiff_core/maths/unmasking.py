@@ -41,12 +41,14 @@ def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int,
 
 
 def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
-    """The running-maximum rule: position i may be tested with min(1, p/q) where no earlier position was revealed after
-    it; where one was, there are drafters for which p/q is biased (docs/theory.md, Several denoising steps).
+    """The running-maximum rule: position i may be tested with min(1, p/q) where no earlier position
+    was revealed after it; where one was, there are drafters for which p/q is biased
+    (docs/theory.md, Several denoising steps).
 
-    At a position that may, everything that q_i and the decisions to its left depend on was fixed before x_i was drawn,
-    so x_i ~ q_i still holds when it is tested. All other positions count as point masses. Under value confidence the
-    revealed tokens were selected for being likely, so only a window that one step revealed as a whole escapes.
+    At a position that may, everything that q_i and the decisions to its left depend on was fixed
+    before x_i was drawn, so x_i ~ q_i still holds when it is tested. All other positions count as
+    point masses. Under value confidence the revealed tokens were selected for being likely, so only
+    a window that one step revealed as a whole escapes.
     """
     if order is RevealOrder.VALUE_CONFIDENCE:
         return (len(set(reveal_steps)) == 1,) * len(reveal_steps)

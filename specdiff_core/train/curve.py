@@ -43,8 +43,8 @@ def last_scores(run: Path, prefix: str) -> dict[str, float]:
 
 
 def curve_of(run: Path) -> Curve:
-    """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed run, or weights that
-    were averaged at the end) the last result holds."""
+    """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed
+    run, or weights that were averaged at the end) the last result holds."""
     found: dict[int, dict[str, float]] = {}
     for event in read_metrics(run):
         means = {name: round(value, 4) for name, value in event.get("scores", {}).items() if name.endswith("mean")}

@@ -1,10 +1,11 @@
 """The drafters that ``train drafter`` makes: what each learns from the target's answers, and how it is stored.
 
-The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target through one
-projection and denoise a block behind an anchor, between the target's frozen embedding and output head. A slot weighs as
-much as it adds to the expected accepted length (D-PACE, arXiv 2605.18810). EAGLE's head (arXiv 2401.15077) continues
-the target's last hidden states. Both learn by cross-entropy first, and at the end by total variation, the share of
-drafted tokens that the ratio test rejects (LK losses, arXiv 2602.23881).
+The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target
+through one projection and denoise a block behind an anchor, between the target's frozen embedding
+and output head. A slot weighs as much as it adds to the expected accepted length (D-PACE, arXiv
+2605.18810). EAGLE's head (arXiv 2401.15077) continues the target's last hidden states. Both learn
+by cross-entropy first, and at the end by total variation, the share of drafted tokens that the
+ratio test rejects (LK losses, arXiv 2602.23881).
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ IN_PROMPT = 0.15
 TV = 0.9
 """Weight of total variation at the end."""
 PASSES = 3
-"""Times that EAGLE's head reads a row: first the target's features, then, in part, its own (EAGLE-3's training-time
-test, arXiv 2503.01840, with a random mixture in place of its mask)."""
+"""Times that EAGLE's head reads a row: first the target's features, then, in part, its own
+(EAGLE-3's training-time test, arXiv 2503.01840, with a random mixture in place of its mask)."""
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
@@ -55,8 +56,8 @@ DEPTHS = (0.28, 0.62, 0.93)
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
-    """The layers that a block drafter reads of a target of ``depth`` layers. The last one, whose output is normed, is
-    read only where it is the only one."""
+    """The layers that a block drafter reads of a target of ``depth`` layers. The last one, whose
+    output is normed, is read only where it is the only one."""
     return tuple(sorted({min(round(share * (depth - 1)), max(0, depth - 2)) for share in DEPTHS}))
 
 
@@ -85,8 +86,8 @@ class Words(NamedTuple):
 def frequent_words(
     answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, vocabulary: int, count: int, never: int
 ) -> list[int]:
-    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``. Prompts count a
-    little: their words are likely to come up in answers."""
+    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``.
+    Prompts count a little: their words are likely to come up in answers."""
     seen = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))
     scores = {t: seen[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
@@ -115,8 +116,8 @@ class Learner(ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
-        """The mean loss of a batch; ``finishing``: by total variation over all words, otherwise by cross-entropy over
-        the :data:`FREQUENT` ones, in nats."""
+        """The mean loss of a batch; ``finishing``: by total variation over all words, otherwise by
+        cross-entropy over the :data:`FREQUENT` ones, in nats."""
 
     @abstractmethod
     def export(self, folder: Path) -> None:
@@ -146,8 +147,8 @@ class BlockLearner(Learner):
     """A block drafter.
 
     Attributes:
-        weigh: how much each slot counts, from the drafter's probabilities ``[..., γ]`` of the text's own tokens and a
-            mask of the slots inside the text.
+        weigh: how much each slot counts, from the drafter's probabilities ``[..., γ]`` of the
+            text's own tokens and a mask of the slots inside the text.
     """
 
     model: DFlashDraftModel
@@ -216,8 +217,8 @@ class BlockLearner(Learner):
 
 
 class EagleLearner(Learner):
-    """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable words, over
-    :data:`PASSES` readings of each answer."""
+    """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable
+    words, over :data:`PASSES` readings of each answer."""
 
     model: EagleHead
 
@@ -280,8 +281,8 @@ def draw_blocks(
 ) -> Blocks:
     """``count`` random blocks of ``size`` slots in each row, a fraction ``whole`` of them all masks.
 
-    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in the rest these are
-    scattered.
+    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in
+    the rest these are scattered.
 
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
@@ -358,8 +359,8 @@ def draft_states(
     autocast: bool = True,
     hidden_of: Callable[..., Tensor] = block_hidden,
 ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
-    """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and place
-    of each, and row and place of the token before it, where the target predicts it.
+    """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
+    place of each, and row and place of the token before it, where the target predicts it.
 
     Args:
         features: ``[B, L, F·W]`` of the target.
@@ -386,8 +387,8 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
     Args:
         embeddings: ``[B, L − 1, W]`` of tokens 2 .. L.
         states: ``[B, L, W]`` the target's features.
-        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A feature that the
-            head predicted belongs one token later.
+        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A
+            feature that the head predicted belongs one token later.
     """
     given = states[:, :-1]
     found = head(embeddings, given)
@@ -425,8 +426,8 @@ def sizes_of(target: Any) -> dict[str, Any]:
 def block_config(
     target: Any, name: str, settings: DrafterSettings, *, taps: Sequence[int], mask: int, words: int
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose ``DFlashSpeculatorConfig``
-    has these fields; ``markov_width`` is this lab's own.
+    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose
+    ``DFlashSpeculatorConfig`` has these fields; ``markov_width`` is this lab's own.
 
     Args:
         target: its config.
@@ -455,8 +456,8 @@ def block_config(
 
 
 def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
-    """An untrained block drafter. At first its residual stream holds the embedding of a mask, which predicts the mask,
-    so its last norm begins small."""
+    """An untrained block drafter. At first its residual stream holds the embedding of a mask, which
+    predicts the mask, so its last norm begins small."""
     model = DFlashDraftModel(released)
     model.initialize(torch.Generator().manual_seed(seed))
     norm: Any = model.norm

@@ -1,5 +1,6 @@
-"""Command-line flags from a struct of settings: the type, the limits and the help of each are its annotation, as in
-``Annotated[int, Meta(ge=1, description="optimiser steps")]``. Needs no torch: the command line's help starts at once.
+"""Command-line flags from a struct of settings: the type, the limits and the help of each are its
+annotation, as in ``Annotated[int, Meta(ge=1, description="optimiser steps")]``. Needs no torch: the
+command line's help starts at once.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def flag(name: str) -> str:
 
 
 def add_options(parser: Any, defaults: msgspec.Struct) -> None:
-    """One flag for each field of a struct of settings. What isn't given isn't set, so that it can come from elsewhere;
-    the help names the ``defaults``."""
+    """One flag for each field of a struct of settings. What isn't given isn't set, so that it can
+    come from elsewhere; the help names the ``defaults``."""
     for name, annotation in get_type_hints(type(defaults), include_extras=True).items():
         kind, meta = get_args(annotation)
         words: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
