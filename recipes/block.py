@@ -158,8 +158,8 @@ def block_loss(
     features, states = read_target(target, tokens, model.config.target_layer_ids)
     plan: Any = {"count": settings.anchors, "size": slots, "whole": settings.whole, "generator": random, "end": end}
     blocks = draw_blocks(tokens, lengths, first, **plan)
-    embed, head = (part.weight.detach() for part in (target.get_input_embeddings(), target.lm_head))
-    look_up = partial(F.embedding, weight=embed)
+    words: Any = target.get_input_embeddings()
+    look_up, head = partial(F.embedding, weight=words.weight.detach()), target.lm_head.weight.detach()
     options: Any = {"alone": ALONE, "hidden_of": hidden_of}
     where, drafted, before = draft_states(model, blocks, features, look_up, random, **options)
     with torch.autocast(tokens.device.type, torch.bfloat16):

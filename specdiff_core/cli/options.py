@@ -16,7 +16,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
 from specdiff_core.schema.wording import values_words
-from specdiff_core.train.options import flag
+from specdiff_core.train.options import flag as flag
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdiff_core.schema.events import (
     CONTROL,
@@ -43,7 +43,7 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
 
 
 def spells_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether its entries are text with ▁ for a space (SentencePiece's way), and not bytes in GPT-2's alphabet."""
+    """Whether its entries are text with ▁ for a space (SentencePiece's way), not bytes."""
     known: dict[str, int] = getattr(tokenizer, "get_vocab", dict)()
     return "▁" in known and "Ġ" not in known
 
@@ -57,7 +57,7 @@ def piece(
         spaces: the vocabulary's :func:`spells_spaces`.
         special: its :func:`special_ids`.
     """
-    name = tokenizer.convert_ids_to_tokens(token)
+    name: Any = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
     if token in (special_ids(tokenizer) if special is None else special):

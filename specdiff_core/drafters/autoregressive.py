@@ -22,7 +22,7 @@ from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession(DraftSession):
-    """One run. Its cache has committed tokens and, between a draft and its verification, that draft."""
+    """One run. Its cache has committed tokens and, until it is verified, the last draft."""
 
     def __init__(self, drafter: AutoregressiveDrafter) -> None:
         self._drafter, self._run = drafter, drafter.reader.start()

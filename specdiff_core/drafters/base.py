@@ -37,7 +37,7 @@ class Context:
     order: RevealOrder
     sampling: Sampling  # defines q
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
-    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes, except the first
+    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes but the first
     num_drafts: int = 1  # windows to draw independently
     stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
     sampler: Sampler  # the only source of randomness for this draft
@@ -56,11 +56,12 @@ class DenoiseState:
         """Raise :class:`DraftContractError` unless this is the state of a window of at most γ."""
         size = len(self.ids)
         if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= slot < size for slot in self.revealed):
-            raise DraftContractError(f"The drafter yielded a window of {size} tokens, revealed {self.revealed}.")
+            what = f"The drafter yielded a window of {size} tokens, revealed {self.revealed}."
+            raise DraftContractError(what)
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
+        """A window ``ids [g]`` of which position ``step`` was just revealed, with ``[1, V]``."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -131,7 +132,7 @@ class Draft:
         )
 
     def until(self, ends: Sequence[int]) -> Draft:
-        """Cut after the first id of ``ends``: tokens after the end of the text can never be emitted."""
+        """Cut after the first id of ``ends``: what follows the end of a text is never emitted."""
         if not any(token in ends for token in self.ids):
             return self
         nodes: list[int] = []
@@ -230,7 +231,7 @@ class DraftSession(ABC):
 
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. A session rolls its own caches back."""
+        """Yield the window after each step; return the draft. Rolls its own caches back."""
 
 
 class FeatureSession(DraftSession):

@@ -153,7 +153,7 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
 def _tree(
     logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
 ) -> Generator[DenoiseState, None, Draft]:
-    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989), a point mass."""
+    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989)."""
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
@@ -184,7 +184,7 @@ def _several(
         chain = chain_of(logits, [None] * size, banned=banned)
         windows = [chain.draw(range(size), sampler, first) for sampler in samplers]
         ids, parents, branches = merge([values.tolist() for values, _, _ in windows])
-        dists: dict[int, Tensor] = {}  # node -> what it was drawn from, the same in every draft that holds it
+        dists: dict[int, Tensor] = {}  # node -> what it was drawn from, in every draft with it
         for (_, rows, _), branch in zip(windows, branches, strict=True):
             dists |= dict(zip(branch, rows, strict=True))
         drawn_from = torch.stack([dists[node] for node in range(len(ids))])

@@ -62,7 +62,7 @@ class EagleSession(FeatureSession):
         return (yield from draft_in_order(predict, context, self._drafter.reader.suppress))
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
-        """The pass over the committed entries: each feature beside the token that came after it, the anchor last."""
+        """The pass over committed entries: each feature beside the next token, the anchor last."""
         features = self._drafter.read(torch.cat(self._features))
         tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
         self._features.clear()
@@ -71,7 +71,7 @@ class EagleSession(FeatureSession):
     def _next(
         self, ids: Sequence[int], features: Tensor, parents: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A pass over drafted tokens, beside the features that the head itself expects before them."""
+        """A pass over drafted tokens, beside the features that the head expects before them."""
         self._ahead += len(ids)
         return _last(self._run.score(ids, parents, features=features))
 
@@ -122,7 +122,7 @@ class EagleDrafter:
 
     name: str
     reader: Target  # runs a frozen :class:`EagleHead`; ids that it suppresses are never drafted
-    layers: tuple[int, ...]  # layers of the target that the head reads: the last one, or several for EAGLE-3
+    layers: tuple[int, ...]  # of the target, which the head reads: the last, or several (EAGLE-3)
 
     @torch.inference_mode()
     def read(self, features: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class MaskedDiffusionDrafter(Stateless):
     name: str
     model: Mdlm | Bidirectional  # prepared for inference
     _: KW_ONLY
-    vocab_size: int  # V of the target; ids beyond it (MDLM's extra mask token) are cut off before normalising
+    vocab_size: int  # V of the target; further ids (MDLM's mask token) are cut off
     view: int  # tokens that the network reads, window included (more if a wide window needs it)
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
     forbidden: Sequence[int] = ()  # ids that the target suppresses
@@ -70,7 +70,7 @@ class MaskedDiffusionDrafter(Stateless):
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window."""
         first = len(ids) - gamma - self.shift
         return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 

@@ -1,4 +1,4 @@
-"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
+"""Drafters with one declaration changed and the same weights, for the doctor's question."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _with(known: Any, **values: Any) -> Any:
 
 
 def _masks(declared: int, size: int, words: Words) -> list[int]:
-    """Candidates for the mask id: special ids, the neighbours, and the last row of the drafter's table."""
+    """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
     tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
 
@@ -137,7 +137,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
+    """Each token with its own feature, or the one of two tokens before, not the previous one's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)

@@ -115,12 +115,12 @@ class Chain:
         return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, places: Sequence[int]) -> Tensor:
-        """In what follows, in every slot, the candidate of the slot before it at ``places [g]``: ``[g, V]``."""
+        """Where the slot before each has its candidate at ``places [g]``: ``[g, V]``."""
         return self._wide(self._ids, self._confidence[list(range(len(self._ids))), list(places)])
 
     @cached_property
     def _dists(self) -> Tensor:
-        """``[g, k before, k]`` float64: q over each slot's candidates, given each candidate of the slot before it."""
+        """``[g, k before, k]`` float64: q of each slot, given each candidate before it."""
         return to_probs(self._table, self._sampling)
 
     @cached_property

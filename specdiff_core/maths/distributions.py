@@ -14,7 +14,7 @@ from specdiff_core.schema.settings import Sampling
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Copies on the CPU, with one wait for a GPU; tensors that are there already are returned as they are."""
+    """Copies on the CPU, with one wait for a GPU; tensors that are there stay as they are."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
     together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
@@ -50,7 +50,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         )
     if sampling.temperature == 0:
         return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)
-    # Subtracting the maximum first leaves the distribution as it is, and no small temperature makes it overflow.
+    # Subtracting the maximum keeps the distribution, and no small temperature overflows.
     scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)
@@ -73,7 +73,7 @@ def _never(logits: Tensor, forbidden: Sequence[int]) -> Tensor:
 
 
 def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
-    """The largest logit of each row ``[..., 1]`` and its id, whether all are finite, and the ids on the CPU."""
+    """The largest logit of each row ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
     top = logits.max(-1, keepdim=True)
     finite, ids = to_host(torch.isfinite(top.values).all(), top.indices)
     return top.values, top.indices, bool(finite), ids
@@ -89,7 +89,7 @@ def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known already; a softmax is computed on demand only."""
+    """:func:`confidence_probs` where q = ``probs`` is known: a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 

@@ -27,7 +27,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A word problem with its solution, one step per line, and its ``result``, by default that of the last step."""
+    """A word problem, its solution, one step per line, and its ``result``, or the last step's."""
 
     prompt: Text
     steps: tuple[Text, ...]
@@ -97,7 +97,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
 
 
 _HERE = Path(__file__).resolve().parent
-_OWN = read_prompts(_HERE / "own.jsonl")  # the first of every flavour, then the second of every flavour, …
+_OWN = read_prompts(_HERE / "own.jsonl")  # the first of every flavour, then the second, …
 OWN_TEXTS: dict[str, tuple[str, ...]] = {
     flavour: tuple(prompt.prompt for prompt in _OWN if prompt.flavour == flavour)
     for flavour in dict.fromkeys(prompt.flavour for prompt in _OWN)
@@ -106,7 +106,7 @@ OWN_TEXTS: dict[str, tuple[str, ...]] = {
 OWN_PROBLEMS: tuple[Problem, ...] = tuple(
     msgspec.json.decode(line, type=Problem) for line in (_HERE / "problems.jsonl").read_bytes().splitlines()
 )
-"""Written for this project, with solutions: a small target can't solve them, but may finish a solution."""
+"""Written for this project, with solutions, which a small target may only finish."""
 
 
 def ranks(prompts: Sequence[Prompt]) -> list[int]:

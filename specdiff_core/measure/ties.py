@@ -58,7 +58,7 @@ def first_difference(one: Sequence[object], other: Sequence[object]) -> int | No
 def difference(
     engine: Engine, prompt: str | Sequence[int], ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
 ) -> Difference | None:
-    """Where two texts after ``prompt`` differ first, and whether a tie explains it; None if they are equal."""
+    """Where two texts after ``prompt`` differ first and whether a tie explains it; None if equal."""
     parted = first_difference(ours, theirs)
     if parted is None:
         return None

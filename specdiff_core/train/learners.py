@@ -162,8 +162,9 @@ class BlockLearner(Learner):
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
         blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        features, options = batch.features.flatten(2), {"alone": ALONE, "autocast": self._autocast}
-        where, states, before = draft_states(self.model, blocks, features, self._embed, generator, **options)
+        given = batch.features.flatten(2), self._embed, generator
+        options: Any = {"alone": ALONE, "autocast": self._autocast}
+        where, states, before = draft_states(self.model, blocks, *given, **options)
         values, logs = losses.top_loss(
             states,
             words.rows,
