@@ -232,9 +232,10 @@ class Equality(Tabled, kw_only=True, tag="equality"):
         return [
             "### The same text, token for token, and the same bits",
             f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "
-            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
-            f"**{numbers['equal']} texts equal**. Bits: of the tokens that a drafted run committed, those whose logits "
-            "(the target's, over the whole vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
+            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over "
+            f"{numbers['tokens']} vanilla tokens, **{numbers['equal']} texts equal**. Bits: of the "
+            "tokens that a drafted run committed, those whose logits (the target's, over the whole "
+            "vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
             table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
             differing(named),
         ]

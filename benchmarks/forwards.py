@@ -66,11 +66,12 @@ class Forwards(Tabled, kw_only=True, tag="forwards"):
             rows.append([entry.name, *(f"{1000 * seconds:.2f}" for seconds in times), *shares])
         return [
             "### How close the loop is to its own limit",
-            f"Medians behind a context of {self.entries[0].context} tokens, in milliseconds: one target pass of width "
-            "1 (t₁), its matrix products alone, a pass of width γ+1 (t_verify), and a draft with the reveal of its "
-            "tokens (t_draft). The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and "
-            "measured tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while "
-            "bare passes were timed.",
+            f"Medians behind a context of {self.entries[0].context} tokens, in milliseconds: one "
+            "target pass of width 1 (t₁), its matrix products alone, a pass of width γ+1 "
+            "(t_verify), and a draft with the reveal of its tokens (t_draft). The limit is "
+            "τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
+            "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was "
+            "slower while bare passes were timed.",
             table(["setting", "products", "t₁", "t_verify", "t_draft", "limit", "of speed-up", "of tokens/s"], rows),
         ]
 

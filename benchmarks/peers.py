@@ -329,9 +329,9 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
 
 
 LLAMA_CPP_NOTE = (
-    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At one row that takes a "
-    "fraction of the time of our products; at the rows of a verifying pass it does not. The fastest plain decoding on "
-    "a CPU is where speculation gains least."
+    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At "
+    "one row that takes a fraction of the time of our products; at the rows of a verifying pass it "
+    "does not. The fastest plain decoding on a CPU is where speculation gains least."
 )
 
 
@@ -358,14 +358,15 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane once, on the same "
-            "loaded weights. Ours by its decode clock, prefill included, `generate` from call to return; by wall clock "
-            "both are. The ratio pools all turns, its interval is a bootstrap over prompts. `assistant_model` is our "
-            "small drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, "
-            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. Same text as our "
-            f"vanilla lane (ours, theirs): **{numbers['equal']} of {numbers['compared']}, {numbers['ties']} differ at "
-            f"a tie** (two best tokens at most {TIES[self.dtype]:g} apart in log p)."
-            + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane "
+            "once, on the same loaded weights. Ours by its decode clock, prefill included, "
+            "`generate` from call to return; by wall clock both are. The ratio pools all turns, "
+            "its interval is a bootstrap over prompts. `assistant_model` is our small drafter: "
+            "with our γ and no confidence threshold, with our γ and transformers' default "
+            "threshold, and with all of its defaults; `dflash` is transformers' loop with our "
+            f"block drafter. Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
+            f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
+            f"{TIES[self.dtype]:g} apart in log p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),

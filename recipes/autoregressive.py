@@ -19,8 +19,9 @@ from transformers import LlamaForCausalLM
 from specdiff_core.train.settings import field
 
 SUMMARY = (
-    "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a stock "
-    "`LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on text the target wrote."
+    "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, "
+    "2302.01318): a stock `LlamaForCausalLM` that learned the target's distributions (arXiv "
+    "2310.08461), mostly on text the target wrote."
 )
 
 

@@ -32,9 +32,10 @@ DECAY = 4.0
 ALONE = 0.25
 """With a Markov head, fraction of the slots that are scored without it: decoding chooses its candidates without it."""
 SUMMARY = (
-    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its target's hidden states and "
-    "uses its embedding and head. Trained on random anchors and mask ratios with the target's own distribution as "
-    "labels, mostly on text the target wrote. Format of the released DFlash checkpoints."
+    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
+    "target's hidden states and uses its embedding and head. Trained on random anchors and mask "
+    "ratios with the target's own distribution as labels, mostly on text the target wrote. Format "
+    "of the released DFlash checkpoints."
 )
 
 

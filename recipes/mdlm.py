@@ -35,9 +35,10 @@ DECAY = 4.0
 ROWS = 8
 """Rows that the target reads per step; many windows are cut from each."""
 SUMMARY = (
-    "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff (arXiv "
-    "2408.05636): trained with the SUBS objective, then on windows of masks with the target's own distribution as "
-    "labels, many of them in text that the target wrote. Format of `kuleshov-group/mdlm-owt`."
+    "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in "
+    "SpecDiff (arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with "
+    "the target's own distribution as labels, many of them in text that the target wrote. Format "
+    "of `kuleshov-group/mdlm-owt`."
 )
 
 

@@ -13,9 +13,10 @@ import mdlm
 from common import SHIPPED, run
 
 SUMMARY = (
-    "The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, arXiv "
-    "2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all tokens to "
-    "the left are accepted. Format of `kuleshov-group/mdlm-owt`."
+    "The masked discrete diffusion drafter aligned with its target by streak-distillation "
+    "(SpecDiff-2, arXiv 2511.00606): fully masked windows of text that the target wrote, weighted "
+    "by the probability that all tokens to the left are accepted. Format of "
+    "`kuleshov-group/mdlm-owt`."
 )
 
 

@@ -84,8 +84,8 @@ def main(settings: Settings) -> Path:
     flavours, config = text.corpus.flavours, model.config
     return session.card(
         model,
-        f"A small, deep causal language model of {len(flavours)} flavours of text ({', '.join(flavours)}): the target "
-        "of a pair for SpecDiff Lab.",
+        f"A small, deep causal language model of {len(flavours)} flavours of text "
+        f"({', '.join(flavours)}): the target of a pair for SpecDiff Lab.",
         shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
         f"{config.num_attention_heads} heads, vocabulary {config.vocab_size}, context "
         f"{config.max_position_embeddings}, tied embedding.",

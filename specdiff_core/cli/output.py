@@ -91,8 +91,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 SILENT = (
-    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it supports "
-    "return_spec_tokens_details, llama.cpp while drafting"
+    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it "
+    "supports return_spec_tokens_details, llama.cpp while drafting"
 )
 
 

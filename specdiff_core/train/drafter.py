@@ -313,8 +313,9 @@ class DrafterTraining:
     def _card(self, learner: Learner) -> Card:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
         learnt = (
-            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` ({answers.tokens:,} tokens) in "
-            f"{pair.placement.dtype_name}, at temperatures {', '.join(f'{one:g}' for one in settings.temperatures)}."
+            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
+            f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
+            f"{', '.join(f'{one:g}' for one in settings.temperatures)}."
         )
         words = command(self.argv)
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}

@@ -205,15 +205,16 @@ class BlockLearner(Learner):
         if self.settings.markov:
             markov = " With its Markov head a token depends on the one before it."
             vllm = (
-                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that it does not know: "
-                "train with `--markov 0` for it."
+                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that "
+                "it does not know: train with `--markov 0` for it."
             )
         return (
-            f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens at a time. It reads "
-            f"layers {layers} of the target (0 is the first) and uses the target's embedding and output head, of which "
-            f"it has {count:,} of {every:,} words.{markov}\n\n"
-            f"Layout: `DFlashSpeculator` of vLLM's speculators, whose classes (commit {SPECULATORS}) read such a "
-            f"config.json, have the same names and shapes, and compute the same hidden states. {self._checked}{vllm}"
+            f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens "
+            f"at a time. It reads layers {layers} of the target (0 is the first) and uses the "
+            f"target's embedding and output head, of which it has {count:,} of {every:,} "
+            f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose classes "
+            f"(commit {SPECULATORS}) read such a config.json, have the same names and shapes, and "
+            f"compute the same hidden states. {self._checked}{vllm}"
         )
 
 
@@ -251,9 +252,9 @@ class EagleLearner(Learner):
     @property
     def about(self) -> str:
         return (
-            "EAGLE's head (arXiv 2401.15077): one decoder layer that continues its target's last hidden states, "
-            "between the target's own embedding and output head.\n\nLayout: that of the released EAGLE heads. "
-            + self._checked
+            "EAGLE's head (arXiv 2401.15077): one decoder layer that continues its target's last "
+            "hidden states, between the target's own embedding and output head.\n\nLayout: that of "
+            "the released EAGLE heads. " + self._checked
         )
 
 
