@@ -189,7 +189,7 @@ def check_equality(
 
 
 def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
-    """Comparisons, equal texts and logits that differ in any bit, by setting and temperature; and all differences."""
+    """Comparisons, equal texts and different logits by setting and temperature; all differences."""
     counts = ("compared", "equal", "bits_compared", "bits_different")
     table: dict[tuple[str, float], dict[str, Any]] = {}
     for row in rows:

@@ -39,7 +39,7 @@ GROWTH = 1.15
 
 @dataclass
 class Met:
-    firsts: list[float] = field(default_factory=list)  # seconds from the question to the first event
+    firsts: list[float] = field(default_factory=list)  # seconds to the first event
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
     mixed_up: list[str] = field(default_factory=list)  # answers to other requests
@@ -154,7 +154,7 @@ ODD: tuple[Any, ...] = (
 
 
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
-    """Broken calls: each must end, in an answer or an error in plain words, and none may cause a traceback."""
+    """Broken calls: each must end in an answer or a plain error, none in a traceback."""
     draw = random.Random(seed)
     usual = ["Once upon", *settings(8)]
 

@@ -77,7 +77,7 @@ def open_page(page: Any, url: str) -> None:
 
 
 def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
-    """Press Run: seconds until the page shows an event of the run, and each lane's result from its trace."""
+    """Press Run: seconds until the page shows an event, and each lane's result from its trace."""
     before = page.evaluate(STARTED)
     began = time.monotonic()
     page.click("#live-run")
@@ -141,7 +141,7 @@ def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
 
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
-    """Threads that waited for a processor, on average, in the median run; None if the system does not count them."""
+    """Threads that waited for a processor in the median run, on average; None if not counted."""
     known = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
     return median(known) if len(known) == len(runs) else None
 
@@ -197,7 +197,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
     """Measure ``repeats`` turns of both clocks on each of ``starts`` servers, so that no single
     process decides the result."""
     usable: list[float] = []  # seconds until the page plays
-    first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
+    first: list[float] = []  # from Run, pressed while the models load, to the first event
     loads: list[float] = []
     memory: list[float] = []
     later: list[float] = []
@@ -216,7 +216,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
                 for turn in range(repeats):
                     for side in sorted(runs, reverse=turn % 2 == 0):  # neither is always first
                         if side == "alone":
-                            page.goto("about:blank")  # an idle page still uses some of the processor
+                            page.goto("about:blank")  # an idle page still uses some time
                             page.wait_for_timeout(SETTLE)
                             runs[side].append(alone.decode())
                         else:

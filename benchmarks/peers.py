@@ -64,7 +64,7 @@ class Call(NamedTuple):
     kind: str  # plain, assisted, lookup or dflash; or llama.cpp
     name: str  # of its lane, but for drafter and γ
     confident: bool = False  # assisted: stop a draft below transformers' default confidence
-    defaults: bool = False  # draft as many tokens as transformers, or the drafter's own config, would
+    defaults: bool = False  # draft as many tokens as transformers or the drafter's config would
 
 
 CALLS = {
@@ -82,13 +82,13 @@ CALLS = {
         Call("dflash", "dflash {drafter} (defaults)", defaults=True),
     ),
 }
-"""File of ``specdiff_core/drafters`` -> its counterparts elsewhere, with the options that could be their best."""
+"""File of ``specdiff_core/drafters`` -> its counterparts, with options that could be their best."""
 LLAMA_CPP = "xllamacpp"
 """A package that wraps llama.cpp, needed only here."""
 
 
 class Lane(NamedTuple):
-    """One of our settings, or a call of theirs that gets the same drafter and γ and is compared with it."""
+    """One of our settings, or a call of theirs that gets the same drafter and γ."""
 
     ours: BenchSetting
     call: Call | None = None
@@ -124,7 +124,7 @@ class Turn(Measured, kw_only=True):
     KEY = ("prompt", "repeat")
     repeat: int  # −1 of a warm-up
     lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
-    differences: list[dict[str, Any]]  # lane, prompt, repeat, and where its text differs from vanilla's
+    differences: list[dict[str, Any]]  # lane, prompt, repeat, and where it differs from vanilla's
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def gguf_of(pair: PairSpec) -> Path | None:
 
 
 def usual_settings(pair: PairSpec) -> list[str]:
-    """Keys of the settings that have a counterpart in transformers, in the order of :data:`USUAL`."""
+    """Keys of the settings with a counterpart in transformers, in the order of :data:`USUAL`."""
     known = {spec.name: spec for spec in pair.drafters}
     return [f"{name}/{known[name].fit(gamma)}/{steps}" for name, (gamma, steps) in USUAL.items() if name in known]
 
@@ -178,7 +178,7 @@ def lanes_of(
     left_out: dict[str, None] = {}
     for setting in settings:
         drafter = pair.drafter(setting.drafter)
-        # transformers has no trees and no K drafts, and would run a chained drafter without its head
+        # transformers has no trees, K drafts or Markov heads
         alike = setting.shape == "window" and not setting.auto and not drafter.chained
         calls = CALLS.get(drafter.module, ()) if alike else ()
         calls = tuple(call for call in calls if call.kind != "llama.cpp" or gguf_of(pair))
@@ -198,7 +198,7 @@ def timed(
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
     """One run of one lane: its seconds, wall-clock seconds and tokens, and its new ids."""
     clock = DeviceClock(engine.pair.placement.device)
-    engine.encode(prompt, base)  # the first rendering of a chat starts a process, outside every lane's clock
+    engine.encode(prompt, base)  # the first rendering of a chat starts a process, off all clocks
     if lane.call is not None and lane.call.kind == "llama.cpp":
         return _llama_cpp(engine, prompt, base, clock)
     if lane.call is None:
@@ -216,7 +216,7 @@ def timed(
 
 @functools.cache
 def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
+    """llama.cpp with the file at ``path``, loaded once: contexts would share its bandwidth."""
     xllamacpp: Any = importlib.import_module(LLAMA_CPP)
 
     params = xllamacpp.CommonParams()
@@ -228,7 +228,7 @@ def _llama_server(path: str, threads: int) -> Any:
 def _llama_cpp(
     engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
+    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
     asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
     asked |= {"ignore_eos": True, "cache_prompt": False}

@@ -1,4 +1,4 @@
-"""Prompt files for benchmarks: beginnings of a corpus' validation documents, or a published workload."""
+"""Prompt files for benchmarks: beginnings of validation documents, or a published workload."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def make_prompts(corpus: Path, *, per_flavour: int = 10, characters: int = 200) 
 
 
 def cut(text: str, characters: int) -> str:
-    """At most ``characters`` of ``text``, up to the end of a word (or of the limit, if there is only one word)."""
+    """At most ``characters`` of ``text``, up to the end of a word unless there is only one."""
     if len(text) <= characters:
         return text
     words = re.match(rf"(?s).{{,{characters}}}(?<=\S)(?=\s)", text)

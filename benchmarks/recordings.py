@@ -78,7 +78,7 @@ def _live(folder: Path, example: Example, label: str, config: DecodeConfig) -> R
 
 
 def _named(pair: str, words: str) -> str:
-    """A file name, which lessons and links use; it includes the pair unless that is the embedded one."""
+    """A file name, which lessons and links use; with the pair unless that is the embedded one."""
     words = words if pair == "embedded" else f"{pair} {words}"
     return f"{'-'.join(re.findall(r'[a-z0-9_]+', words.lower()))}.jsonl.gz"
 

@@ -1,4 +1,4 @@
-"""Every measurement of BENCHMARKS.md and of the Compare tab, each as a command in a process of its own."""
+"""Every measurement of BENCHMARKS.md and the Compare tab, each in a process of its own."""
 
 from __future__ import annotations
 

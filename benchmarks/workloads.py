@@ -1,4 +1,4 @@
-"""The workloads of the papers, streamed from the dataset hub by the package ``datasets``, at pinned revisions."""
+"""The workloads of the papers, streamed from the dataset hub at pinned revisions."""
 
 from __future__ import annotations
 

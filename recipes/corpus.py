@@ -22,7 +22,7 @@ NAMES = re.compile(r"(.+)\.(train|valid)\.txt(\.xz)?")
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The documents of one folder, read when asked for, by flavour and split (``train`` or ``valid``)."""
+    """The documents of one folder, by flavour and split (``train`` or ``valid``)."""
 
     root: Path
     files: dict[tuple[str, str], Path]

@@ -78,7 +78,7 @@ def new_mdlm(
         body.output_layer.linear.bias.zero_()
         if target is not None and target.config.hidden_size == width:
             body.vocab_embed.embedding.copy_(target.get_input_embeddings().weight)
-            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not start out predicting itself
+            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a mask must not predict itself
             body.output_layer.linear.weight.copy_(target.lm_head.weight * target.model.norm.weight)
     return freeze_constants(model)
 
@@ -127,14 +127,14 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
+    """N drafting problems of length L: a prefix and a window at its end, padded on the left."""
 
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
     masked: np.ndarray  # [N, SLOTS] bool, of the last SLOTS positions
     rank: np.ndarray  # [N, SLOTS] int64, place in the window; negative before it
     row: np.ndarray  # [N] int64, the row each problem was cut from
-    position: np.ndarray  # [N, SLOTS] int64, where in that row the last SLOTS positions lie (clipped at 0)
+    position: np.ndarray  # [N, SLOTS] int64, places of the last SLOTS in that row (clipped at 0)
 
 
 def draw_windows(
@@ -194,7 +194,7 @@ class DraftTask:
         self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
 
     def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
-        """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
+        """Weighted nats per masked slot of ``rows [R, S]``; the target wrote the last ``own``."""
         longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
         count = max(1, self.tokens // length)
@@ -218,7 +218,7 @@ class DraftTask:
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
-        """The target's distribution of the token at each of the last slots, ``[N, SLOTS, V]``: its logits at t − 1."""
+        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: from t − 1."""
         ids = torch.as_tensor(rows).to(self.model.device)
         with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state

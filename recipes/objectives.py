@@ -14,7 +14,7 @@ def position_weights(rank: Tensor, decay: float) -> Tensor:
 
 
 def probs_without(logits: Tensor, banned: int) -> Tensor:
-    """Softmax of ``logits [..., V]`` in float32 over all ids but one: a target never emits the mask token."""
+    """Softmax of ``logits [..., V]`` in float32 over all ids but one, such as the mask."""
     return logits.float().index_fill(-1, torch.tensor([banned], device=logits.device), -torch.inf).softmax(-1)
 
 

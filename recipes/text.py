@@ -33,7 +33,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         raise WeightsError(f"There is no tokenizer in {shown(folder)}.", hint="Run: python recipes/tokenizer.py")
     try:
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
-    except Exception as error:  # a damaged tokenizer.json makes the tokenizers library raise a bare Exception
+    except Exception as error:  # the tokenizers library raises a bare Exception
         raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).", hint=AGAIN) from error
     return tokenizer
 
@@ -51,7 +51,7 @@ class Documents:
         return int(self.starts[index]), int(ends[0])
 
     def beginnings(self, length: int, count: int) -> np.ndarray:
-        """``[n, length]`` int64: the first tokens of evenly spaced documents (n = ``count`` where there are enough)."""
+        """``[n, length]`` int64: first tokens of evenly spaced documents (n = ``count`` if possible)."""
         starts = self.starts[self.starts <= len(self.tokens) - length]
         starts = starts[np.linspace(0, len(starts) - 1, min(count, len(starts))).astype(int)]
         found: np.ndarray = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
@@ -98,7 +98,7 @@ class Text:
                     pieces.append(np.asarray([self.end, *encoded.ids], dtype=np.uint16))
             starts = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial.npz")  # renamed: an interrupt never leaves half a file
+            partial = path.with_suffix(".partial.npz")  # an interrupt never leaves half a file
             np.savez(partial, tokens=np.concatenate(pieces), starts=starts)
             partial.replace(path)
         stored = np.load(path)
@@ -188,7 +188,7 @@ def write_text(
 
 
 def fingerprint(folder: Path) -> str:
-    """A short hash of a model's weights: text that another target wrote is never read by mistake."""
+    """A short hash of a model's weights, so that text of another target is never read."""
     found = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         found.update(path.read_bytes())

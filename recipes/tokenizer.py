@@ -1,4 +1,4 @@
-"""The byte-level BPE that the target and its drafters share: python recipes/tokenizer.py --corpus DIR"""
+"""The byte-level BPE of target and drafters: python recipes/tokenizer.py --corpus DIR"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
-"""Entry point group for added commands, such as the page's: the command's name, and a function of its arguments."""
+"""Entry point group for added commands, such as the page's: name, function of the arguments."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""``bench sweep``: the speed-up of settings over vanilla. ``python -m benchmarks`` uses its flags and helpers too."""
+"""``bench sweep``: the speed-up of settings over vanilla; ``python -m benchmarks`` shares parts."""
 
 from __future__ import annotations
 

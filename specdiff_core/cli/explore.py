@@ -19,7 +19,7 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` with a subcommand for each exploration of the page; the others are commands of their own."""
+    """Add ``explore`` with the page's explorations; others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")

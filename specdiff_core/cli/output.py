@@ -15,7 +15,7 @@ LEGEND = "plain: accepted from the draft · [corrected by the target] · {the ta
 
 
 def marked_text(run: Sequence[Event]) -> str:
-    """The new text of a run, with marks around tokens that were not drafted (see :data:`LEGEND`)."""
+    """The new text of a run, with marks around tokens that were not drafted (:data:`LEGEND`)."""
     pieces: dict[int, str] = {}
     ids: list[int] = []
     sources: list[str] = []
@@ -97,7 +97,7 @@ SILENT = (
 
 
 def served(numbers: dict[str, Any]) -> list[str]:
-    """An attached server's lane: what was measured here, what the server reports, and what is unchecked."""
+    """An attached server's lane: what was measured, what it reports, and what is unchecked."""
     forms = {
         "tau": "τ {:.2f}",
         "draft_use": "{:.0%} of its drafted tokens accepted",
@@ -118,5 +118,5 @@ def served(numbers: dict[str, Any]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Escape control characters, so that text cannot control the terminal; keep line breaks and tabs."""
+    """Escape control characters, which could control the terminal; keep line breaks and tabs."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""``pairs``: list the model pairs, their downloads and why one is not available here; download their files."""
+"""``pairs``: list the model pairs, their downloads and what is missing here; download them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def fetch(pair: PairSpec, names: str | None) -> None:
 
 
 def drafter_is_here(drafter: DrafterSpec) -> bool:
-    """Whether a shipped drafter's files exist; True for hub drafters, which are checked with their pair."""
+    """Whether a shipped drafter's files exist; True for hub drafters."""
     folder = Path(drafter.source)
     return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
 

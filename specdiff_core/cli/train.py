@@ -1,4 +1,4 @@
-"""``train``: a drafter for any target, and smaller weights. Recipes of the embedded pair are in ``recipes/``."""
+"""``train``: a drafter for any target, and smaller weights. See also ``recipes/``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run_drafter(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Yields a callable that returns True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
+    """Yield a callable: True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
     pressed = False
 
     def stop(*_: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -206,31 +207,30 @@ def _one_by_one(
         if not going():
             return
         run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
-        features, ends, logs = [run.read(ids[:-1])], [], []
+        features, rows = [run.read(ids[:-1])], []
         while going():
             scores = run.score(ids[-1:])
             logits = _allowed(scores.logits, target)
             features.append(scores.features)
-            best, log = _top(logits)
-            ends.append(best)
-            logs.append(log)
+            rows.append(_top(logits))
             if len(ids) > first and _over(ids, first, target.context, writing):
                 break
             drawn = _draw(logits, torch.tensor([temperature], device=logits.device), generator)
             ids.append(int(drawn))
-        size = first - 1 + len(ends)  # tokens that were read
+        size = first - 1 + len(rows)  # tokens that were read
         if size < first + LEAST and not going():
             return
         known = [part.view(len(part), -1, width) for part in features if part is not None]
         states = torch.cat(known) if known else torch.zeros(size, 0, width)
-        top_ids, top_logs = (torch.cat(parts).cpu() for parts in (ends, logs))
+        top_ids, top_logs = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
+        before = (0, 0, first - 1, 0)  # rows inside the prompt
         yield Answer(
             prompt,
             temperature,
             torch.tensor(ids[:size], dtype=torch.int32),
             states.to("cpu", torch.bfloat16),
-            torch.cat([top_ids.new_zeros(first - 1, top_ids.shape[1]), top_ids]),
-            torch.cat([top_logs.new_full((first - 1, top_logs.shape[1]), -torch.inf), top_logs]),
+            F.pad(top_ids, before),
+            F.pad(top_logs, before, value=-torch.inf),
         )
 
 
