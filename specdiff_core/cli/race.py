@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median_low
 from typing import Any
 
@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> None:
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.trace, "trace")
-    servers = _attached(args.attach)
+    servers: Mapping[str, Decoder] = {}
+    if args.attach:
+        from specdiff_core.attached import attach
+
+        servers = attach(*args.attach)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
     detail, threads = args.trace is not None, 0 if args.threads is None else None
     runs = race_of(
@@ -80,14 +84,6 @@ def run(args: argparse.Namespace) -> None:
             print(f"{args.trace.name} has repeat {kept + 1}, the median of vanilla's times")
     if args.json:
         print(json.dumps(race, ensure_ascii=False))
-
-
-def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:
-    if not addresses:
-        return {}
-    from specdiff_core.attached import attach
-
-    return attach(*addresses)
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
