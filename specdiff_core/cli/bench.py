@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from specdiff_core.cli import options
 from specdiff_core.measure import store
 from specdiff_core.measure.grid import SWEPT, BenchSetting, listed
-from specdiff_core.measure.prompts import Prompt, first_of_each, own_prompts, read_prompts
+from specdiff_core.measure.prompts import FORMS, Prompt, first_of_each, own_prompts, read_prompts
 from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting
 from specdiff_core.provenance import Provenance, provenance
@@ -38,13 +38,8 @@ def add_command(commands: Any) -> None:
 def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = SETTINGS) -> None:
     """Add the flags that measurements share; ``settings`` describes the default."""
     add = parser.add_argument
-    line = 'JSON lines {"id", "flavour", "prompt"}'
-    add(
-        "--prompts",
-        type=Path,
-        metavar="FILE",
-        help=f"{line}, or Spec-Bench's question.jsonl [default: this project's own]",
-    )
+    about = f"{FORMS}, or Spec-Bench's question.jsonl [default: this project's own]"
+    add("--prompts", type=Path, metavar="FILE", help=about)
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--json", type=Path, metavar="OUT", help="write the result, and its rows beside it (.rows.jsonl)")
     if repeats:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli.options import add_parser, add_placement, say
-from specdiff_core.measure.prompts import read_prompts
+from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
 from specdiff_core.train.options import add_options
 from specdiff_core.train.settings import DrafterSettings, open_run
@@ -32,8 +32,7 @@ def add_drafter(parts: Any) -> None:
     about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
     parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
-    files = "a text file with one prompt per line, or .jsonl with prompt and flavour; either may be .xz"
-    parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=files)
+    parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=FORMS)
     folder = "the drafter's folder; DIR/run is the run"
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")

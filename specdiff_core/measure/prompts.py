@@ -64,6 +64,9 @@ def _read_prompt(line: str) -> Prompt:
     return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
 
 
+FORMS = 'a text file with a prompt per line, or .jsonl with {"prompt", "flavour", "id"}; or .xz'
+
+
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Read a text file with a prompt per line, or JSON lines ``{"prompt"}``, optionally with
     ``flavour`` and ``id``, or Spec-Bench's (``.jsonl``). A file ``.xz`` is unpacked. A prompt
@@ -72,7 +75,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     Raises:
         ConfigError: the file can't be read or is empty, or a line is wrong; the message names it.
     """
-    hint = 'Give UTF-8 text with a prompt per line, or .jsonl with {"prompt": "…"} in each.'
+    hint = f"Give {FORMS}."
     prompts: dict[str, Prompt] = {}
     read = _read_prompt if ".jsonl" in path.suffixes else lambda line: Prompt(prompt=line.strip())
     place = ""
