@@ -53,7 +53,7 @@ def add_parser(
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_own_pair(parser)
     add_placement(parser)
     add_json(parser)
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
+    about = "record every event (.jsonl or .jsonl.gz)"
+    parser.add_argument("--trace", metavar="FILE", type=Path, help=about)
 
 
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:

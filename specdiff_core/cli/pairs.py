@@ -44,7 +44,8 @@ def table(here: Here) -> None:
     from specdiff_core.models.availability import availability
 
     machine = here.machine
-    print(f"On this machine: {machine.device}, {machine.dtype}, {machine.free / 1e9:.1f} GB of memory free.\n")
+    free = f"{machine.free / 1e9:.1f} GB of memory free"
+    print(f"On this machine: {machine.device}, {machine.dtype}, {free}.\n")
     lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
     notes: dict[str, str] = {}
     for pair in PAIRS.values():

@@ -31,14 +31,15 @@ def add_command(commands: Any) -> None:
 def add_drafter(parts: Any) -> None:
     about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
-    parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
-    parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=FORMS)
+    add = parser.add_argument
+    add("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
+    add("--prompts", required=True, type=Path, metavar="FILE", help=FORMS)
     folder = "the drafter's folder; DIR/run is the run"
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")
-    parser.add_argument("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
+    add("--out", required=True, type=Path, metavar="DIR", help=folder)
+    add("--resume", action="store_true", help="continue the run in --out, with its settings")
+    add("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
     valid = "prompts on which τ is measured [default: some of --prompts, which are then not trained on]"
-    parser.add_argument("--valid", type=Path, metavar="FILE", help=valid)
+    add("--valid", type=Path, metavar="FILE", help=valid)
     add_options(parser.add_argument_group("settings"), DrafterSettings())
     add_placement(parser)
 

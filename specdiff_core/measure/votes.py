@@ -80,7 +80,7 @@ Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has att
 def rotated(found: Found, right: Sequence[str]) -> Tried:
     """The rotations for all tables below. They are expensive, so compute them once."""
     pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
-    tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
+    tried = {name: [_Tried(*each) for each in pair if each[0]] for name, pair in pairs.items()}
     return {name: own for name, own in tried.items() if own}
 
 
