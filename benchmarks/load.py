@@ -86,7 +86,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], pause: float = 0.5) -> 
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:
         with suppress(httpx.HTTPError):
-            if httpx.get(url, timeout=5).status_code == 200:
+            if httpx.get(url, timeout=5, follow_redirects=True).status_code == 200:
                 return
         time.sleep(pause)
     raise SystemExit("The server ended, or was not ready in two minutes; see its log.")
