@@ -1,4 +1,4 @@
-"""``pairs``: list the model pairs, their downloads and what is missing here; download them."""
+"""``pairs``: list the model pairs, their downloads and what is missing here; fetch them."""
 
 from __future__ import annotations
 

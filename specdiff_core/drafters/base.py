@@ -61,7 +61,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """A window ``ids [g]`` of which position ``step`` was just revealed, with ``[1, V]``."""
+        """The window ``ids [g]`` just after revealing ``step``, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()
