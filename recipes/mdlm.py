@@ -218,7 +218,7 @@ class DraftTask:
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
-        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: from t − 1."""
+        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
         ids = torch.as_tensor(rows).to(self.model.device)
         with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
