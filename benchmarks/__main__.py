@@ -21,7 +21,6 @@ COMMANDS = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Every command and flag."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="The measurements behind BENCHMARKS.md.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module, about in COMMANDS.items():

@@ -1,5 +1,5 @@
-"""Which texts are equal: those of rule ``match`` and vanilla at the same seed, bit for bit the logits behind their
-tokens, and vanilla's text and that of transformers' ``generate``.
+"""Which texts are equal: those of rule ``match`` and vanilla at the same seed, bit for bit the
+logits behind their tokens, and vanilla's text and that of transformers' ``generate``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of, values_of
+from specdiff_core.cli.bench import add_measuring, begin, follow, values_of
 from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import BASELINE, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
@@ -132,8 +132,8 @@ def stock_of(engine: Engine, role: str = "target") -> Any:
 
 
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
-    """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the last one needs no
-    slot."""
+    """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the
+    last one needs no slot."""
     ids = engine.encode(prompt, config)
     model = stock_of(engine)
     given = torch.tensor([ids], device=model.device)
@@ -149,8 +149,8 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
 def different_bits(
     text: Sequence[int], logits: Sequence[Tensor], vanilla: Sequence[int], expected: Sequence[Tensor]
 ) -> tuple[int, int]:
-    """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that differ in any bit, and
-    how many there are."""
+    """Of the tokens up to the first difference of two texts: how many have logits ``[V]`` that
+    differ in any bit, and how many there are."""
     length = min(len(text), len(vanilla))
     same = first_difference(text[:length], vanilla[:length]) or length
     return sum(not torch.equal(a, b) for a, b in zip(logits[:same], expected[:same], strict=True)), same
@@ -213,7 +213,7 @@ def check_equality(
 
 
 def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
-    """Comparisons, equal texts and logits that differ in any bit, by setting and temperature; and all differences."""
+    """Comparisons, equal texts and different logits by setting and temperature; all differences."""
     counts = ("compared", "equal", "bits_compared", "bits_different")
     table: dict[tuple[str, float], dict[str, Any]] = {}
     for row in rows:
@@ -256,16 +256,16 @@ class Equality(Tabled, kw_only=True, tag="equality"):
         return [
             "### The same text, token for token, and the same bits",
             f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "
-            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla tokens, "
-            f"**{numbers['equal']} texts equal**. Bits: of the tokens that a drafted run committed, those whose logits "
-            "(the target's, over the whole vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
+            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over "
+            f"{numbers['tokens']} vanilla tokens, **{numbers['equal']} texts equal**. Bits: of the "
+            "tokens that a drafted run committed, those whose logits (the target's, over the whole "
+            "vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
             table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
             differing(named),
         ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks equality``."""
     add_measuring(parser)
     parser.add_argument("--temperatures", default="0,0.7,1", metavar="LIST", help="[default 0,0.7,1]")
     about = "prompts that are compared with generate() too [default 100]"
@@ -273,14 +273,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks equality``."""
     base = options.read_settings(args)
     temperatures = values_of(args.temperatures, float, "temperatures")
     for temperature in temperatures:
         dataclasses.replace(base, temperature=temperature)  # refuse a wrong one early
     if (count := args.generate_prompts) < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
-    (_, *settings), prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
+    (engine, prompts, (_, *settings), base), facts, path = begin(args)
     log = follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
     finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))

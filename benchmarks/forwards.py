@@ -15,8 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from benchmarks.tables import Tabled, finish
-from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, prepare, prompts_of, settings_of
+from specdiff_core.cli.bench import add_measuring, begin
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import BASELINE, BenchSetting
@@ -67,11 +66,12 @@ class Forwards(Tabled, kw_only=True, tag="forwards"):
             rows.append([entry.name, *(f"{1000 * seconds:.2f}" for seconds in times), *shares])
         return [
             "### How close the loop is to its own limit",
-            f"Medians behind a context of {self.entries[0].context} tokens, in milliseconds: one target pass of width "
-            "1 (t₁), its matrix products alone, a pass of width γ+1 (t_verify), and a draft with the reveal of its "
-            "tokens (t_draft). The limit is τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and "
-            "measured tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was slower while "
-            "bare passes were timed.",
+            f"Medians behind a context of {self.entries[0].context} tokens, in milliseconds: one "
+            "target pass of width 1 (t₁), its matrix products alone, a pass of width γ+1 "
+            "(t_verify), and a draft with the reveal of its tokens (t_draft). The limit is "
+            "τ·t₁/(t_draft + t_verify). Reached: measured speed-up over that limit, and measured "
+            "tokens/s of rounds over τ/(t_draft + t_verify). More than 100 %: the machine was "
+            "slower while bare passes were timed.",
             table(["setting", "products", "t₁", "t_verify", "t_draft", "limit", "of speed-up", "of tokens/s"], rows),
         ]
 
@@ -79,9 +79,9 @@ class Forwards(Tabled, kw_only=True, tag="forwards"):
 def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) -> dict[str, float]:
     """The share of its own limit that a setting reached in a sweep.
 
-    ``limit_speedup`` is τ·t₁ / (t_draft + t_verify); ``of_tokens`` compares tokens per second of rounds (without the
-    prefill) with τ / (t_draft + t_verify), the stricter of the two. τ and the speed-up are those of all tokens
-    together, not means of the flavours.
+    ``limit_speedup`` is τ·t₁ / (t_draft + t_verify); ``of_tokens`` compares tokens per second of
+    rounds (without the prefill) with τ / (t_draft + t_verify), the stricter of the two. τ and the
+    speed-up are those of all tokens together, not means of the flavours.
     """
     limit_tokens = entry.tau / (passes.draft + passes.target_verify)
     limit_speedup = limit_tokens * passes.target_one
@@ -91,8 +91,8 @@ def efficiency(passes: Passes, entry: SettingResult, baseline: SettingResult) ->
 
 
 def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
-    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products; 0 if
-    they are not frozen."""
+    """Median seconds that a target pass of one row after ``prompt`` spends in its matrix products;
+    0 if they are not frozen."""
     target, clock, spent = engine.target.start(), DeviceClock(engine.pair.placement.device), [0.0]
     plain = Product.__call__
 
@@ -176,16 +176,12 @@ def forwards(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks forwards``."""
     add_measuring(parser)
     about = "a sweep whose speed-ups are compared with the limit"
     parser.add_argument("--sweep", type=Path, metavar="FILE", help=about)
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks forwards``."""
-    base = options.read_settings(args)
     stored = None if args.sweep is None else read_result(args.sweep, Sweep)
-    (_, *settings), prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, _ = prepare(args, base, settings, prompts)
+    (engine, prompts, (_, *settings), base), facts, _ = begin(args)
     finish(args, forwards(engine, prompts, settings, base, stored, facts))

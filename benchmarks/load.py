@@ -1,9 +1,10 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
-Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
-reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
-memory (best with ``--visitors 4 --rounds 100``). ``--fuzz N`` adds malformed calls, which must not cause a traceback
-or stop the server. The exit code is 1 after any error.
+Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at
+once, repeatedly, and reports errors, mixed-up answers, seconds to the first event (the time in the
+queue) and to the last, and the server's memory (best with ``--visitors 4 --rounds 100``). ``--fuzz
+N`` adds malformed calls, which must not cause a traceback or stop the server. The exit code is 1
+after any error.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import asyncio
 import json
 import random
 import re
-import signal
 import socket
 import statistics
 import subprocess
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,7 @@ GROWTH = 1.15
 
 @dataclass
 class Met:
-    """The results of the visitors."""
-
-    firsts: list[float] = field(default_factory=list)  # seconds from the question to the first event
+    firsts: list[float] = field(default_factory=list)  # seconds to the first event
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
     mixed_up: list[str] = field(default_factory=list)  # answers to other requests
@@ -49,7 +47,6 @@ class Met:
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
 
     def table(self) -> str:
-        """The report, as lines."""
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
         lines.append(f"wrong answers    {len(self.mixed_up)}")
         for name, seconds in (("first event", self.firsts), ("whole race", self.wholes)):
@@ -69,42 +66,38 @@ class Met:
 
 
 @contextmanager
-def server(log: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A server of this checkout on a free port, ready, with its process."""
+def server(out: Any = subprocess.DEVNULL) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start a server of this checkout on a free port, which writes to ``out``; yields its address
+    and its process. It isn't ready yet."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT
-        )
-    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "app.py", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
     try:
-        for _ in range(240):
-            try:
-                if httpx.get(f"{url}/readyz", timeout=2).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                pass
-            if process.poll() is not None:
-                raise SystemExit(f"the server ended at once; see {log}")
-            time.sleep(0.5)
-        else:
-            raise SystemExit(f"the server was not ready in two minutes; see {log}")
-        yield url, psutil.Process(process.pid)
+        yield f"http://127.0.0.1:{port}", process
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], pause: float = 0.5) -> None:
+    """Wait until ``url`` answers, asking every ``pause`` seconds."""
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
+        with suppress(httpx.HTTPError):
+            if httpx.get(url, timeout=5, follow_redirects=True).status_code == 200:
+                return
+        time.sleep(pause)
+    raise SystemExit("The server ended, or was not ready in two minutes; see its log.")
 
 
 def memory(process: psutil.Process) -> int:
     """Bytes that the server and its decoder hold."""
     held = 0
     for one in (process, *process.children(recursive=True)):
-        try:
+        with suppress(psutil.NoSuchProcess):  # it has just ended
             held += one.memory_info().rss
-        except psutil.NoSuchProcess:  # it has just ended
-            continue
     return held
 
 
@@ -161,7 +154,7 @@ ODD: tuple[Any, ...] = (
 
 
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
-    """Broken calls: each must end, in an answer or an error in plain words, and none may cause a traceback."""
+    """Broken calls: each must end in an answer or a plain error, none in a traceback."""
     draw = random.Random(seed)
     usual = ["Once upon", *settings(8)]
 
@@ -188,11 +181,6 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 met.errors.append("after all broken calls a plain run fails")
 
 
-def say(words: str) -> None:
-    sys.stdout.write(words + "\n")
-    sys.stdout.flush()
-
-
 def main(argv: list[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.split("\n\n")[1])
@@ -201,8 +189,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
     parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
-    log = Path(tempfile.gettempdir()) / "specdiff-load.log"
-    parser.add_argument("--log", type=Path, default=log, help=f"where the server's log goes [default {log}]")
+    default = Path(tempfile.gettempdir()) / "specdiff-load.log"
+    parser.add_argument("--log", type=Path, default=default, help=f"the server's log [default {default}]")
     args = parser.parse_args(argv)
     args.log.write_bytes(b"")
     met = Met()
@@ -211,13 +199,14 @@ def main(argv: list[str] | None = None) -> int:
         for round in range(args.rounds):
 
             async def together(round: int) -> None:
-                await asyncio.gather(*(visit(url, number, round, args.tokens, met) for number in range(args.visitors)))
+                numbers = range(args.visitors)
+                await asyncio.gather(*(visit(url, n, round, args.tokens, met) for n in numbers))
 
             asyncio.run(together(round))
             if process is not None:
                 met.memory.append(memory(process))
-            answers, errors = len(met.wholes), len(met.errors)
-            say(f"round {round + 1} of {args.rounds}: {answers} answers, {errors} errors")
+            found = f"{len(met.wholes)} answers, {len(met.errors)} errors"
+            print(f"round {round + 1} of {args.rounds}: {found}", flush=True)
         if args.fuzz:
             asyncio.run(fuzz(url, args.fuzz, met))
             if process is not None:
@@ -226,11 +215,12 @@ def main(argv: list[str] | None = None) -> int:
     if args.url:
         measure(args.url, None)
     else:
-        with server(args.log) as (url, process):
-            measure(url, process)
+        with args.log.open("ab") as log, server(log) as (url, process):
+            wait_for(f"{url}/readyz", process)
+            measure(url, psutil.Process(process.pid))
             if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
                 met.errors.append(f"{traced} tracebacks in {args.log}")
-    say(met.table())
+    print(met.table())
     return int(met.failed)
 
 

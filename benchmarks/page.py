@@ -1,9 +1,10 @@
 """How soon the page is usable, and how much a watching browser slows a decode.
 
-A real server, a real browser (Playwright's Python package and a Chromium on the PATH), and the race that
-the page opens with. Decodes with no page open alternate with the second run of a freshly opened page, so that drift
-of the machine affects both. Every start has a new server and a new process for the decodes without a
-page, created as the server creates its own: two processes with the same weights differ by some percent.
+A real server, a real browser (Playwright's Python package and a Chromium on the PATH), and the race
+that the page opens with. Decodes with no page open alternate with the second run of a freshly
+opened page, so that drift of the machine affects both. Every start has a new server and a new
+process for the decodes without a page, created as the server creates its own: two processes with
+the same weights differ by some percent.
 """
 
 from __future__ import annotations
@@ -12,24 +13,22 @@ import argparse
 import json
 import multiprocessing
 import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 
 from app.run.process import Remote
 from app.run.race import warm_up_of
+from benchmarks.load import server, wait_for
+from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options
+from specdiff_core.measure.sweep import number, table
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.events import RunStarted
@@ -48,24 +47,6 @@ RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
-
-
-@contextmanager
-def server() -> Iterator[tuple[str, float]]:
-    """Start the page as people do; yields its address and the time of the start (``time.monotonic``)."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    began = time.monotonic()
-    command = [sys.executable, "app.py", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(
-        command, cwd=Path(__file__).resolve().parent.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield f"http://127.0.0.1:{port}/", began
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextmanager
@@ -90,22 +71,13 @@ def browser_page() -> Iterator[Any]:
 
 
 def open_page(page: Any, url: str) -> None:
-    """Open the page as soon as the server answers, and wait until the recording plays."""
-    until = time.monotonic() + PATIENCE / 1000
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            break
-        except (urllib.error.URLError, ConnectionError):
-            if time.monotonic() > until:
-                raise
-            page.wait_for_timeout(20)
+    """Open the page and wait until its recording plays."""
     page.goto(url)
     page.wait_for_function(PLAYING, timeout=PATIENCE)
 
 
 def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
-    """Press Run: seconds until the page shows an event of the run, and each lane's result from its trace."""
+    """Press Run: seconds until the page shows an event, and each lane's result from its trace."""
     before = page.evaluate(STARTED)
     began = time.monotonic()
     page.click("#live-run")
@@ -155,13 +127,12 @@ class Alone:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, least and largest of repeated measurements."""
     return {"median": median(values), "low": min(values), "high": max(values)}
 
 
 def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
-    """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are drawn, then turns
-    within them, because the turns of one start share its processes."""
+    """A percentile bootstrap interval (95 %) of the median: ``values [starts, turns]``; starts are
+    drawn, then turns within them, because the turns of one start share its processes."""
     rng = np.random.default_rng(0)
     starts, turns = values.shape
     chosen = rng.integers(0, starts, size=(resamples, starts, 1))
@@ -170,23 +141,72 @@ def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
 
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
-    """Threads that waited for a processor, on average, in the median run; None if the system does not count them."""
+    """Threads that waited for a processor in the median run, on average; None if not counted."""
     known = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
     return median(known) if len(known) == len(runs) else None
 
 
-def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
-    """All numbers of the page, as one result for ``python -m benchmarks report``: ``repeats`` turns of both clocks
-    on each of ``starts`` servers, so that no single process decides the result."""
+class Page(Tabled, kw_only=True, tag="page"):
+    """How soon the page is usable and how much it slows a decode."""
+
+    schema: Literal[5] = 5  # type: ignore[assignment]  # this format has its own version number
+    starts: int
+    turns: int
+    usable_seconds: dict[str, float]  # median, low, high
+    load_seconds: dict[str, float]
+    memory_mib: dict[str, float]
+    first_event_seconds: dict[str, dict[str, float]]  # first and later
+    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
+    waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
+
+    def tables(self) -> list[str]:
+        first, settings = self.first_event_seconds, self.settings
+        waits = [
+            [wait, str(count), f"{value['median']:.2f} s", f"{bounds(value['low'], value['high'])} s"]
+            for wait, count, value in (
+                ("from the command to a page that plays its recording", self.starts, self.usable_seconds),
+                ("from Run to the first event on the page, pressed at once", self.starts, first["first"]),
+                ("the same, models loaded", self.turns, first["later"]),
+                ("to start the decoding process and load the models", self.starts, self.load_seconds),
+            )
+        ]
+        held = self.memory_mib
+        costs = []
+        for lane, value in self.attached.items():
+            low, high = value["interval"]
+            spread = [bounds(low, high, ".3f"), bounds(value["low"], value["high"], ".3f")]
+            waited = [number(self.waiting[lane][side], ".3f") for side in ("attached", "alone")]
+            costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
+        return [
+            "### The page",
+            "A real server and a real browser on the same machine, which had read the files before.",
+            table(["wait", "times", "median", "lowest–highest"], waits),
+            f"The decoding process holds {held['median']:.0f} MiB after a race "
+            f"({bounds(held['low'], held['high'], '.0f')}).",
+            "Decode clock with the page attached (every event sent, the browser drawing) over the "
+            "undisturbed clock of the same decode with no page open (the interval is a bootstrap "
+            "over starts and their turns), and how many threads had to wait for a processor "
+            f"(medians); for each of the {self.turns} turns of both it is a page's second run; "
+            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, T "
+            f"{settings['steps']}:",
+            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
+        ]
+
+
+def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
+    """Measure ``repeats`` turns of both clocks on each of ``starts`` servers, so that no single
+    process decides the result."""
     usable: list[float] = []  # seconds until the page plays
-    first: list[float] = []  # from Run, pressed at once while the models still load, to the first event
+    first: list[float] = []  # from Run, pressed while the models load, to the first event
     loads: list[float] = []
     memory: list[float] = []
     later: list[float] = []
     runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page() as page:
         for _ in range(starts):
-            with server() as (url, began):
+            began = time.monotonic()
+            with server() as (url, process):
+                wait_for(url, process, pause=0.02)
                 open_page(page, url)
                 usable.append(time.monotonic() - began)
                 first.append(run_on_page(page)[0])
@@ -196,7 +216,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
                 for turn in range(repeats):
                     for side in sorted(runs, reverse=turn % 2 == 0):  # neither is always first
                         if side == "alone":
-                            page.goto("about:blank")  # an idle page still uses some of the processor
+                            page.goto("about:blank")  # an idle page still uses some time
                             page.wait_for_timeout(SETTLE)
                             runs[side].append(alone.decode())
                         else:
@@ -212,42 +232,36 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> dict[str, Any]:
         for lane in LANES:
             assert attached[lane]["ids"] == alone_run[lane]["ids"], "both decode the same tokens"
             costs[lane].append(attached[lane]["seconds"] / alone_run[lane]["seconds"])
-    return {
-        "kind": "page",
-        "schema": 5,
-        "provenance": provenance(argv, module="benchmarks"),
-        "device": alone.header.device,
-        "dtype": alone.header.dtype,
-        "threads": alone.header.threads,
-        "target": alone.header.models.get("target", ""),
-        "settings": alone.config.to_dict(),
-        "starts": starts,
-        "usable_seconds": spread(usable),
-        "load_seconds": spread(loads),
-        "memory_mib": spread(memory),
-        "first_event_seconds": {"first": spread(first), "later": spread(later)},
-        "attached": {
-            lane: {**spread(values), "interval": median_interval(np.reshape(values, (starts, repeats)))}
+    shape = (starts, repeats)
+    return Page(
+        provenance=provenance(argv, module="benchmarks"),
+        device=alone.header.device,
+        dtype=alone.header.dtype,
+        threads=alone.header.threads,
+        target=alone.header.models.get("target", ""),
+        settings=alone.config.to_dict(),
+        starts=starts,
+        usable_seconds=spread(usable),
+        load_seconds=spread(loads),
+        memory_mib=spread(memory),
+        first_event_seconds={"first": spread(first), "later": spread(later)},
+        attached={
+            lane: {**spread(values), "interval": median_interval(np.reshape(values, shape))}
             for lane, values in costs.items()
         },
-        "waiting": {lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
-        "turns": len(runs["alone"]),
-    }
+        waiting={lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
+        turns=len(runs["alone"]),
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks page``."""
     parser.add_argument("--repeats", type=int, default=6, metavar="N", help="turns of both at each start [default 6]")
     parser.add_argument("--starts", type=int, default=8, metavar="N", help="cold starts of the server [default 8]")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result there")
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks page``."""
     if min(args.repeats, args.starts) < 1:
         raise ConfigError("--repeats and --starts must be at least 1.", field="repeats")
     options.check_target(args.json, "json")
-    text = json.dumps(measure(args.repeats, args.starts, args.argv), indent=1, ensure_ascii=False)
-    print(text)
-    if args.json is not None:
-        args.json.write_text(text + "\n", encoding="utf-8")
+    finish(args, measure(args.repeats, args.starts, args.argv))

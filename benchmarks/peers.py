@@ -1,13 +1,14 @@
-"""Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup and DFlash), and
-against llama.cpp's plain decoding where the target is a GGUF file.
+"""Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup
+and DFlash), and against llama.cpp's plain decoding where the target is a GGUF file.
 
-Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and write the same number
-of tokens. Our seconds are the decode clock, prefill included, and beside it the wall clock from call to return, which
-times the others. Every text of the same arithmetic, ours and transformers', is compared with that of our vanilla lane;
-llama.cpp multiplies the file's four-bit numbers as they are, so its text may differ anywhere.
+Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and
+write the same number of tokens. Our seconds are the decode clock, prefill included, and beside it
+the wall clock from call to return, which times the others. Every text of the same arithmetic, ours
+and transformers', is compared with that of our vanilla lane; llama.cpp multiplies the file's
+four-bit numbers as they are, so its text may differ anywhere.
 
-``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target suppresses. The comparison
-of texts shows whether that ever matters.
+``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target
+suppresses. The comparison of texts shows whether that ever matters.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ import torch
 from benchmarks import dflash
 from benchmarks.equality import changed, generate, stock_of
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
-from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, follow, prepare, prompts_of, settings_of
+from specdiff_core.cli.bench import add_measuring, begin, follow
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST
@@ -65,7 +65,7 @@ class Call(NamedTuple):
     kind: str  # plain, assisted, lookup or dflash; or llama.cpp
     name: str  # of its lane, but for drafter and γ
     confident: bool = False  # assisted: stop a draft below transformers' default confidence
-    defaults: bool = False  # draft as many tokens as transformers, or the drafter's own config, would
+    defaults: bool = False  # draft as many tokens as transformers or the drafter's config would
 
 
 CALLS = {
@@ -83,13 +83,13 @@ CALLS = {
         Call("dflash", "dflash {drafter} (defaults)", defaults=True),
     ),
 }
-"""File of ``specdiff_core/drafters`` -> its counterparts elsewhere, with the options that could be their best."""
+"""File of ``specdiff_core/drafters`` -> its counterparts, with options that could be their best."""
 LLAMA_CPP = "xllamacpp"
 """A package that wraps llama.cpp, needed only here."""
 
 
 class Lane(NamedTuple):
-    """One of our settings, or a call of theirs that gets the same drafter and γ and is compared with it."""
+    """One of our settings, or a call of theirs that gets the same drafter and γ."""
 
     ours: BenchSetting
     call: Call | None = None
@@ -125,7 +125,7 @@ class Turn(Measured, kw_only=True):
     KEY = ("prompt", "repeat")
     repeat: int  # −1 of a warm-up
     lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
-    differences: list[dict[str, Any]]  # lane, prompt, repeat, and where its text differs from vanilla's
+    differences: list[dict[str, Any]]  # lane, prompt, repeat, and where it differs from vanilla's
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def gguf_of(pair: PairSpec) -> Path | None:
 
 
 def usual_settings(pair: PairSpec) -> list[str]:
-    """Keys of the settings that have a counterpart in transformers, in the order of :data:`USUAL`."""
+    """Keys of the settings with a counterpart in transformers, in the order of :data:`USUAL`."""
     known = {spec.name: spec for spec in pair.drafters}
     return [f"{name}/{known[name].fit(gamma)}/{steps}" for name, (gamma, steps) in USUAL.items() if name in known]
 
@@ -173,14 +173,14 @@ def lanes_of(
     """Every setting beside its counterparts in transformers; and why some of those are left out.
 
     Args:
-        from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads drafts from the next slot
-            on, which would be one token off.
+        from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads
+            drafts from the next slot on, which would be one token off.
     """
     lanes: dict[str, Lane] = {}
     left_out: dict[str, None] = {}
     for setting in settings:
         drafter = pair.drafter(setting.drafter)
-        # transformers has no trees and no K drafts, and would run a chained drafter without its head
+        # transformers has no trees, K drafts or Markov heads
         alike = setting.shape == "window" and not setting.auto and not drafter.chained
         calls = CALLS.get(drafter.module, ()) if alike else ()
         calls = tuple(call for call in calls if call.kind != "llama.cpp" or gguf_of(pair))
@@ -200,7 +200,7 @@ def timed(
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
     """One run of one lane: its seconds, wall-clock seconds and tokens, and its new ids."""
     clock = DeviceClock(engine.pair.placement.device)
-    engine.encode(prompt, base)  # the first rendering of a chat starts a process, outside every lane's clock
+    engine.encode(prompt, base)  # the first rendering of a chat starts a process, off all clocks
     if lane.call is not None and lane.call.kind == "llama.cpp":
         return _llama_cpp(engine, prompt, base, clock)
     if lane.call is None:
@@ -218,7 +218,7 @@ def timed(
 
 @functools.cache
 def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
+    """llama.cpp with the file at ``path``, loaded once: contexts would share its bandwidth."""
     xllamacpp: Any = importlib.import_module(LLAMA_CPP)
 
     params = xllamacpp.CommonParams()
@@ -230,7 +230,7 @@ def _llama_server(path: str, threads: int) -> Any:
 def _llama_cpp(
     engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
+    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
     asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
     asked |= {"ignore_eos": True, "cache_prompt": False}
@@ -295,8 +295,8 @@ def measure_peers(
 
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns pooled, with a bootstrap
-    interval over prompts.
+    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns
+    pooled, with a bootstrap interval over prompts.
 
     Args:
         lanes: as the header of the rows lists them.
@@ -331,9 +331,9 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
 
 
 LLAMA_CPP_NOTE = (
-    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At one row that takes a "
-    "fraction of the time of our products; at the rows of a verifying pass it does not. The fastest plain decoding on "
-    "a CPU is where speculation gains least."
+    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At "
+    "one row that takes a fraction of the time of our products; at the rows of a verifying pass it "
+    "does not. The fastest plain decoding on a CPU is where speculation gains least."
 )
 
 
@@ -360,14 +360,15 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane once, on the same "
-            "loaded weights. Ours by its decode clock, prefill included, `generate` from call to return; by wall clock "
-            "both are. The ratio pools all turns, its interval is a bootstrap over prompts. `assistant_model` is our "
-            "small drafter: with our γ and no confidence threshold, with our γ and transformers' default threshold, "
-            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. Same text as our "
-            f"vanilla lane (ours, theirs): **{numbers['equal']} of {numbers['compared']}, {numbers['ties']} differ at "
-            f"a tie** (two best tokens at most {TIES[self.dtype]:g} apart in log p)."
-            + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane "
+            "once, on the same loaded weights. Ours by its decode clock, prefill included, "
+            "`generate` from call to return; by wall clock both are. The ratio pools all turns, "
+            "its interval is a bootstrap over prompts. `assistant_model` is our small drafter: "
+            "with our γ and no confidence threshold, with our γ and transformers' default "
+            "threshold, and with all of its defaults; `dflash` is transformers' loop with our "
+            f"block drafter. Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
+            f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
+            f"{TIES[self.dtype]:g} apart in log p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
@@ -378,16 +379,11 @@ class Peers(Tabled, kw_only=True, tag="peers"):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks peers``."""
     add_measuring(parser, repeats=True, settings="those that transformers has too")
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks peers``."""
-    base = options.read_settings(args)
-    settings = settings_of(args, base, usual_settings(find_pair(base.pair)))
-    prompts = prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
-    log = follow(measure_peers(engine, prompts, settings, base, repeats=args.repeats, path=path))
-    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
+    subject, facts, path = begin(args, lambda pair: usual_settings(find_pair(pair)))
+    log = follow(measure_peers(*subject, repeats=args.repeats, path=path))
+    counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

@@ -1,4 +1,4 @@
-"""Prompt files for benchmarks: beginnings of a corpus' validation documents, or a published workload."""
+"""Prompt files for benchmarks: beginnings of validation documents, or a published workload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from specdiff_core.schema.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks prompts``."""
     add = parser.add_argument
     add("--corpus", type=Path, default=Path("corpus"), metavar="DIR", help="cut its validation text [default corpus]")
     add("--per-flavour", type=int, default=10, metavar="N", help="prompts of each flavour of the corpus [default 10]")
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``benchmarks prompts``."""
     if min(args.per_flavour, args.count) < 1:
         raise ConfigError("That leaves no prompt.", field="count", hint="Give at least 1.")
     if args.workload:
@@ -67,7 +65,7 @@ def make_prompts(corpus: Path, *, per_flavour: int = 10, characters: int = 200) 
 
 
 def cut(text: str, characters: int) -> str:
-    """At most ``characters`` of ``text``, up to the end of a word (or of the limit, if there is only one word)."""
+    """At most ``characters`` of ``text``, up to the end of a word unless there is only one."""
     if len(text) <= characters:
         return text
     words = re.match(rf"(?s).{{,{characters}}}(?<=\S)(?=\s)", text)

@@ -2,8 +2,8 @@
 
 For each pair with examples. Live: its first preset on every example, and every other preset and
 method on the first. Race: what its tab opens with, on every example of the embedded pair and the
-first two of others. An index beside the files holds the controls' values for each recording, so that
-controls and recording agree.
+first two of others. An index beside the files holds the controls' values for each recording, so
+that controls and recording agree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Recording(NamedTuple):
     asked: dict[str, Any]
 
     def plan(self) -> Mapping[str, DecodeConfig]:
-        """Its lanes, as the tab would run them."""
         values = {name: value for name, value in self.asked.items() if name != "prompt"}
         return race.plan(values) if "methods" in values else live.plan(values)
 
@@ -79,7 +78,7 @@ def _live(folder: Path, example: Example, label: str, config: DecodeConfig) -> R
 
 
 def _named(pair: str, words: str) -> str:
-    """A file name, which lessons and links use; it includes the pair unless that is the embedded one."""
+    """A file name, which lessons and links use; with the pair unless that is the embedded one."""
     words = words if pair == "embedded" else f"{pair} {words}"
     return f"{'-'.join(re.findall(r'[a-z0-9_]+', words.lower()))}.jsonl.gz"
 
@@ -125,7 +124,6 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> Lanes:
 
 
 def main() -> int:
-    """Record all races."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recordings", description="Record the races that ship.")
     parser.add_argument("--out", type=Path, default=TRACES, help="folder [default: assets/traces]")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each, one is kept [default 3]")

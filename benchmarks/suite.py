@@ -1,4 +1,4 @@
-"""Every measurement of BENCHMARKS.md and of the Compare tab, each as a command in a process of its own."""
+"""Every measurement of BENCHMARKS.md and the Compare tab, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ COMMANDS = {
     "compare.json": "specdiff_core explore compare {machine} --json {file} --temperatures 0,0.7,1 "
     f"--methods {','.join(DRAFTING)}",
 }
-"""File -> the words behind ``python -m`` that write it, in their order. The report shows the results in the same order,
-without those of the Compare tab."""
+"""File -> the words behind ``python -m`` that write it, in their order. The report shows the
+results in the same order, without those of the Compare tab."""
 OPTIONAL = ("page.json",)
 """Needs a browser."""
 
@@ -86,7 +86,6 @@ def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``benchmarks suite``."""
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="DIR", help="prompts are cut from its validation text")
     add("--out", type=Path, default=Path("runs/bench"), metavar="DIR", help="[default runs/bench]")

@@ -23,7 +23,6 @@ class Tabled(Result, kw_only=True):
 
 
 def bounds(low: float, high: float, form: str = ".2f") -> str:
-    """An interval."""
     return f"{low:{form}}–{high:{form}}"
 
 
@@ -33,7 +32,7 @@ def flavours_of(prompts: Mapping[str, int]) -> str:
 
 
 def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """The texts that differ from vanilla's: names, and what ``difference`` returned; empty where there is none."""
+    """The texts that differ from vanilla's: names, and what ``difference`` returned; or empty."""
     lines = [
         f"- {name}, {found['prompt']}, token {found['token']}: the two best tokens are {found['margin']:.1e} apart, "
         + ("a tie" if found["tie"] else "UNEXPLAINED")

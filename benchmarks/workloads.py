@@ -1,4 +1,4 @@
-"""The workloads of the papers, streamed from the dataset hub by the package ``datasets``, at pinned revisions."""
+"""The workloads of the papers, streamed from the dataset hub at pinned revisions."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def load_workload(name: str, count: int) -> tuple[Prompt, ...]:
     """The first ``count`` prompts of a workload, in its order.
 
     Raises:
-        ConfigError: there is no such workload, ``datasets`` is not installed, or the hub cannot be reached; the hint
-            says what to do.
+        ConfigError: there is no such workload, ``datasets`` is not installed, or the hub cannot be
+            reached; the hint says what to do.
     """
     if name not in WORKLOADS:
         hint = f"Choose one of: {', '.join(WORKLOADS)}."

@@ -19,8 +19,9 @@ from transformers import LlamaForCausalLM
 from specdiff_core.train.settings import field
 
 SUMMARY = (
-    "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a stock "
-    "`LlamaForCausalLM` that learned the target's distributions (arXiv 2310.08461), mostly on text the target wrote."
+    "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, "
+    "2302.01318): a stock `LlamaForCausalLM` that learned the target's distributions (arXiv "
+    "2310.08461), mostly on text the target wrote."
 )
 
 
@@ -29,7 +30,7 @@ class Settings(DrafterSettings, frozen=True, kw_only=True):
 
 
 def new_drafter(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaForCausalLM:
-    """An untrained drafter as wide as its target: it begins with the target's embedding, head and last norm."""
+    """An untrained drafter as wide as its target, with its embedding, head and last norm."""
     config = target.config
     sizes = {"layers": layers, "width": config.hidden_size, "context": config.max_position_embeddings}
     model = new_llama(config.vocab_size, **sizes)
@@ -39,7 +40,7 @@ def new_drafter(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaForCausalL
 
 
 def soft_ce(model: LlamaForCausalLM, target: LlamaForCausalLM, ids: Tensor, mask: int) -> Tensor:
-    """Soft cross-entropy of its next token with the target's, nats per token of ``ids [B, L]``, bf16 autocast."""
+    """Soft cross-entropy with the target, nats per token of ``ids [B, L]``, bf16 autocast."""
     with torch.autocast(ids.device.type, torch.bfloat16):
         with torch.no_grad():
             states = target.model(input_ids=ids, use_cache=False).last_hidden_state

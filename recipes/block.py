@@ -7,6 +7,7 @@ the target's distribution at masked slots, weighted by position (arXiv 2602.0603
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,24 +23,25 @@ from transformers import LlamaForCausalLM, PretrainedConfig
 
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.train.learners import block_hidden, draw_blocks, sizes_of
+from specdiff_core.train.learners import block_hidden, draft_states, draw_blocks, sizes_of
 from specdiff_core.train.losses import weighted_mean
 from specdiff_core.train.settings import field
 
 DECAY = 4.0
 """Of the position weights, in slots."""
 ALONE = 0.25
-"""With a Markov head, fraction of the slots that are scored without it: decoding chooses its candidates without it."""
+"""Fraction of the slots without the Markov head: decoding chooses its candidates without it."""
 SUMMARY = (
-    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its target's hidden states and "
-    "uses its embedding and head. Trained on random anchors and mask ratios with the target's own distribution as "
-    "labels, mostly on text the target wrote. Format of the released DFlash checkpoints."
+    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
+    "target's hidden states and uses its embedding and head. Trained on random anchors and mask "
+    "ratios with the target's own distribution as labels, mostly on text the target wrote. Format "
+    "of the released DFlash checkpoints."
 )
 
 
 class Settings(DrafterSettings, frozen=True, kw_only=True):
     anchors: Annotated[int, field("blocks per row", ge=1)] = 48
-    streak: Annotated[float, field("weight of streak distillation, on whole blocks (arXiv 2511.00606)", ge=0)] = 0.0
+    streak: Annotated[float, field("weight of streak distillation, of whole blocks (2511.00606)", ge=0, le=100)] = 0.0
     greedy: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         field("fraction of the target-written rows at temperature 0 [default: as written]"),
@@ -53,9 +55,9 @@ class Settings(DrafterSettings, frozen=True, kw_only=True):
 
 
 def feature_layers(count: int, target_layers: int) -> list[int]:
-    """``count`` layers spread evenly from 1 to L − 3, as in DFlash's released configs: 5 of 36 are 1, 9, 17, 25, 33.
-    Where those are too few, from the first to the last but one. The last layer is read only where it is the only one:
-    its output is normed."""
+    """``count`` layers spread evenly from 1 to L − 3, as in DFlash's released configs: 5 of 36 are
+    1, 9, 17, 25, 33. Where those are too few, from the first to the last but one. The last layer is
+    read only where it is the only one: its output is normed."""
     most = max(1, target_layers - 1)
     count, high = min(count, most), min(most - 1, max(1, target_layers - 3))
     low = min(1, high)
@@ -125,8 +127,8 @@ def read_target(target: LlamaForCausalLM, tokens: Tensor, layers: list[int]) -> 
     """Run the frozen target over clean text ``tokens [B, L]``, bf16 autocast.
 
     Returns:
-        the hidden states of ``layers`` (0 = after the first layer) side by side, ``[B, L, F·W]``, and the last ones,
-        which its head reads, ``[B, L, W]``; both float32.
+        the hidden states of ``layers`` (0 = after the first layer) side by side, ``[B, L, F·W]``,
+        and the last ones, which its head reads, ``[B, L, W]``; both float32.
     """
     with torch.autocast(tokens.device.type, torch.bfloat16):
         out = target.model(input_ids=tokens, use_cache=False, output_hidden_states=True)
@@ -156,38 +158,31 @@ def block_loss(
         slots = slots // 2
     features, states = read_target(target, tokens, model.config.target_layer_ids)
     plan: Any = {"count": settings.anchors, "size": slots, "whole": settings.whole, "generator": random, "end": end}
-    text, known, masked, anchors = draw_blocks(tokens, lengths, first, **plan)
-    embed, head = target.get_input_embeddings(), target.lm_head.weight.detach()
-    embedded = embed(text.masked_fill(masked, int(model.config.mask_token_id)).flatten(1)).detach()
+    blocks = draw_blocks(tokens, lengths, first, **plan)
+    words: Any = target.get_input_embeddings()
+    look_up, head = partial(F.embedding, weight=words.weight.detach()), target.lm_head.weight.detach()
+    options: Any = {"alone": ALONE, "hidden_of": hidden_of}
+    where, drafted, before = draft_states(model, blocks, features, look_up, random, **options)
     with torch.autocast(tokens.device.type, torch.bfloat16):
-        hidden = hidden_of(model, features, embedded, anchors, slots + 1)
-    masked, known = masked[..., 1:], known[..., 1:]  # [B, A, b]
-    counted = masked & known
-    where = counted.nonzero(as_tuple=True)
-    drafted = hidden.view(*text.shape, -1)[:, :, 1:][where].float()  # [n, W]
-    if model.markov is not None:
-        alone = torch.rand(len(drafted), 1, generator=random).to(drafted.device) < ALONE
-        drafted = torch.where(alone, drafted, model.markov(drafted, embed(text[..., :-1][where]).detach()))
-    # Slot j of a block at anchor a stands for token a + j; the target predicts it from its state at a + j − 1.
-    behind = states[where[0], anchors[where[:2]] + where[2]]
-    with torch.autocast(tokens.device.type, torch.bfloat16):
-        log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(behind, head)
+        log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(states[before], head)
     nats = -(logits.float().softmax(-1) * log_q).sum(-1)
+    masked = blocks.masked[..., 1:]
     weights = position_weights((masked.long().cumsum(-1) - 1)[where], DECAY)
     loss = weighted_mean(nats, weights)
     full = masked.all(-1)
     if not settings.streak or not bool(full.any()):
         return loss
-    of_text = log_q.gather(-1, text[..., 1:][where][:, None])[:, 0]
-    by_slot = torch.zeros(counted.shape, device=loss.device).index_put(where, of_text)
-    return loss + settings.streak * cross_entropy_streak(by_slot[full], counted[full])
+    of_text = log_q.gather(-1, blocks.text[..., 1:][where][:, None])[:, 0]
+    by_slot = torch.zeros(masked.shape, device=loss.device).index_put(where, of_text)
+    return loss + settings.streak * cross_entropy_streak(by_slot[full], blocks.known[..., 1:][full])
 
 
 def draw_texts(
     written: Written, rng: np.random.Generator, count: int, length: int, greedy: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``count`` whole texts of the target: padded tokens ``[n, length]``, their lengths, and their first anchors, which
-    are the last tokens of the prompts. A fraction ``greedy`` of them is greedy; None takes them as they come."""
+    """``count`` whole texts of the target: padded tokens ``[n, length]``, their lengths, and their
+    first anchors, which are the last tokens of the prompts. A fraction ``greedy`` of them is
+    greedy; None takes them as they come."""
     odds = None
     if greedy is not None and written.greedy.any() and not written.greedy.all():
         share = written.greedy.mean()

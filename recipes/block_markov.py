@@ -12,10 +12,11 @@ import block
 from common import SHIPPED, run
 
 SUMMARY = (
-    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) with a Markov head: a token of its block "
-    "depends on the one before it (as in DSpark, arXiv 2607.05147; here the head moves the hidden state and the "
-    "target's own head reads it). Begun from the drafter without it, trained in the same way. Format of the released "
-    "DFlash checkpoints, with three matrices more and `markov_width` in `dflash_config`."
+    "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036) with a Markov head: a "
+    "token of its block depends on the one before it (as in DSpark, arXiv 2607.05147; here the "
+    "head moves the hidden state and the target's own head reads it). Begun from the drafter "
+    "without it, trained in the same way. Format of the released DFlash checkpoints, with three "
+    "matrices more and `markov_width` in `dflash_config`."
 )
 
 

@@ -1,7 +1,7 @@
 """What the recipes share: their settings, the loop over steps, τ, and the card. Run them with ``--help`` for the flags.
 
-A recipe makes a model, says what its loss is and how it is stored; everything else is here, in ``text.py``, and in the
-trainer of ``specdiff_core/train``, which ``train drafter`` uses, too.
+A recipe makes a model, says what its loss is and how it is stored; everything else is here, in
+``text.py``, and in the trainer of ``specdiff_core/train``, which ``train drafter`` uses, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the lab beside this folder, installed or not
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the lab beside this folder
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from specdiff_core.train.settings import field
 from specdiff_core.train.trainer import Trainer, read_checkpoint
 
 SHIPPED = ASSETS / "embedded"
-"""Where the parts of the embedded pair are, and where new ones go unless ``--out`` says otherwise."""
+"""Where the parts of the embedded pair are, and where new ones go by default."""
 SAVE = 100
 """Steps between two checkpoints."""
 HELD_OUT, NEW = 8, 56
@@ -52,7 +52,7 @@ HELD_OUT, NEW = 8, 56
 
 FAMILY = "Llama-Tales"
 OWN_CORPUS = "a48bc272a7d6"
-"""Fingerprint of the text that this project's own models learned from; the credits below belong to no other text."""
+"""Fingerprint of the text of this project's own models, to which the credits below belong."""
 CREDITS = """\
 - **stories** (MIT; samples of TinyStories under CDLA-Sharing-1.0; picture-book texts under CC-BY 4.0):
   klusai/tinyfabulist, erikhyrkas/snakes; TinyStories samples in mines-opt-ml/decoding-gpt, ToonTalk/jlens-tinystories,
@@ -79,8 +79,6 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSettings(CorpusSettings, frozen=True, kw_only=True):
-    """For what runs a model."""
-
     tokenizer: Annotated[Path, field("folder of the tokenizer")] = SHIPPED / "tokenizer"
     cache: Annotated[Path, field("folder for encoded text")] = Path("runs/cache")
     seed: Annotated[int, field("seed of everything that is drawn", ge=0, lt=2**31)] = 0
@@ -89,12 +87,10 @@ class RunSettings(CorpusSettings, frozen=True, kw_only=True):
 
 
 class ModelSettings(RunSettings, frozen=True, kw_only=True):
-    """For what trains a model."""
-
     steps: Annotated[int, field("optimiser steps", ge=1)] = 4000
     warmup: Annotated[int, field("steps of rising learning rate", ge=1)] = 50
     decay_from: Annotated[float, field("fraction of the steps after which the learning rate falls", ge=0, le=1)] = 0.5
-    rate: Annotated[float, field("multiple of the usual learning rates: less is gentler on good weights", gt=0)] = 1.0
+    rate: Annotated[float, field("multiple of the usual learning rates: less for good weights", gt=0, le=100)] = 1.0
     batch_tokens: Annotated[int, field("tokens per step", ge=1)] = 4096
     length: Annotated[int, field("tokens per row", ge=32)] = 256
     start: Annotated[Path | None, field("begin with the weights of this exported model, not with new ones")] = None
@@ -108,18 +104,15 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows per step."""
         return max(1, self.batch_tokens // self.length)
 
     def rate_at(self, step: int) -> float:
-        """Learning-rate factor in [0, 1]: linear warm-up, constant, linear decay over the last part."""
+        """Learning-rate factor in [0, 1]: linear warm-up, constant, linear decay at the end."""
         decay = (self.steps - step) / max(1.0, self.steps * (1 - self.decay_from))
         return max(0.0, min(1.0, (step + 1) / self.warmup, decay))
 
 
 class DrafterSettings(ModelSettings, frozen=True, kw_only=True):
-    """For what trains a drafter."""
-
     target: Annotated[Path, field("folder of the target")] = SHIPPED / "target"
     written: Annotated[Path, field("folder of text that targets wrote")] = Path("runs/written")
     share: Annotated[float, field("fraction of the rows that the target wrote", ge=0, le=1)] = 0.7
@@ -135,7 +128,7 @@ S = TypeVar("S", bound=CorpusSettings)
 
 
 def run(main: Callable[[S], Path], defaults: S, argv: list[str] | None = None) -> int:
-    """Call ``main`` with the settings of a command; prints the path that it returns, or the error and its hint."""
+    """Call ``main`` with the settings of a command; prints the path that it returns, or an error."""
     parser = argparse.ArgumentParser(description=sys.modules[main.__module__].__doc__)
     add_options(parser, defaults)
     try:
@@ -166,11 +159,11 @@ class Session:
         self.device = choose_placement(settings.device).device
         self.run, self.out = settings.run or Path("runs") / kind, settings.out or SHIPPED / kind
         self.text = Text(Corpus.open(settings.corpus), load_tokenizer(settings.tokenizer), settings.cache)
-        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
+        self._facts = provenance()  # of the code that trains, not of the repository hours later
         self._earlier = self._read_earlier()
 
     def _read_earlier(self) -> tuple[Training, ...]:
-        """The history of ``--start``, kept in the run's folder: a finished run may have replaced it where it was."""
+        """The history of ``--start``, kept in the run's folder: the result may replace the original."""
         kept, start = self.run / "before.json", self.settings.start
         if start is None:
             return ()
@@ -181,7 +174,7 @@ class Session:
     def train(
         self, model: nn.Module, loss: Callable[[int], Tensor], measure: Callable[[], dict[str, float]], tokens: int
     ) -> None:
-        """Train ``model`` on ``loss(step)``, of so many ``tokens`` a step; ``measure`` returns scores by name."""
+        """Train ``model`` on ``loss(step)`` of ``tokens`` a step; ``measure`` returns scores."""
         settings, trainer = self.settings, Trainer(model, self.run, rate=self.settings.rate)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         begun = [parameter.detach().clone() for parameter in parameters] if settings.average else []
@@ -210,14 +203,14 @@ class Session:
                     trainer.save()
                 if trainer.step % settings.eval_every == 0 or last:
                     report()
-            if settings.average:  # after the last checkpoint: a longer run continues from the weights that were trained
+            if settings.average:  # after the last checkpoint, from which a longer run continues
                 with torch.no_grad():
                     for parameter, first in zip(parameters, begun, strict=True):
                         parameter.lerp_(first, settings.average)
                 report()
 
     def card(self, model: nn.Module, summary: str, **facts: Any) -> Path:
-        """Write the card of the exported ``model``; this project's credits are on it only if the text was its own."""
+        """Write the card of the exported ``model``, with this project's credits only for its text."""
         millions, corpus = sum(p.numel() for p in model.parameters()) / 1e6, self.text.corpus.fingerprint()
         words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
         record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
@@ -262,7 +255,7 @@ class DrafterSession(Session):
         return write_text(self.engine, self.text, folder, **plan, seed=settings.seed)
 
     def draw_rows(self, written: np.ndarray, rng: np.random.Generator, rows: int) -> tuple[np.ndarray, int]:
-        """Packed rows ``[rows, length]`` int64, and how many of them, the last ones, are of ``written [N]``."""
+        """Packed rows ``[rows, length]`` int64, and how many, the last ones, are of ``written [N]``."""
         own, length = round(rows * self.settings.share), self.settings.length
         parts = [self.text.draw_rows(rng, rows - own, length)] if own < rows else []
         return np.concatenate([*parts, *([windows(written, rng, own, length)] if own else [])]), own
@@ -270,7 +263,7 @@ class DrafterSession(Session):
     def fit(
         self, model: nn.Module, loss: Callable[[int], Tensor], export: Callable[[Path], Any], tokens: int, summary: str
     ) -> Path:
-        """Train ``model``, measure τ by decoding with what was exported, and write the result with its card."""
+        """Train ``model``, measure τ by decoding with its export, and write it with its card."""
         prompts, pair, name = self.text.prompts(HELD_OUT), self.engine.pair, self._drafter.name
 
         def measure() -> dict[str, float]:
@@ -286,8 +279,8 @@ class DrafterSession(Session):
 
 
 def generator(settings: ModelSettings, step: int) -> np.random.Generator:
-    """What draws a step's data: it depends on the seed and the step only, so that a resumed run sees what a whole one
-    would."""
+    """What draws a step's data: it depends on the seed and the step only, so that a resumed run
+    sees what a whole one would."""
     return np.random.default_rng([settings.seed, step])
 
 
@@ -301,14 +294,14 @@ def attention_for(device: torch.device, length: int) -> str:
 
 
 def heads_of(width: int) -> int:
-    """Attention heads of a new model, of 64 channels each. ConfigError: ``width`` is not a multiple of 64."""
+    """Attention heads of 64 channels each. ConfigError: ``width`` is not a multiple of 64."""
     if width % 64:
         raise ConfigError(f"--width {width} does not split into heads.", field="width", hint="Give a multiple of 64.")
     return width // 64
 
 
 def new_llama(vocab_size: int, *, layers: int = 16, width: int = 256, context: int = 512) -> LlamaForCausalLM:
-    """An untrained ``LlamaForCausalLM``: deep and narrow, since decoding cost follows depth. Tied embedding."""
+    """An untrained ``LlamaForCausalLM``: deep and narrow, since decoding cost follows depth."""
     config = LlamaConfig(
         vocab_size=vocab_size,
         hidden_size=width,

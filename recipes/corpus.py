@@ -1,7 +1,7 @@
 """Reads text from a folder.
 
-A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per flavour: UTF-8, with a
-line ``<|endoftext|>`` between documents.
+A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per
+flavour: UTF-8, with a line ``<|endoftext|>`` between documents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = re.compile(r"(.+)\.(train|valid)\.txt(\.xz)?")
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The documents of one folder, read when asked for, by flavour and split (``train`` or ``valid``)."""
+    """The documents of one folder, by flavour and split (``train`` or ``valid``)."""
 
     root: Path
     files: dict[tuple[str, str], Path]
@@ -51,7 +51,6 @@ class Corpus:
 
     @property
     def flavours(self) -> tuple[str, ...]:
-        """The kinds of text, by name."""
         return tuple(sorted(flavour for flavour, split in self.files if split == "train"))
 
     def documents(self, flavour: str, split: str) -> Iterator[str]:

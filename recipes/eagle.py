@@ -1,7 +1,7 @@
 """EAGLE's head, one layer over the target's features: python recipes/eagle.py --corpus DIR
 
-Soft cross-entropy to the target and smooth L1 to its features (EAGLE, arXiv 2401.15077), the mean over three readings
-of each row: the later ones are given the head's own features, in part.
+Soft cross-entropy to the target and smooth L1 to its features (EAGLE, arXiv 2401.15077), the mean
+over three readings of each row: the later ones are given the head's own features, in part.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
 from specdiff_core.train.learners import FEATURE, OWN, PASSES, eagle_readings, new_eagle
 
 SUMMARY = (
-    "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder layer that continues "
-    "its target's last hidden states, between the target's own embedding and head; trained on its distributions and "
-    "features over three readings of each row, mostly on text the target wrote. Names and shapes of the released "
-    "EAGLE checkpoints."
+    "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder "
+    "layer that continues its target's last hidden states, between the target's own embedding and "
+    "head; trained on its distributions and features over three readings of each row, mostly on "
+    "text the target wrote. Names and shapes of the released EAGLE checkpoints."
 )
 
 

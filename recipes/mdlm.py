@@ -1,7 +1,7 @@
 """The independent masked-diffusion drafter (SpecDiff): python recipes/mdlm.py --corpus DIR
 
-A new one first learns to denoise text (MDLM, arXiv 2406.07524), then to draft for its target: windows of masks behind a
-prefix, with the target's own distributions as labels.
+A new one first learns to denoise text (MDLM, arXiv 2406.07524), then to draft for its target:
+windows of masks behind a prefix, with the target's own distributions as labels.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ DECAY = 4.0
 ROWS = 8
 """Rows that the target reads per step; many windows are cut from each."""
 SUMMARY = (
-    "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in SpecDiff (arXiv "
-    "2408.05636): trained with the SUBS objective, then on windows of masks with the target's own distribution as "
-    "labels, many of them in text that the target wrote. Format of `kuleshov-group/mdlm-owt`."
+    "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in "
+    "SpecDiff (arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with "
+    "the target's own distribution as labels, many of them in text that the target wrote. Format "
+    "of `kuleshov-group/mdlm-owt`."
 )
 
 
 class Settings(DrafterSettings, frozen=True, kw_only=True):
     whole: Annotated[float, field("fraction of the windows that are fully masked, as with T = 1", ge=0, le=1)] = 0.5
-    streak: Annotated[float, field("weight of streak distillation, on whole windows (arXiv 2511.00606)", ge=0)] = 0.0
+    streak: Annotated[float, field("weight of streak distillation, of whole windows (2511.00606)", ge=0, le=100)] = 0.0
     layers: Annotated[int, field("layers of a new drafter", ge=1)] = 4
     width: Annotated[int, field("width of a new drafter", ge=1)] = 256
 
@@ -58,8 +59,8 @@ def new_mdlm(
     cond_dim: int = 32,
     target: LlamaForCausalLM | None = None,
 ) -> Mdlm:
-    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is as wide, the drafter
-    starts with its embedding and its head (with the final norm's weight)."""
+    """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is
+    as wide, the drafter starts with its embedding and its head (with the final norm's weight)."""
     sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
     config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
     model = Mdlm(config)
@@ -77,14 +78,14 @@ def new_mdlm(
         body.output_layer.linear.bias.zero_()
         if target is not None and target.config.hidden_size == width:
             body.vocab_embed.embedding.copy_(target.get_input_embeddings().weight)
-            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a masked slot must not start out predicting itself
+            body.vocab_embed.embedding[mask_id].normal_(std=0.02)  # a mask must not predict itself
             body.output_layer.linear.weight.copy_(target.lm_head.weight * target.model.norm.weight)
     return freeze_constants(model)
 
 
 def freeze_constants(model: Mdlm) -> Mdlm:
-    """Leave only the biases of the modulation trainable and ``sigma_map`` as initialised: decoding keeps σ = 0,
-    which makes the network's condition constant."""
+    """Leave only the biases of the modulation trainable and ``sigma_map`` as initialised: decoding
+    keeps σ = 0, which makes the network's condition constant."""
     model.requires_grad_(True)
     model.backbone.sigma_map.requires_grad_(False)
     layers = model.backbone
@@ -114,8 +115,8 @@ def subs_loss(logits: Tensor, ids: Tensor, masked: Tensor, t: Tensor, mask_id: i
 
 
 def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> Tensor:
-    """MDLM's own objective, nats per token: t is spread evenly over the batch (antithetic sampling), and each token is
-    masked with probability (1 − ε)t."""
+    """MDLM's own objective, nats per token: t is spread evenly over the batch (antithetic
+    sampling), and each token is masked with probability (1 − ε)t."""
     t = EPSILON + (1 - EPSILON) * (np.arange(len(rows)) + rng.random(len(rows))) / len(rows)
     drawn = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
     ids, masked, times = (torch.as_tensor(part).to(model.device) for part in (rows, drawn, t.astype(np.float32)))
@@ -126,14 +127,14 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
+    """N drafting problems of length L: a prefix and a window at its end, padded on the left."""
 
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
     masked: np.ndarray  # [N, SLOTS] bool, of the last SLOTS positions
     rank: np.ndarray  # [N, SLOTS] int64, place in the window; negative before it
     row: np.ndarray  # [N] int64, the row each problem was cut from
-    position: np.ndarray  # [N, SLOTS] int64, where in that row the last SLOTS positions lie (clipped at 0)
+    position: np.ndarray  # [N, SLOTS] int64, places of the last SLOTS in that row (clipped at 0)
 
 
 def draw_windows(
@@ -141,8 +142,9 @@ def draw_windows(
 ) -> Windows:
     """Cut ``count`` windows out of ``rows [R, S]``.
 
-    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the others uniform; a
-    fraction ``whole`` of the windows is fully masked, the others at a uniform mask ratio (at least one mask).
+    Window sizes are uniform from 4 to :data:`SLOTS`; half of the contexts are as long as fits, the
+    others uniform; a fraction ``whole`` of the windows is fully masked, the others at a uniform
+    mask ratio (at least one mask).
     """
     size = rng.integers(4, SLOTS + 1, count)
     row = np.arange(count) % len(rows)
@@ -165,8 +167,8 @@ def autocast(device: torch.device) -> torch.autocast:
 
 
 class DraftTask:
-    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The target reads each
-    row once; many windows are cut from it.
+    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The
+    target reads each row once; many windows are cut from it.
 
     Args:
         tokens: number of tokens in the windows of one step, contexts included.
@@ -192,7 +194,7 @@ class DraftTask:
         self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
 
     def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
-        """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
+        """Weighted nats per masked slot of ``rows [R, S]``; the target wrote the last ``own``."""
         longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
         count = max(1, self.tokens // length)
@@ -200,8 +202,8 @@ class DraftTask:
         return self._objective(*self.inputs(rows, windows, own))
 
     def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
-        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows are chains: fully
-        masked, in one of the last ``own`` rows, which the target wrote."""
+        """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows
+        are chains: fully masked, in one of the last ``own`` rows, which the target wrote."""
         inside = windows.rank >= 0
         parts = (
             windows.ids,
@@ -216,7 +218,7 @@ class DraftTask:
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
-        """The target's distribution of the token at each of the last slots, ``[N, SLOTS, V]``: its logits at t − 1."""
+        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
         ids = torch.as_tensor(rows).to(self.model.device)
         with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
@@ -224,7 +226,6 @@ class DraftTask:
             return probs_without(self.target.lm_head(behind), self.mask_id)
 
     def objective(self, *inputs: Tensor) -> Tensor:
-        """The loss of what :meth:`inputs` returned."""
         ids, padding, labels, weights, truth, inside, chains = inputs
         with autocast(ids.device):
             logits: Tensor = self.model(ids, first=ids.shape[1] - SLOTS, padding=padding)

@@ -1,7 +1,7 @@
 """The masked-diffusion drafter aligned with its target (SpecDiff-2): python recipes/mdlm_streak.py --corpus DIR
 
-It begins with the trained drafter and goes on with streak distillation: whole windows of text that the target wrote, in
-which a slot weighs as much as all tokens before it are likely to be accepted.
+It begins with the trained drafter and goes on with streak distillation: whole windows of text that
+the target wrote, in which a slot weighs as much as all tokens before it are likely to be accepted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import mdlm
 from common import SHIPPED, run
 
 SUMMARY = (
-    "The masked discrete diffusion drafter aligned with its target by streak-distillation (SpecDiff-2, arXiv "
-    "2511.00606): fully masked windows of text that the target wrote, weighted by the probability that all tokens to "
-    "the left are accepted. Format of `kuleshov-group/mdlm-owt`."
+    "The masked discrete diffusion drafter aligned with its target by streak-distillation "
+    "(SpecDiff-2, arXiv 2511.00606): fully masked windows of text that the target wrote, weighted "
+    "by the probability that all tokens to the left are accepted. Format of "
+    "`kuleshov-group/mdlm-owt`."
 )
 
 

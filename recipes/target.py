@@ -1,4 +1,4 @@
-"""The target of the pair, a stock LlamaForCausalLM, on the corpus: python recipes/target.py --corpus DIR"""
+"""The target of the pair, a stock LlamaForCausalLM: python recipes/target.py --corpus DIR"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings(ModelSettings, frozen=True, kw_only=True):
 
 @torch.no_grad()
 def held_out_loss(model: LlamaForCausalLM, tokens: np.ndarray, length: int = 512, rows: int | None = None) -> float:
-    """Mean next-token loss in nats over consecutive whole windows of ``length`` tokens (``rows`` windows at most)."""
+    """Mean next-token loss in nats over whole windows of ``length`` tokens (at most ``rows``)."""
     length = min(length, len(tokens) - 1)  # a held-out split shorter than one window is one window
     windows = [tokens[i : i + length + 1] for i in range(0, len(tokens) - length, length)][:rows]
     total = 0.0
@@ -38,7 +38,7 @@ def held_out_loss(model: LlamaForCausalLM, tokens: np.ndarray, length: int = 512
 
 @torch.no_grad()
 def samples(model: LlamaForCausalLM, text: Text, *, prompt: int = 24, length: int = 72) -> dict[str, str]:
-    """A greedy continuation of the first ``prompt`` tokens of a held-out document of each flavour."""
+    """Greedy continuations of the first ``prompt`` tokens of a held-out document per flavour."""
     found = {}
     for name, documents in text.split("valid").items():
         ids = torch.from_numpy(documents.beginnings(min(prompt, len(documents.tokens)), 1)).to(model.device)
@@ -84,8 +84,8 @@ def main(settings: Settings) -> Path:
     flavours, config = text.corpus.flavours, model.config
     return session.card(
         model,
-        f"A small, deep causal language model of {len(flavours)} flavours of text ({', '.join(flavours)}): the target "
-        "of a pair for SpecDiff Lab.",
+        f"A small, deep causal language model of {len(flavours)} flavours of text "
+        f"({', '.join(flavours)}): the target of a pair for SpecDiff Lab.",
         shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
         f"{config.num_attention_heads} heads, vocabulary {config.vocab_size}, context "
         f"{config.max_position_embeddings}, tied embedding.",

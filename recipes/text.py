@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from specdiff_core.engine import Engine
-from specdiff_core.models.folders import shown
+from specdiff_core.models.folders import AGAIN, shown
 from specdiff_core.schema.errors import CorpusError, WeightsError
 from specdiff_core.train.answers import Answers, Prompt, Writing, write_answers
 
@@ -33,26 +33,25 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         raise WeightsError(f"There is no tokenizer in {shown(folder)}.", hint="Run: python recipes/tokenizer.py")
     try:
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
-    except Exception as error:  # a damaged tokenizer.json makes the tokenizers library raise a bare Exception
-        raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).") from error
+    except Exception as error:  # the tokenizers library raises a bare Exception
+        raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).", hint=AGAIN) from error
     return tokenizer
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of one flavour, end to end. Each begins with the end-of-text id, so that a document read from its
-    start looks as a prompt does when decoding."""
+    """The documents of one flavour, end to end. Each begins with the end-of-text id, so that a
+    document read from its start looks as a prompt does when decoding."""
 
     tokens: np.ndarray  # [N] uint16
     starts: np.ndarray  # [documents] int64, places in ``tokens``
 
     def bounds(self, index: int) -> tuple[int, int]:
-        """Where a document begins, and where the next one does."""
         ends = [*self.starts[index + 1 : index + 2].tolist(), len(self.tokens)]
         return int(self.starts[index]), int(ends[0])
 
     def beginnings(self, length: int, count: int) -> np.ndarray:
-        """``[n, length]`` int64: the first tokens of evenly spaced documents (n = ``count`` where there are enough)."""
+        """``[n, length]`` int64: first tokens of evenly spaced documents (n = ``count`` if possible)."""
         starts = self.starts[self.starts <= len(self.tokens) - length]
         starts = starts[np.linspace(0, len(starts) - 1, min(count, len(starts))).astype(int)]
         found: np.ndarray = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
@@ -99,15 +98,15 @@ class Text:
                     pieces.append(np.asarray([self.end, *encoded.ids], dtype=np.uint16))
             starts = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial.npz")  # renamed: an interrupt never leaves half a file
+            partial = path.with_suffix(".partial.npz")  # an interrupt never leaves half a file
             np.savez(partial, tokens=np.concatenate(pieces), starts=starts)
             partial.replace(path)
         stored = np.load(path)
         return Documents(stored["tokens"], stored["starts"])
 
     def draw_rows(self, rng: np.random.Generator, rows: int, length: int) -> np.ndarray:
-        """Random rows ``[rows, length]`` int64 of the training split. The weight of a flavour is the root of its size:
-        small flavours are seen more often than by size alone."""
+        """Random rows ``[rows, length]`` int64 of the training split. The weight of a flavour is
+        the root of its size: small flavours are seen more often than by size alone."""
         documents = list(self.split("train").values())
         roots = np.array([len(each.tokens) ** 0.5 for each in documents])
         chosen = rng.choice(len(documents), size=rows, p=roots / roots.sum())
@@ -147,15 +146,15 @@ class Written:
 
     @property
     def packed(self) -> np.ndarray:
-        """All of them end to end."""
         return np.concatenate(self.texts)
 
 
 def write_text(
     engine: Engine, text: Text, folder: Path, *, parts: int, texts: int, temperatures: Sequence[float], seed: int
 ) -> Written:
-    """Let the target continue the beginnings of documents, 16 to 64 tokens each, ``parts`` times ``texts`` of them;
-    texts that ``folder`` holds are kept. Part n depends on the seed and n only, so an interrupted run goes on.
+    """Let the target continue the beginnings of documents, 16 to 64 tokens each, ``parts`` times
+    ``texts`` of them; texts that ``folder`` holds are kept. Part n depends on the seed and n only,
+    so an interrupted run goes on.
 
     Raises:
         CorpusError: there is no text to continue.
@@ -189,7 +188,7 @@ def write_text(
 
 
 def fingerprint(folder: Path) -> str:
-    """A short hash of a model's weights: text that another target wrote is never read by mistake."""
+    """A short hash of a model's weights, so that text of another target is never read."""
     found = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         found.update(path.read_bytes())

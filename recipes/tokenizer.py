@@ -1,4 +1,4 @@
-"""The byte-level BPE that the target and its drafters share: python recipes/tokenizer.py --corpus DIR"""
+"""The byte-level BPE of target and drafters: python recipes/tokenizer.py --corpus DIR"""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Settings(CorpusSettings, frozen=True, kw_only=True):
 def train_tokenizer(corpus: Corpus, out: Path, *, vocab_size: int) -> Path:
     """Train on every flavour's train split and save a transformers fast tokenizer in ``out``.
 
-    Digits are split one by one, so that numbers are spelled the same everywhere; every byte has an id, so that no
-    text is out of vocabulary. Ids 0 and 1 are ``<|endoftext|>`` and ``<|mask|>``.
+    Digits are split one by one, so that numbers are spelled the same everywhere; every byte has an
+    id, so that no text is out of vocabulary. Ids 0 and 1 are ``<|endoftext|>`` and ``<|mask|>``.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

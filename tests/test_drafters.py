@@ -14,7 +14,7 @@ from tables import EXACT_RULES, TOLERANCE, Drafting, Tables, Text, context_of, d
 from test_law import Ledger, engine_of
 
 from specdiff_core.decoding.loop import speculate
-from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, AutoregressiveSession, build
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter, build
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, drained
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
 from specdiff_core.drafters.vanilla import VanillaDrafter
@@ -111,7 +111,7 @@ def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
     """Drafts of the production session."""
 
     def drafting(prefix: Text, sampler: Branches) -> Draft:
-        session = AutoregressiveSession(conditionals(tables))
+        session = AutoregressiveDrafter("tables", conditionals(tables)).start()
         session.observe([0, *prefix][:-1], None)
         return drafted(session, context_of([0, *prefix], gamma, sampler, **values))
 

@@ -13,6 +13,7 @@ import torch
 from test_network import FAMILIES
 from transformers import AutoModelForCausalLM
 
+from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.causal import load_network, load_stock
 from specdiff_core.models.target import Target
 from specdiff_core.schema import summary
@@ -26,7 +27,6 @@ from specdiff_core.train.answers import (
     Writing,
     _draw,
     encode_prompts,
-    read_prompts,
     write_answers,
 )
 
@@ -248,14 +248,14 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
         ("missing.txt", None, "missing.txt can't be read (No such file"),
         ("a.txt", b"\xff\xfe", "can't be read ('utf-8' codec"),
         ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
-        ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "Line 2 of"),
-        ("a.jsonl", b"hello", "Line 1 of"),
-        ("a.txt", b"\n \n", "has no prompts"),
+        ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
+        ("a.jsonl", b"hello", "line 1:"),
+        ("a.txt", b"\n \n", "holds no prompt"),
     ],
 )
 def test_files_without_prompts_are_refused(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(CorpusError) as refused:
+    with pytest.raises(ConfigError) as refused:
         read_prompts(tmp_path / name)
     assert words in refused.value.message and refused.value.hint and str(tmp_path.parent) not in refused.value.message

@@ -22,6 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from specdiff_core import cli
 from specdiff_core.drafters import block_diffusion
 from specdiff_core.engine import Engine
+from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.dflash import from_folder
 from specdiff_core.models.eagle import load_eagle
 from specdiff_core.models.own_pairs import parse, register_pair
@@ -34,7 +35,7 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.train import answers as answers_module
 from specdiff_core.train import drafter as module
 from specdiff_core.train import losses
-from specdiff_core.train.answers import Answers, Prompt, read_prompts
+from specdiff_core.train.answers import Answers, Prompt
 from specdiff_core.train.cards import Card, render_card
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.drafter import DrafterTraining, choose_mask, spread

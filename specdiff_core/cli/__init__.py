@@ -18,11 +18,10 @@ from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
-"""Entry point group for added commands, such as the page's: the command's name, and a function of its arguments."""
+"""Entry point group for added commands, such as the page's: name, function of the arguments."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with every command and flag."""
     added = ", ".join(sorted(entry_points(group=ADDED).names))
     parser = argparse.ArgumentParser(
         prog="python -m specdiff_core",

@@ -1,4 +1,4 @@
-"""``bench sweep``: the speed-up of settings over vanilla. ``python -m benchmarks`` uses its flags and helpers too."""
+"""``bench sweep``: the speed-up of settings over vanilla; ``python -m benchmarks`` shares parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from specdiff_core.cli import options
 from specdiff_core.measure import store
 from specdiff_core.measure.grid import SWEPT, BenchSetting, listed
-from specdiff_core.measure.prompts import Prompt, first_of_each, own_prompts, read_prompts
+from specdiff_core.measure.prompts import FORMS, Prompt, first_of_each, own_prompts, read_prompts
 from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting
 from specdiff_core.provenance import Provenance, provenance
@@ -27,7 +27,6 @@ SETTINGS = "mdlm/4/1,block/4/1,block/9/1"
 
 
 def add_command(commands: Any) -> None:
-    """Add ``bench`` and its subcommand to a parser."""
     about = "Measure speed-ups; print a table and write JSON. An interrupted sweep can be resumed."
     kinds = commands.add_parser("bench", help=about, description=about).add_subparsers(
         title="what to measure", required=True, metavar="WHAT"
@@ -39,13 +38,8 @@ def add_command(commands: Any) -> None:
 def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = SETTINGS) -> None:
     """Add the flags that measurements share; ``settings`` describes the default."""
     add = parser.add_argument
-    line = 'JSON lines {"id", "flavour", "prompt"}'
-    add(
-        "--prompts",
-        type=Path,
-        metavar="FILE",
-        help=f"{line}, or Spec-Bench's question.jsonl [default: this project's own]",
-    )
+    about = f"{FORMS}, or Spec-Bench's question.jsonl [default: this project's own]"
+    add("--prompts", type=Path, metavar="FILE", help=about)
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--json", type=Path, metavar="OUT", help="write the result, and its rows beside it (.rows.jsonl)")
     if repeats:
@@ -68,23 +62,30 @@ def values_of(text: str, kind: Callable[[str], T], name: str) -> list[T]:
     return values
 
 
-def settings_of(args: argparse.Namespace, base: DecodeConfig, default: Sequence[str] = ()) -> tuple[BenchSetting, ...]:
-    """The baseline and the settings that ``--settings`` lists, otherwise ``default`` or :data:`SETTINGS`."""
-    if default and not args.settings:
-        return listed(default, base)
-    return listed(values_of(args.settings or SETTINGS, str, "settings"), base)
+Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeConfig]
+"""What is measured: the engine, its prompts, its settings (the baseline first) and what they share."""
 
 
-def prompts_of(args: argparse.Namespace) -> tuple[Prompt, ...]:
-    """The prompts of the flags, or this project's own; ConfigError if they cannot be read or none is left."""
+def begin(
+    args: argparse.Namespace, usual: Callable[[str], Sequence[str]] = lambda pair: SETTINGS.split(",")
+) -> tuple[Subject, Provenance, Path | None]:
+    """Read the flags of :func:`add_measuring` and load the pair.
+
+    Args:
+        usual: a pair's name -> the settings if none are given.
+
+    Returns:
+        what to measure, the provenance, and the file of the rows.
+
+    Raises:
+        ConfigError: a flag, a prompt or a setting can't be used.
+    """
+    base = options.read_settings(args)
+    keys = values_of(args.settings, str, "settings") if args.settings else usual(base.pair)
+    settings = listed(keys, base)
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
-    return prompts if args.first is None else first_of_each(prompts, args.first)
-
-
-def prepare(
-    args: argparse.Namespace, base: DecodeConfig, settings: Sequence[BenchSetting], prompts: Sequence[Prompt]
-) -> tuple[Engine, Provenance, Path | None]:
-    """The engine, the provenance and the file of the rows; fails early, before anything is measured."""
+    if args.first is not None:
+        prompts = first_of_each(prompts, args.first)
     if getattr(args, "repeats", 1) < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.json, "json")
@@ -98,7 +99,7 @@ def prepare(
     rows = None if args.json is None else store.rows_path(args.json)
     if rows is not None and rows.exists():
         options.say(f"{rows.name} has earlier rows: only missing ones are measured. Delete it to measure all again.")
-    return engine, facts, rows
+    return (engine, prompts, settings, base), facts, rows
 
 
 def follow(steps: Iterable[tuple[int, int, L]]) -> L:
@@ -113,11 +114,8 @@ def follow(steps: Iterable[tuple[int, int, L]]) -> L:
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    """``bench sweep``."""
-    base = options.read_settings(args)
-    settings, prompts = settings_of(args, base), prompts_of(args)
-    engine, facts, path = prepare(args, base, settings, prompts)
-    log = follow(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path))
+    subject, facts, path = begin(args)
+    log = follow(sweep(*subject, repeats=args.repeats, path=path))
     result = sweep_result(log, facts)
     print(speeds(result) + "\n" + waiting(result.waits).strip())
     if args.json is not None:

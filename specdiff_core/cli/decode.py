@@ -15,13 +15,11 @@ from specdiff_core.schema.trace import write_trace
 
 
 def add_command(commands: Any) -> None:
-    """Add ``decode`` to a parser's subcommands."""
     parser = options.add_parser(commands, "decode", run, "Decode one prompt.")
     options.add_run(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """``decode``: one lane."""
     config = options.read_settings(args)
     check_prompt(args.prompt)
     options.check_target(args.trace, "trace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
 
 def add_command(commands: Any) -> None:
-    """Add ``explore`` with a subcommand for each exploration of the page; the others are commands of their own."""
+    """Add ``explore`` with the page's explorations; others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
@@ -50,14 +51,16 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
     options.add_placement(parser)
     _add_outputs(parser)
     if kind.makes:
-        parser.add_argument("--made", type=Path, metavar="FOLDER", help=f"write {kind.makes} into a new folder")
+        about = f"write {kind.makes} into a new folder"
+        parser.add_argument("--made", type=Path, metavar="FOLDER", help=about)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answer, which the page opens")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write its table")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the answer and its figures as one page")
-    parser.add_argument("--png", type=Path, metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
+    add = partial(parser.add_argument, type=Path)
+    add("--json", metavar="FILE", help="write the answer, which the page opens")
+    add("--csv", metavar="FILE", help="write its table")
+    add("--html", metavar="FILE", help="write the answer and its figures as one page")
+    add("--png", metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
 def _help(field: dict[str, Any]) -> str:
@@ -102,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     failed: BaseException | None = None
     try:
         found, races, made = _follow(exploring)
-    except (Exception, KeyboardInterrupt) as error:  # raised again once the completed part is written
+    except (Exception, KeyboardInterrupt) as error:  # raised again after writing what is complete
         (done, total, _, explored, races, made, _), failed = exploring.snapshot(), error
         if explored is None:
             raise
@@ -161,7 +164,6 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
-    """Draw a progress bar until the end."""
     from tqdm.auto import tqdm
 
     with tqdm(unit="step", dynamic_ncols=True) as bar:

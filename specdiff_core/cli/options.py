@@ -16,18 +16,13 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
 from specdiff_core.schema.wording import values_words
+from specdiff_core.train.options import flag as flag
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 
-def flag(name: str) -> str:
-    """``max_new_tokens`` -> ``--max-new-tokens``."""
-    return f"--{name.replace('_', '-')}"
-
-
 def explain(setting: Setting) -> str:
-    """A setting's help text: label, symbol, range and default."""
     symbol = f" ({setting.symbol})" if setting.symbol else ""
     notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
     default = setting.default
@@ -58,8 +53,7 @@ def add_parser(
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``: the result for programs."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -69,11 +63,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_own_pair(parser)
     add_placement(parser)
     add_json(parser)
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="record every event (.jsonl or .jsonl.gz)")
+    about = "record every event (.jsonl or .jsonl.gz)"
+    parser.add_argument("--trace", metavar="FILE", type=Path, help=about)
 
 
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
-    """Add flags for a pair of your own, in place of ``--pair``; ``drafter``: add ``--drafter`` too."""
+    """Add flags for a pair of your own, in place of ``--pair``, perhaps with ``--drafter``."""
     group = parser.add_argument_group("a pair of your own, in place of --pair")
     group.add_argument(
         "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter then takes one too"
@@ -119,7 +114,7 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
-    """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr."""
+    """Load ``pair`` with ``drafters`` as the flags of ``add_placement`` say; reports to stderr."""
     from specdiff_core.models.own_pairs import find
 
     spec = find(pair, args.context)

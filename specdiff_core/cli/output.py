@@ -15,7 +15,7 @@ LEGEND = "plain: accepted from the draft · [corrected by the target] · {the ta
 
 
 def marked_text(run: Sequence[Event]) -> str:
-    """The new text of a run, with marks around tokens that were not drafted (see :data:`LEGEND`)."""
+    """The new text of a run, with marks around tokens that were not drafted (:data:`LEGEND`)."""
     pieces: dict[int, str] = {}
     ids: list[int] = []
     sources: list[str] = []
@@ -31,8 +31,6 @@ def marked_text(run: Sequence[Event]) -> str:
 
 
 def describe(summary: dict[str, Any]) -> list[str]:
-    """The numbers of a run, one per line."""
-
     def number(value: float | None, form: str, unit: str) -> str:
         return "not defined" if value is None else f"{value:{form}} {unit}"
 
@@ -88,19 +86,18 @@ def table(summary: dict[str, Any]) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines in which the columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 SILENT = (
-    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it supports "
-    "return_spec_tokens_details, llama.cpp while drafting"
+    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it "
+    "supports return_spec_tokens_details, llama.cpp while drafting"
 )
 
 
 def served(numbers: dict[str, Any]) -> list[str]:
-    """An attached server's lane: what was measured here, what the server reports, and what is unchecked."""
+    """An attached server's lane: what was measured, what it reports, and what is unchecked."""
     forms = {
         "tau": "τ {:.2f}",
         "draft_use": "{:.0%} of its drafted tokens accepted",
@@ -121,5 +118,5 @@ def served(numbers: dict[str, Any]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Escape control characters, so that text cannot control the terminal; keep line breaks and tabs."""
+    """Escape control characters, which could control the terminal; keep line breaks and tabs."""
     return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""``pairs``: list the model pairs, their downloads and why one is not available here; download their files."""
+"""``pairs``: list the model pairs, their downloads and what is missing here; fetch them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    """Add ``pairs`` to a parser's subcommands."""
     about = "List the model pairs: size, licence, download size, and why one is not available here."
     parser = options.add_parser(commands, "pairs", run, about)
     parser.add_argument("name", metavar="NAME", nargs="?", help="show more of this pair [default: a table of all]")
@@ -29,7 +28,6 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """``pairs``: print the registry and what is available here."""
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
         return
@@ -46,7 +44,8 @@ def table(here: Here) -> None:
     from specdiff_core.models.availability import availability
 
     machine = here.machine
-    print(f"On this machine: {machine.device}, {machine.dtype}, {machine.free / 1e9:.1f} GB of memory free.\n")
+    free = f"{machine.free / 1e9:.1f} GB of memory free"
+    print(f"On this machine: {machine.device}, {machine.dtype}, {free}.\n")
     lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
     notes: dict[str, str] = {}
     for pair in PAIRS.values():
@@ -70,7 +69,6 @@ def table(here: Here) -> None:
 
 
 def show(pair: PairSpec, here: Here) -> None:
-    """Print one pair with its drafters."""
     from specdiff_core.models.availability import availability, loaded
     from specdiff_core.models.memory import refusal
 
@@ -96,7 +94,6 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
-    """Download target and drafters of ``pair``, and print their sizes."""
     from specdiff_core.models.folders import is_local, resolve, weight_files
 
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
@@ -116,7 +113,7 @@ def fetch(pair: PairSpec, names: str | None) -> None:
 
 
 def drafter_is_here(drafter: DrafterSpec) -> bool:
-    """Whether a shipped drafter's files exist; True for hub drafters, which are checked with their pair."""
+    """Whether a shipped drafter's files exist; True for hub drafters."""
     folder = Path(drafter.source)
     return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median_low
 from typing import Any
 
@@ -21,7 +21,6 @@ from specdiff_core.schema.trace import write_trace
 
 
 def add_command(commands: Any) -> None:
-    """Add ``race`` to a parser's subcommands."""
     about = "Decode one prompt without and with a drafter, or with several methods, one after the other, and compare."
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
@@ -51,7 +50,11 @@ def run(args: argparse.Namespace) -> None:
     if args.repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     options.check_target(args.trace, "trace")
-    servers = _attached(args.attach)
+    servers: Mapping[str, Decoder] = {}
+    if args.attach:
+        from specdiff_core.attached import attach
+
+        servers = attach(*args.attach)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
     detail, threads = args.trace is not None, 0 if args.threads is None else None
     runs = race_of(
@@ -83,17 +86,7 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(race, ensure_ascii=False))
 
 
-def _attached(addresses: Sequence[str]) -> Mapping[str, Decoder]:
-    """The servers at ``addresses``, by the names of their lanes."""
-    if not addresses:
-        return {}
-    from specdiff_core.attached import attach
-
-    return attach(*addresses)
-
-
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
-    """The settings that all lanes share, and those of each lane."""
     if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
         raise ConfigError(
             f"--methods and {options.flag(min(own))} exclude each other.",

@@ -15,7 +15,6 @@ from specdiff_core.schema.trace import read_trace
 
 
 def add_command(commands: Any) -> None:
-    """Add ``replay`` to a parser's subcommands."""
     about = "Print a recorded trace; needs no model, no tokenizer and no torch."
     parser = options.add_parser(commands, "replay", run, about)
     parser.add_argument("file", metavar="FILE", type=Path, help="a .jsonl or .jsonl.gz trace")

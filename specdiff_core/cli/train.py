@@ -1,4 +1,4 @@
-"""``train``: a drafter for any target, and smaller weights. Recipes of the embedded pair are in ``recipes/``."""
+"""``train``: a drafter for any target, and smaller weights. See also ``recipes/``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli.options import add_parser, add_placement, say
+from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
 from specdiff_core.train.options import add_options
 from specdiff_core.train.settings import DrafterSettings, open_run
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    """Add ``train`` and its subcommands to a parser's subcommands."""
     about = "Train a drafter for any target, or shrink weights."
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
@@ -29,27 +29,23 @@ def add_command(commands: Any) -> None:
 
 
 def add_drafter(parts: Any) -> None:
-    """``train drafter`` and its flags."""
     about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
-    parser.add_argument("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
-    files = "a text file with one prompt per line, or .jsonl with prompt and flavour; either may be .xz"
-    parser.add_argument("--prompts", required=True, type=Path, metavar="FILE", help=files)
+    add = parser.add_argument
+    add("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
+    add("--prompts", required=True, type=Path, metavar="FILE", help=FORMS)
     folder = "the drafter's folder; DIR/run is the run"
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help=folder)
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out, with its settings")
-    parser.add_argument("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
+    add("--out", required=True, type=Path, metavar="DIR", help=folder)
+    add("--resume", action="store_true", help="continue the run in --out, with its settings")
+    add("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
     valid = "prompts on which τ is measured [default: some of --prompts, which are then not trained on]"
-    parser.add_argument("--valid", type=Path, metavar="FILE", help=valid)
+    add("--valid", type=Path, metavar="FILE", help=valid)
     add_options(parser.add_argument_group("settings"), DrafterSettings())
     add_placement(parser)
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    """Train a drafter and write it, even if the run is stopped."""
     given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
-    from specdiff_core.train.answers import read_prompts
-
     prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
     settings = open_run(args.out, given, resume=args.resume)
     say("loading …")
@@ -84,7 +80,7 @@ def run_drafter(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Yields a callable that returns True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
+    """Yield a callable: True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
     pressed = False
 
     def stop(*_: Any) -> None:
@@ -103,7 +99,6 @@ def stopping() -> Iterator[Callable[[], bool]]:
 
 
 def report(training: DrafterTraining) -> None:
-    """Show a training's events as a progress bar."""
     from tqdm.auto import tqdm
 
     bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
@@ -122,7 +117,6 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    """Quantise a folder's weights to int8."""
     from specdiff_core.models.files import shrink
 
     shrink(args.folder)

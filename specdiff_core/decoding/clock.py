@@ -22,8 +22,6 @@ Facts = ParamSpec("Facts")
 
 
 class Timer:
-    """Filled when its span ends."""
-
     __slots__ = ("span",)
 
     def __init__(self) -> None:
@@ -58,7 +56,6 @@ class DeviceClock:
             self._wait()
 
     def start(self) -> None:
-        """Begin at zero."""
         if self._wait is not None:
             self._wait()
         self._origin, self._away, self.spent = self._tick(), 0.0, dict.fromkeys(PHASES, 0.0)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -28,59 +27,43 @@ from specdiff_core.schema.settings import DecodeConfig
 MEMORY = 0.97
 """Weight of a round one round later: it halves in 23 rounds."""
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
-"""Prior acceptance rate, and its weight in tests; a position's prior is the mean of all positions."""
+"""Prior acceptance rate, and its weight in tests; a position's prior is the mean of all."""
 PRIOR_ROW = 0.05
-"""Seconds of one more row of the target's pass, in passes of one row, before widths have differed."""
+"""Seconds of one more row of the target's pass, in passes of one row, until widths differed."""
 OUTLIER = 1.25
-"""A measured time is capped at this multiple of its expectation: other programs' interference is not predictive."""
+"""A time is capped at this multiple of its expectation: interference is not predictive."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 """Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because
 drafters are over- or underconfident."""
 
 
-class Controller(Protocol):
-    """Chooses γ and T before each round, and learns from it afterwards."""
+class Fixed:
+    """Drafts with γ and T of the settings. A controller that adapts overrides all of this."""
 
-    adaptive: bool  # whether its choices are reported
+    adaptive = False  # whether its choices are reported
+    stop_criterion: Callable[[Sequence[float]], int] | None = None
+    """Largest confidences of a draft's positions, from the left -> how many of them to verify. A
+    drafter that needs a pass for each token calls it before every token; a result larger than its
+    argument's length means that the next position pays for its pass. None: verify all."""
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._gamma, self._steps = config.gamma, config.steps
 
     def choose(self, limit: int) -> Choice:
         """γ, at most ``limit``, and T of the next round."""
-
-    @property
-    def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
-        """Largest confidences of a draft's positions, from the left -> how many of them to verify.
-        A drafter that needs a pass for each token calls it before every token; a result larger than
-        its argument's length means that the next position pays for its pass. None: verify all."""
+        gamma = min(self._gamma, limit)
+        return Choice(gamma=gamma, steps=min(self._steps, max(gamma, 1)))
 
     @property
     def min_node_prob(self) -> float:
         """The acceptance probability from which a node of a draft tree pays for its row."""
+        return 0.0
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
         """Learn from a round: whether each tested position was accepted, from the left; seconds and
         passes of drafting; seconds of the target's pass, verification included, and its rows."""
-
-
-class Fixed:
-    """γ and T of the settings."""
-
-    adaptive = False
-    stop_criterion = None
-    min_node_prob = 0.0
-
-    def __init__(self, config: DecodeConfig) -> None:
-        self._gamma, self._steps = config.gamma, config.steps
-
-    def choose(self, limit: int) -> Choice:
-        gamma = min(self._gamma, limit)
-        return Choice(gamma=gamma, steps=min(self._steps, max(gamma, 1)))
-
-    def learn(
-        self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
-    ) -> None:
-        """Learn nothing."""
 
 
 @dataclass(slots=True)
@@ -106,7 +89,7 @@ class _Acceptance:
 
 
 class _Line:
-    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with fading memory, v₁ shrunk towards its prior."""
+    """Seconds of a pass by its rows, v₀ + v₁ · rows: fading least squares, v₁ shrunk to a prior."""
 
     def __init__(self) -> None:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
@@ -136,7 +119,7 @@ def _likely(seconds: float, expected: float) -> float:
     return min(seconds, OUTLIER * expected) if expected else seconds
 
 
-class Auto:
+class Auto(Fixed):
     """Running estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ if a draft
     cannot be cut; if it can, positions with Π confidence^κ below v₁ · R are dropped.
 
@@ -148,7 +131,8 @@ class Auto:
     adaptive = True
 
     def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
-        self._largest, self._passes = config.gamma, passes
+        super().__init__(config)
+        self.stop_criterion, self._passes = self._leading, passes
         self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T means nothing
         powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
         self._tries = [1] if self._sequential else sorted(powers)
@@ -169,7 +153,7 @@ class Auto:
         ends the draft (2 to 8 % more tokens per second than the best γ, four drafters on 20
         prompts)."""
         self._confidences = ()
-        limit = min(self._largest, limit)
+        limit = min(self._gamma, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
         untried = [steps for steps in fitting if steps not in self._tried]
         if limit < 1:
@@ -218,10 +202,6 @@ class Auto:
         return self._tokens / self._seconds if self._seconds else 0.0
 
     @property
-    def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
-        return self._leading
-
-    @property
     def min_node_prob(self) -> float:
         """v₁ · R: the tokens that could be decoded in the time of one row (the aim of CaDDTree,
         arXiv 2606.01813). A node's probability is taken to be the product of its path's
@@ -229,7 +209,7 @@ class Auto:
         return self._choice.row_seconds * self._rate
 
     def _leading(self, confidences: Sequence[float]) -> int:
-        """How many positions have expected tokens Π c^κ that pay for a row; at least one, to keep learning."""
+        """How many positions have expected tokens Π c^κ that pay for a row; at least one."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
         row = self.min_node_prob
@@ -244,7 +224,6 @@ class Auto:
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
-        """Update every estimate."""
         verify_seconds = self._verify.add(rows, verify_seconds)
         draft_seconds = _likely(draft_seconds, self._each * passes)
         if self._begun:  # the first draft also reads the prompt

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.decoding.controller import Controller, Fixed
+from specdiff_core.decoding.controller import Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
@@ -28,10 +28,10 @@ class Ending:
     cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None
     """(new tokens so far, tokens of a round) -> how many of the round's remain before a stop
     string; None if there is none."""
-    stopped: Callable[[], bool] = lambda: False  # called before each drafter pass and each scoring pass
+    stopped: Callable[[], bool] = lambda: False  # called before each pass of drafter and target
 
     def of(self, text: Sequence[int], fresh: Sequence[int]) -> tuple[int, str]:
-        """How many ``fresh`` tokens of a round belong to the text, and why it ends ("" if it continues)."""
+        """How many ``fresh`` tokens of a round belong to the text, and why it ends, or ""."""
         count = next((i + 1 for i, token in enumerate(fresh) if token in self.ids), None)
         short = None if self.cut is None else self.cut(text, fresh[:count])
         if short is not None:
@@ -46,7 +46,7 @@ def speculate(
     drafter: Drafter,
     clock: DeviceClock,
     *,
-    controller: Controller | None = None,
+    controller: Fixed | None = None,
     ending: Ending | None = None,
     detail: bool = True,
 ) -> Iterator[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specdiff_core.schema.events import (
     CONTROL,
@@ -19,16 +19,8 @@ from specdiff_core.schema.events import (
     Verified,
 )
 
-
-class Pieces(Protocol):
-    """The part of a transformers tokenizer that is used here."""
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """Ids that are not text."""
-
-    def convert_ids_to_tokens(self, ids: int) -> Any:
-        """The entry of an id, None where there is none."""
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @lru_cache
@@ -44,26 +36,28 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _ENDS = re.compile(r"end|eo[st]|</s>", re.IGNORECASE)
 
 
-def special_ids(tokenizer: Pieces) -> frozenset[int]:
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Ids that are not text, also those that a tokenizer has no name for (``<file_sep>``)."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return frozenset(tokenizer.all_special_ids) | {token for token, entry in added.items() if entry.special}
 
 
-def spells_spaces(tokenizer: Pieces) -> bool:
-    """Whether its entries are text with ▁ for a space (SentencePiece's way), and not bytes in GPT-2's alphabet."""
+def spells_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether its entries are text with ▁ for a space (SentencePiece's way), not bytes."""
     known: dict[str, int] = getattr(tokenizer, "get_vocab", dict)()
     return "▁" in known and "Ġ" not in known
 
 
-def piece(tokenizer: Pieces, token: int, spaces: bool = False, special: Collection[int] | None = None) -> str:
+def piece(
+    tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool = False, special: Collection[int] | None = None
+) -> str:
     """The text of one id. Bytes that are not UTF-8 by themselves are written as ``\\xNN``.
 
     Args:
         spaces: the vocabulary's :func:`spells_spaces`.
         special: its :func:`special_ids`.
     """
-    name = tokenizer.convert_ids_to_tokens(token)
+    name: Any = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
     if token in (special_ids(tokenizer) if special is None else special):
@@ -95,7 +89,7 @@ def ids_in(event: Event) -> set[int]:
     return set()
 
 
-def with_pieces(events: Iterable[Event], tokenizer: Pieces) -> Iterator[Event]:
+def with_pieces(events: Iterable[Event], tokenizer: PreTrainedTokenizerBase) -> Iterator[Event]:
     """Pass events through; before an event with new ids, yield their text."""
     seen: set[int] = set()
     spaces, special = spells_spaces(tokenizer), special_ids(tokenizer)

@@ -78,7 +78,7 @@ def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftRead
 def scored_event(
     round: int, draft: Draft, target_probs: Tensor, soft: Callable[[], Tensor], span: Span, detail: bool
 ) -> TargetScored:
-    """``soft``: the target's distributions ``[g+1, V]``, at temperature 1 where the run's temperature is 0."""
+    """``soft``: the target's distributions ``[g+1, V]``, at temperature 1 in a greedy run."""
     return TargetScored(
         round=round,
         p=tuple(map(rounded, probs_of(draft, target_probs)[0])),

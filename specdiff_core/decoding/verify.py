@@ -1,7 +1,8 @@
 """The acceptance rules: given a draft and the target's distributions, which tokens are accepted and which one follows.
 
-Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p is the target, q the
-drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is proved in docs/theory.md (Exactness).
+Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p
+is the target, q the drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is
+proved in docs/theory.md (Exactness).
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ def verify(
     Args:
         draft: g tokens, a window or a tree.
         target_probs: ``[g+1, V]`` float64, p after the anchor and after each drafted token.
-        rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere; ``block`` weighs the
-            window as a whole; ``delta`` accepts with p(x); ``match`` lets the target's own draw decide; ``naive``
-            accepts with min(1, p/q) everywhere, which is biased where a position was revealed before one to its left,
-            or chosen by its drawn value. A tree of alternatives is walked by the target's own draws under every rule.
+        rule: ``ratio`` accepts with min(1, p/q) where that is exact and like ``delta`` elsewhere;
+            ``block`` weighs the window as a whole; ``delta`` accepts with p(x); ``match`` lets the
+            target's own draw decide; ``naive`` accepts with min(1, p/q) everywhere, which is biased
+            where a position was revealed before one to its left, or chosen by its drawn value. A
+            tree of alternatives is walked by the target's own draws under every rule.
         sampler: the verification stream of this round.
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
-        selection: of several drafts, test the best by S as a point mass, walk all as a tree of alternatives, or test
-            one after the other with p/q.
+        selection: of several drafts, test the best by S as a point mass, walk all as a tree of
+            alternatives, or test one after the other with p/q.
 
     Returns:
         the verdict, and the distribution ``[V]`` that its extra token was drawn from.
@@ -97,8 +99,9 @@ def _accept(
 def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of the window that
-    passes its own test. A position without an exact q counts as a point mass, as in :func:`_accept`.
+    """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of
+    the window that passes its own test. A position without an exact q counts as a point mass, as in
+    :func:`_accept`.
 
     With w₀ = 1 and w_i = min(1, w_{i−1} · p/q) of the first i tokens, and R_i = Σ_z (w_i · p(z) − q(z))₊ of the token
     behind them, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
@@ -161,8 +164,8 @@ def _select(
 ) -> tuple[Verdict, Tensor]:
     """Self-selection (SpecDiff-2): the draft with the largest S, tested as a point mass.
 
-    Exact although the target chose it: the choice does not see the draws of the test, and the residual is p without x.
-    p/q would be biased, because a selected token no longer follows q.
+    Exact although the target chose it: the choice does not see the draws of the test, and the
+    residual is p without x. p/q would be biased, because a selected token no longer follows q.
     """
     chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
     branch = draft.branches[chosen]
@@ -177,8 +180,9 @@ def _select(
 def _multi_round(
     draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the drafts that agree with
-    the path so far in the order in which they were drawn; after each rejection p becomes norm((p − q)₊)."""
+    """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the
+    drafts that agree with the path so far in the order in which they were drawn; after each
+    rejection p becomes norm((p − q)₊)."""
     assert draft.probs is not None, "several drafts are drawn from q"
     tests: list[Test] = []
     path: list[int] = []
@@ -210,8 +214,8 @@ def _walk(
 ) -> tuple[Verdict, Tensor]:
     """Draw y from the target at the anchor; while y is a child of the node, step there and draw again.
 
-    The tree is fixed before the first draw, and each visited node has one: with independent noise this is the
-    point-mass rule, with shared noise (``match``) it gives vanilla's text.
+    The tree is fixed before the first draw, and each visited node has one: with independent noise
+    this is the point-mass rule, with shared noise (``match``) it gives vanilla's text.
     """
     assert draft.parents is not None, "a window is not walked"
     tokens, parents = draft.ids, draft.parents
@@ -245,8 +249,8 @@ def _walk(
 
 
 def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
-    """p and q of each drafted token after what comes before it: in a window the token to its left, in a tree its
-    parent."""
+    """p and q of each drafted token after what comes before it: in a window the token to its left,
+    in a tree its parent."""
     before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
     rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
     p = target_probs[rows, columns]
@@ -255,8 +259,8 @@ def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[floa
 
 
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
-    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is expected to accept
-    (SpecDiff-2)."""
+    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is
+    expected to accept (SpecDiff-2)."""
     p, _ = probs_of(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 

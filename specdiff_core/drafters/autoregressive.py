@@ -1,5 +1,6 @@
 """Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al.
-2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target."""
+2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +8,9 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, fit_width
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
@@ -23,26 +22,15 @@ from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
 class AutoregressiveSession(DraftSession):
-    """One run. Its cache has committed tokens and, until its verification, a draft.
+    """One run. Its cache has committed tokens and, until it is verified, the last draft."""
 
-    Args:
-        reader: runs the model; ids that it suppresses are never drafted.
-        words: vocabulary size of the target, if the model's differs.
-        unread: the target's ids that the model lacks or uses for something else; never drafted.
-        instead: the id that the model reads in their place.
-    """
-
-    def __init__(
-        self, reader: Target, words: int | None = None, unread: Collection[int] = (), instead: int = 0
-    ) -> None:
-        self._run, self._forbidden = reader.start(), (*reader.suppress, *unread)
-        self._words, self._unread_ids, self._instead = words, frozenset(unread), instead
+    def __init__(self, drafter: AutoregressiveDrafter) -> None:
+        self._drafter, self._run = drafter, drafter.reader.start()
         self._unread: list[int] = []  # committed tokens that are not in the cache
-        self._ahead: list[int] = []  # uncommitted tokens in the cache: anchor, then drafted
+        self._ahead: list[int] = []  # uncommitted tokens in the cache: the anchor, then drafted ones
 
     @property
     def room(self) -> int:
-        """The room left in its context."""
         return max(0, self._run.room - len(self._unread))
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
@@ -55,16 +43,15 @@ class AutoregressiveSession(DraftSession):
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes, each for the next token."""
+        drafter = self._drafter
 
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
-            unread, self._unread = self._unread, []
-            shown = [self._instead if token in self._unread_ids else token for token in (*unread, self._ahead[-1])]
-            logits = self._run.score(shown, last=1).logits[:, : self._words]
-            missing = (self._words or 0) - logits.shape[-1]
-            return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits
+            unread, self._unread = [*self._unread, self._ahead[-1]], []
+            shown = [drafter.instead if token in drafter.unread else token for token in unread]
+            return fit_width(self._run.score(shown, last=1).logits, drafter.words)
 
-        return (yield from draft_in_order(predict, context, self._forbidden))
+        return (yield from draft_in_order(predict, context, (*drafter.reader.suppress, *drafter.unread)))
 
 
 @dataclass(eq=False)
@@ -72,15 +59,14 @@ class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids."""
 
     name: str
-    reader: Target  # this and the following: of a session
-    words: int | None = None
-    unread: Collection[int] = ()
-    instead: int = 0
+    reader: Target  # runs the model; ids that it suppresses are never drafted
+    words: int | None = None  # vocabulary size of the target, if the model's differs
+    unread: Collection[int] = ()  # ids that it lacks or uses for something else; never drafted
+    instead: int = 0  # the id that it reads in their place
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
-        return AutoregressiveSession(self.reader, self.words, self.unread, self.instead)
+        return AutoregressiveSession(self)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> AutoregressiveDrafter:
@@ -100,8 +86,9 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     rows = int(model.config.vocab_size)
     if unshared is None and rows != words:
-        raise TokenizerMismatch(f"The drafter {spec.name!r} has {rows} ids, the target {words}.")
+        what = f"The drafter {spec.name!r} has {rows} ids, the target {words}."
+        raise TokenizerMismatch(what)
     reader = Target(model, context=context, suppress=pair.suppress)
     end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
-    unread = (*(unshared or ()), *range(rows, words))
+    unread = frozenset((*(unshared or ()), *range(rows, words)))
     return AutoregressiveDrafter(spec.name, reader, words=words, unread=unread, instead=end)

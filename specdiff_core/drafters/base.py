@@ -2,18 +2,20 @@
 
 A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a
 generator: it yields the window after each denoising step and returns the finished draft, so showing
-the steps costs the algorithm nothing."""
+the steps costs the algorithm nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdiff_core.maths.distributions import to_host
@@ -35,9 +37,9 @@ class Context:
     order: RevealOrder
     sampling: Sampling  # defines q
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
-    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes
+    min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes but the first
     num_drafts: int = 1  # windows to draw independently
-    stop_criterion: Callable[[Sequence[float]], int] | None = None  # confidences -> kept
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
 
@@ -54,11 +56,12 @@ class DenoiseState:
         """Raise :class:`DraftContractError` unless this is the state of a window of at most γ."""
         size = len(self.ids)
         if not 0 < size <= gamma or len(self.masked) != size or not all(0 <= slot < size for slot in self.revealed):
-            raise DraftContractError(f"The drafter yielded a window of {size} tokens, revealed {self.revealed}.")
+            what = f"The drafter yielded a window of {size} tokens, revealed {self.revealed}."
+            raise DraftContractError(what)
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """``ids [g]`` after a pass that revealed ``step`` only, with ``[1, V]`` confidence."""
+        """The window ``ids [g]`` just after revealing ``step``, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -70,16 +73,17 @@ class DenoiseState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``
-    nodes, at most γ deep. An empty draft means a plain step of the target."""
+    nodes, at most γ deep. An empty draft means a plain step of the target.
+    """
 
     ids: tuple[int, ...]  # [g]
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
     nfe: int  # drafter passes
-    parents: tuple[int, ...] | None = None  # [g] of a tree; None: a window
-    branches: tuple[tuple[int, ...], ...] = ()  # nodes of each of K drafts
-    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q of each path
+    parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
+    branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
+    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q from the anchor to each node; or nothing
 
     @classmethod
     def point_mass(
@@ -128,7 +132,7 @@ class Draft:
         )
 
     def until(self, ends: Sequence[int]) -> Draft:
-        """Cut after the first id of ``ends``: no later token can be emitted."""
+        """Cut after the first id of ``ends``: what follows the end of a text is never emitted."""
         if not any(token in ends for token in self.ids):
             return self
         nodes: list[int] = []
@@ -139,52 +143,55 @@ class Draft:
 
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
-        size = len(self.ids)
-        if size > (gamma if self.parents is None else max(tree_nodes, gamma * len(self.branches))):
-            raise DraftContractError(f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes.")
-        if self.parents is not None:
-            if len(self.parents) != size or not all(ROOT <= parent < i for i, parent in enumerate(self.parents)):
-                raise DraftContractError("The draft's parents are not a tree: each must come before its children.")
-            if max(depths(self.parents), default=0) >= gamma:
-                raise DraftContractError(f"The draft's tree is deeper than γ = {gamma}.")
+        if fault := next(self._faults(gamma, vocab_size, tree_nodes), ""):
+            raise DraftContractError(fault)
+
+    def _faults(self, gamma: int, vocab_size: int, tree_nodes: int) -> Iterator[str]:
+        size, parents, probs = len(self.ids), self.parents, self.probs
+        if size > (gamma if parents is None else max(tree_nodes, gamma * len(self.branches))):
+            yield f"The drafter returned {size} tokens for γ = {gamma} and {tree_nodes} nodes."
+        if parents is not None:
+            if len(parents) != size or not all(ROOT <= p < i for i, p in enumerate(parents)):
+                yield "The draft's parents are not a tree: each must come before its children."
+            if max(depths(parents), default=0) >= gamma:
+                yield f"The draft's tree is deeper than γ = {gamma}."
         if not all(isinstance(token, int) and 0 <= token < vocab_size for token in self.ids):
-            raise DraftContractError("The draft's ids must be whole numbers inside the vocabulary.")
+            yield "The draft's ids must be whole numbers inside the vocabulary."
         if len(self.exact_q) != size or len(self.reveal_steps) != size:
-            raise DraftContractError("The draft's exact_q or reveal_steps do not match its ids.")
-        if self.totals and (self.parents is None or len(self.totals) != size):
-            raise DraftContractError("The draft's totals do not match the nodes of a tree.")
-        if self.probs is None and any(self.exact_q):
-            raise DraftContractError("A point-mass draft claims conditionals.")
-        if self.probs is not None and self.probs.shape != (size, vocab_size):
-            raise DraftContractError(f"q has shape {tuple(self.probs.shape)}, not {(size, vocab_size)}.")
-        nodes = range(size if self.parents is not None else 0)
+            yield "The draft's exact_q and reveal_steps do not match its tokens."
+        if self.totals and (parents is None or len(self.totals) != size):
+            yield "The draft's totals do not match the nodes of a tree."
+        nodes = range(0 if parents is None else size)
         if not all(node in nodes for branch in self.branches for node in branch):
-            raise DraftContractError("The draft's branches name nodes that its tree does not have.")
-        if not all(isinstance(number, int) and number >= 0 for number in (self.nfe, *self.reveal_steps)):
-            raise DraftContractError("The draft's nfe and reveal_steps must be whole numbers, not negative.")
-        if self.probs is not None and size:
-            sums, least, drawn = to_host(self.probs.sum(-1), self.probs.min(), picked(self.probs, self.ids))
+            yield "The draft's branches name nodes that its tree does not have."
+        if not all(isinstance(n, int) and n >= 0 for n in (self.nfe, *self.reveal_steps)):
+            yield "The draft's nfe and reveal_steps must be whole numbers, 0 or more."
+        if probs is None:
+            if any(self.exact_q):
+                yield "A point-mass draft claims conditionals."
+        elif probs.shape != (size, vocab_size):
+            yield f"q has shape {tuple(probs.shape)}, not {(size, vocab_size)}."
+        elif size:
+            sums, least, drawn = to_host(probs.sum(-1), probs.min(), picked(probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
-                raise DraftContractError("The drafter's q is not finite.", hint="Its weights may be damaged.")
+                yield "The drafter's q is not finite: its weights may be damaged."
             if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
-                raise DraftContractError("The drafter's q is no distribution: rows must be 0 or more and sum to 1.")
+                yield "The drafter's q is no distribution: rows must be 0 or more and sum to 1."
             if not bool((drawn > 0).all()):
-                raise DraftContractError("The drafter drew a token to which its own q gives no probability.")
+                yield "The drafter drew a token to which its own q gives no probability."
 
 
-def check_features(drafter: str, ids: Sequence[int], features: Tensor | None) -> Tensor:
-    """``features [n, F]``; DraftContractError unless there is a row for each id."""
-    if features is None or features.shape[0] != len(ids):
-        given = 0 if features is None else features.shape[0]
-        raise DraftContractError(f"The drafter {drafter!r} needs features of {len(ids)} tokens and got {given}.")
-    return features
-
-
-def misfit(spec: DrafterSpec, pair: PairSpec, wrong: str) -> PairUnavailable:
-    """The error for a drafter that does not fit its target."""
+def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnavailable:
+    """The error where a drafter's weights don't fit the target of ``pair``."""
+    what = f"The drafter {drafter.name!r} was made for another target than {pair.label}: {why}."
     hint = "Its width, feature layers, vocabulary and mask id must fit the target."
-    what = f"The drafter {spec.name!r} was made for another target than {pair.label}: {wrong}."
     return PairUnavailable(what, hint=hint)
+
+
+def fit_width(logits: Tensor, words: int | None) -> Tensor:
+    """``logits [n, V]`` of ``words`` ids: further ones are cut off, missing ones are impossible."""
+    missing = (words or 0) - logits.shape[-1]
+    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :words]
 
 
 def drained(drafting: Generator[Any, None, Draft]) -> Draft:
@@ -211,24 +218,47 @@ class DraftSession(ABC):
         """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027
-        """The target has read ``ids``: first prompt[:-1], then [anchor, accepted...].
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
+        """Called when the target has read ``ids``: first prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:
             ids: n committed tokens, in order and without gaps over the whole run.
-            features: ``[n, F]``, the target's hidden states there, if the drafter has ``layers``.
+            features: ``[n, F]``, the target's hidden states at those tokens, if the drafter has ``layers``.
         """
 
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft."""
+        """Yield the window after each step; return the draft. Rolls its own caches back."""
+
+
+class FeatureSession(DraftSession):
+    """A run of a drafter that reads the target's features, which it keeps until its next draft."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._features: list[Tensor] = []  # [n, F] of observed tokens that no draft has read yet
+        self._observed = 0  # tokens that the target has read
+
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
+        """Keep the features ``[n, F]`` of committed tokens.
+
+        Raises:
+            DraftContractError: there is not exactly one row of features for each id.
+        """
+        given = 0 if features is None else len(features)
+        if given != len(ids):
+            what = f"The drafter {self._name!r} needs features of {len(ids)} tokens and got {given}."
+            raise DraftContractError(what)
+        if features is not None and given:
+            self._features.append(features)
+            self._observed += given
 
 
 class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first)
+    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); may be empty
 
     def start(self) -> DraftSession:
         """A fresh session, independent of all others."""

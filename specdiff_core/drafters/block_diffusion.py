@@ -1,5 +1,6 @@
 """The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2):
-denoises a block while it reads the target's hidden states, whose keys and values it keeps."""
+denoises a block while it reads the target's hidden states, whose keys and values it keeps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features, misfit
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
@@ -48,7 +49,7 @@ class BlockDrafter:
         self.said: Tensor | None = None  # [d] ids that it can draft, where it lacks some
         self.head = words.head
         if network.said is not None:
-            self.said = network.said.to(network.device)
+            self.said = network.said.nonzero()[:, 0].to(network.device)
             self.head = Product(words.read_rows()[self.said])
         room = self.context + self.window + self.lead  # a block may reach beyond the context
         self.pool = Pool(network, room)
@@ -74,18 +75,16 @@ class BlockDrafter:
         return states, logits if selector is None else selector.cut(logits)
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
         return BlockSession(self)
 
 
-class BlockSession(DraftSession):
+class BlockSession(FeatureSession):
     """One run. The cache has the committed tokens that the target has read, with features projected
     once. A block's own keys and values are written after them and overwritten by the next pass."""
 
     def __init__(self, drafter: BlockDrafter) -> None:
+        super().__init__(drafter.name)
         self._drafter = drafter
-        self._pending: list[Tensor] = []
-        self._observed = 0  # tokens that the target has read
         self._cache = drafter.pool.take(self)
 
     @property
@@ -93,20 +92,17 @@ class BlockSession(DraftSession):
         """The size of the blocks that the network was trained for."""
         return self._drafter.window
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Keep the features ``[n, F·W]`` of committed tokens until the next draft reads them.
-        Raises DraftContractError if there is not exactly one row of features for each id."""
-        if ids:
-            self._pending.append(check_features(self._drafter.name, ids, features))
-            self._observed += len(ids)
-
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Denoise a block after the anchor. Raises DraftContractError if the observed tokens are
-        not all committed tokens before the anchor."""
+        """Denoise a block after the anchor.
+
+        Raises:
+            DraftContractError: the observed tokens are not all committed tokens before the anchor.
+        """
         drafter = self._drafter
         if self._observed != len(context.ids) - 1:
-            at = len(context.ids) - 1
-            raise DraftContractError(f"The block drafter has seen {self._observed} tokens before an anchor at {at}.")
+            raise DraftContractError(
+                f"The block drafter has seen {self._observed} tokens before an anchor at {len(context.ids) - 1}."
+            )
         self._absorb(context.gamma + drafter.lead)
         successors, states = drafter.successors, torch.empty(0)  # of the last pass, [g, W]
 
@@ -127,13 +123,13 @@ class BlockSession(DraftSession):
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
-        """Project pending features into the cache, over the last block."""
+        """Project pending features into every layer's cache; make room for the next block."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
-        if not self._pending:
+        if not self._features:
             return
-        features = torch.cat(self._pending)
-        self._pending.clear()
+        features = torch.cat(self._features)
+        self._features.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = at(self._drafter.rope, slice(cache.length, self._observed))
         found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
@@ -142,7 +138,7 @@ class BlockSession(DraftSession):
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over a block ``ids`` that reads [features; block]."""
+        """One pass over a block that reads [features; block], in both directions unless causal."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         slots, held = cache.views(first, end), cache.views(0, end)
@@ -159,15 +155,18 @@ class BlockSession(DraftSession):
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> BlockDrafter:
-    """Load the drafter of ``spec`` for a loaded target. Raises WeightsError if its files are
-    missing, damaged, or do not fit their config; PairUnavailable if it was made for another target.
+    """Load the drafter of ``spec`` for a loaded target.
+
+    Raises:
+        WeightsError: its files are missing, damaged, or do not fit their config.
+        PairUnavailable: it was made for another target.
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     if not spec.chained:  # one folder may serve two drafters, with and without its Markov head
         network.markov = None
     words = vocabulary(target)
     if wrong := _misfit(network, words, target.config, spec):
-        raise misfit(spec, pair, wrong)
+        raise made_for_another(spec, pair, wrong)
     network.copies.clear()
     return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
 

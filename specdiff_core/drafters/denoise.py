@@ -1,5 +1,6 @@
 """Fills a window of masks in T steps with any denoising network: the drafter's half of SpecDiff.
-From a single step it can also make a tree or draw several windows."""
+From a single step it can also make a tree or draw several windows.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def denoise(
     several drafts (SpecDiff-2) come from one step.
 
     Args:
-        predict: window ids ``[g]`` on the CPU -> logits ``[g, V]``, one drafter pass.
+        predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: its probability is set to zero before normalising (SUBS).
         forbidden: further ids that the target suppresses.
@@ -51,7 +52,7 @@ def denoise(
         the window after each step.
 
     Returns:
-        the draft; ``probs[i]`` is the q that position i was drawn from.
+        the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
     """
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long)
@@ -69,7 +70,7 @@ def denoise(
     drawn_from: Tensor | None = None
     plan = schedule(size, context.steps)
     if len(plan) > 1:
-        context = dataclasses.replace(context, stop_criterion=None)  # confidences may change
+        context = dataclasses.replace(context, stop_criterion=None)  # later steps may still change their confidences
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
@@ -152,7 +153,7 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
 def _tree(
     logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
 ) -> Generator[DenoiseState, None, Draft]:
-    """From one pass the most probable prefixes (DDTree, arXiv 2604.12989)."""
+    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989)."""
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
@@ -183,7 +184,7 @@ def _several(
         chain = chain_of(logits, [None] * size, banned=banned)
         windows = [chain.draw(range(size), sampler, first) for sampler in samplers]
         ids, parents, branches = merge([values.tolist() for values, _, _ in windows])
-        dists: dict[int, Tensor] = {}  # node -> what it was drawn from, in every draft
+        dists: dict[int, Tensor] = {}  # node -> what it was drawn from, in every draft with it
         for (_, rows, _), branch in zip(windows, branches, strict=True):
             dists |= dict(zip(branch, rows, strict=True))
         drawn_from = torch.stack([dists[node] for node in range(len(ids))])

@@ -1,5 +1,6 @@
 """Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840),
-or grows a tree with it (EAGLE-2, 2406.16858)."""
+or grows a tree with it (EAGLE-2, 2406.16858).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, check_features, misfit
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
@@ -22,18 +23,17 @@ from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-WIDTH = 8  # most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)
+WIDTH = 8
+"""Most nodes to extend at each depth of a tree (EAGLE-2's "top-k", 10 there)."""
 
 
-class EagleSession(DraftSession):
+class EagleSession(FeatureSession):
     """One run. A cache entry is a token with the target's feature of the previous token; between a
     draft and its verification, drafted entries with the head's own features follow."""
 
     def __init__(self, drafter: EagleDrafter) -> None:
-        self._drafter = drafter
-        self._run = drafter.reader.start((0,))
-        self._features: list[Tensor] = []  # of observed tokens whose entries are not in the cache
-        self._observed = 0  # tokens that the target has read
+        super().__init__(drafter.name)
+        self._drafter, self._run = drafter, drafter.reader.start((0,))
         self._ahead = 0  # entries in the cache that are drafted
 
     @property
@@ -43,13 +43,10 @@ class EagleSession(DraftSession):
         return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Drop drafted entries; keep the features ``[n, F]`` of committed tokens until the next
-        draft. Raises DraftContractError if there is not exactly one row of features for each id."""
+        """Drop drafted entries."""
         self._run.rollback(self._ahead, ())
         self._ahead = 0
-        if ids:
-            self._features.append(check_features(self._drafter.name, ids, features))
-            self._observed += len(ids)
+        super().observe(ids, features)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """γ passes: the first reads what was committed since the last draft."""
@@ -65,7 +62,7 @@ class EagleSession(DraftSession):
         return (yield from draft_in_order(predict, context, self._drafter.reader.suppress))
 
     def _first(self, context: Context) -> tuple[Tensor, Tensor]:
-        """The pass over committed entries: each feature beside the next token."""
+        """The pass over committed entries: each feature beside the next token, the anchor last."""
         features = self._drafter.read(torch.cat(self._features))
         tokens = context.ids[self._observed - len(features) + 1 : self._observed + 1]
         self._features.clear()
@@ -74,7 +71,7 @@ class EagleSession(DraftSession):
     def _next(
         self, ids: Sequence[int], features: Tensor, parents: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A pass over drafted tokens, beside the head's own features."""
+        """A pass over drafted tokens, beside the features that the head expects before them."""
         self._ahead += len(ids)
         return _last(self._run.score(ids, parents, features=features))
 
@@ -125,7 +122,7 @@ class EagleDrafter:
 
     name: str
     reader: Target  # runs a frozen :class:`EagleHead`; ids that it suppresses are never drafted
-    layers: tuple[int, ...]  # of the target, that the head reads
+    layers: tuple[int, ...]  # of the target, which the head reads: the last, or several (EAGLE-3)
 
     @torch.inference_mode()
     def read(self, features: Tensor) -> Tensor:
@@ -134,14 +131,16 @@ class EagleDrafter:
         return head.read(features) if isinstance(head, EagleHead) else features
 
     def start(self) -> DraftSession:
-        """A session with an empty cache."""
         return EagleSession(self)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> EagleDrafter:
-    """Load the head of ``spec`` for a loaded target. Raises WeightsError if its files are missing,
-    damaged, or do not fit their config; PairUnavailable if it was made for another target, or
-    cannot be reached."""
+    """Load the head of ``spec`` for a loaded target.
+
+    Raises:
+        WeightsError: its files are missing, damaged, or do not fit their config.
+        PairUnavailable: it was made for another target, or cannot be reached.
+    """
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
     theirs, words = target.config, vocabulary(target)
     layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)
@@ -155,7 +154,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
         wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
     if wrong:
-        raise misfit(spec, pair, wrong)
+        raise made_for_another(spec, pair, wrong)
     head.freeze(words, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

@@ -1,7 +1,8 @@
 """Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a causal network that was
 adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
 
-Every denoising step reads [context ; window] again, so there is no cache to roll back."""
+Every denoising step reads [context ; window] again, so there is no cache to roll back.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +11,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless, fit_width
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.device import Placement, on_device
@@ -23,7 +23,8 @@ from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-KNOWN = 16  # known tokens that remain in view before a wide window
+KNOWN = 16
+"""Known tokens that remain in view before a wide window."""
 
 
 @dataclass(eq=False)
@@ -33,7 +34,7 @@ class MaskedDiffusionDrafter(Stateless):
     name: str
     model: Mdlm | Bidirectional  # prepared for inference
     _: KW_ONLY
-    vocab_size: int  # V of the target; ids beyond it (a mask token) are cut off
+    vocab_size: int  # V of the target; further ids (MDLM's mask token) are cut off
     view: int  # tokens that the network reads, window included (more if a wide window needs it)
     shift: int = 0  # 1 where slot i − 1 predicts token i (declared by the pair)
     forbidden: Sequence[int] = ()  # ids that the target suppresses
@@ -69,11 +70,9 @@ class MaskedDiffusionDrafter(Stateless):
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]`` that end in a window of γ -> its logits ``[γ, V]``."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window."""
         first = len(ids) - gamma - self.shift
-        logits: Tensor = self.model(ids[None], first=first)[0, :gamma, : self.vocab_size]
-        missing = self.vocab_size - logits.shape[-1]
-        return F.pad(logits, (0, missing), value=-torch.inf) if missing else logits
+        return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> MaskedDiffusionDrafter:
@@ -88,8 +87,10 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     unshared = unshared_of(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if (shift := released_shift(folder)) not in (None, spec.logit_shift):
-        what = f"The drafter {spec.name!r} was released with a shift of {shift}, not {spec.logit_shift}."
-        raise WeightsError(what, hint="Slot i − shift predicts token i: correct schema/pairs.py.")
+        raise WeightsError(
+            f"The drafter {spec.name!r} was released with a shift of {shift}; the pair declares {spec.logit_shift}.",
+            hint="Slot i − shift predicts token i. Correct the declaration (schema/pairs.py).",
+        )
     model: Mdlm | Bidirectional
     if is_bidirectional(folder):
         view = spec.context or pair.context
@@ -99,12 +100,13 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     config = model.config
     extra = 1 if config.mask_id >= vocab_size else 0  # a mask id that the target does not have
     if unshared is None and config.vocab_size - extra != vocab_size:
-        ids = f"{config.vocab_size - extra} ids besides a mask token"
-        raise TokenizerMismatch(f"The drafter {spec.name!r} has {ids}, the target has {vocab_size}.")
+        ids = f"{config.vocab_size - extra} ids besides a mask token, the target has {vocab_size}"
+        raise TokenizerMismatch(f"The drafter {spec.name!r} has {ids}.")
     if not extra and config.mask_id not in (*pair.suppress, *(unshared or ()), spec.mask_id):
-        what = f"The drafter's mask id {config.mask_id} is an ordinary token of the target."
-        hint = "Set its mask_id in the pair (schema/pairs.py), or choose another drafter."
-        raise TokenizerMismatch(what, hint=hint)
+        raise TokenizerMismatch(
+            f"The drafter's mask id {config.mask_id} is an ordinary token of the target.",
+            hint="Set its mask_id in the pair (schema/pairs.py), or choose another drafter.",
+        )
     return MaskedDiffusionDrafter(
         spec.name,
         model,

@@ -38,5 +38,4 @@ def continuation(ids: Sequence[int], gamma: int) -> list[int]:
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpec) -> PromptLookupDrafter:
-    """Make the drafter."""
     return PromptLookupDrafter(spec.name)

@@ -17,11 +17,9 @@ class VanillaDrafter(Stateless):
     name = "none"
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Return the empty draft without a single step."""
         yield from ()
         return Draft.empty()
 
 
 def build(spec: DrafterSpec, placement: Placement, *, target: PreTrainedModel, pair: PairSpec) -> VanillaDrafter:
-    """Make the drafter."""
     return VanillaDrafter()

@@ -1,4 +1,4 @@
-"""Drafters with one declaration changed, for ``explorations/doctor.py``."""
+"""Drafters with one declaration changed and the same weights, for the doctor's question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from specdiff_core.models.network import Attend
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
 POSITIONS, MAP, TEMPLATE = "positions", "tokenizer map", "template"
 DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, TEMPLATE)
-MASKS = 8  # most ids to try in place of the mask id
+MASKS = 8
+"""Most ids to try in place of the mask id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,12 @@ class Words(NamedTuple):
 def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
     """Every variant that changes one declaration of this kind of drafter, except the template, and
     the reason for each declaration that has none. Kinds of drafters register their own
-    (``@variants.register``, here or in their files). ``layers``: of the target."""
-    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it declares none")
+    (``@variants.register``, here or in their files).
+
+    Args:
+        layers: of the target.
+    """
+    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it has no such declaration")
 
 
 @variants.register
@@ -73,7 +78,6 @@ def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Va
 
 
 def _with(known: Any, **values: Any) -> Any:
-    """A copy of a drafter or a network with ``values`` replaced."""
     changed = copy.copy(known)
     for name, value in values.items():
         setattr(changed, name, value)
@@ -81,7 +85,7 @@ def _with(known: Any, **values: Any) -> Any:
 
 
 def _masks(declared: int, size: int, words: Words) -> list[int]:
-    """Candidates for the mask id: special ids, neighbours, and the last row."""
+    """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
     tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
 
@@ -125,7 +129,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
-    usual = type(drafter).denoise is BlockDrafter.denoise  # with the anchor's own
+    usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
     own = "the anchor’s own"
     for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
         other = plain(denoise=partial(_behind, drafter, first))
@@ -133,7 +137,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or with that of two tokens before."""
+    """Each token with its own feature, or the one of two tokens before, not the previous one's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)
@@ -147,7 +151,7 @@ def _signed(number: int) -> str:
 def _behind(
     drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot."""
+    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, places, attend)
@@ -159,7 +163,6 @@ def _moved(drafter: BlockDrafter, by: int, ids: Tensor, places: slice, attend: A
 
 
 def _learned(model: Any) -> bool:
-    """Whether a denoiser has learned positions."""
     return isinstance(model, Bidirectional) and model.network.places is not None
 
 

@@ -1,8 +1,9 @@
 """Windows in which each token depends on the one before it: the marginals of a denoiser turned into a Markov chain.
 
-One drafter pass gives a marginal for every slot. The most probable tokens of each marginal are the slot's candidates,
-and a small head scores how well each candidate follows the token before it (DSpark, arXiv 2607.05147). q is the
-distribution over these candidates, given the token before; outside them it is zero.
+One drafter pass gives a marginal for every slot. The most probable tokens of each marginal are the
+slot's candidates, and a small head scores how well each candidate follows the token before it
+(DSpark, arXiv 2607.05147). q is the distribution over these candidates, given the token before;
+outside them it is zero.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from specdiff_core.maths.trees import Ranked
 from specdiff_core.schema.settings import Sampling
 
 RANKED, SAMPLED = 8, 64
-"""Candidates of a slot, where the most probable are wanted and where tokens are drawn. A token that is no candidate is
-never drafted (measured at temperature 1: with 8 candidates 5 % fewer tokens are accepted than with 64)."""
+"""Candidates of a slot, where the most probable are wanted and where tokens are drawn. A token that
+is no candidate is never drafted (measured at temperature 1: with 8 candidates 5 % fewer tokens are
+accepted than with 64)."""
 
 Follow = Callable[[Tensor, Tensor], Tensor]
 """After a drafter pass: the tokens that may stand before each slot ``[g, m]``, and the slots' candidates ``[g, k]`` ->
@@ -33,15 +35,15 @@ class Chain:
     Args:
         follow: scores of pairs of tokens.
         logits: ``[g, V]``, the marginals of the pass.
-        known: the token of each slot that is revealed already, None of the others; a token after one that is not known
-            can be drawn only in the same call, after it.
+        known: the token of each slot that is revealed already, None of the others; a token after
+            one that is not known can be drawn only in the same call, after it.
         anchor: the token before slot 0.
         sampling: defines q, over the candidates.
         banned: ids that are no candidates.
         ranked: whether the most probable texts are wanted, as for a tree; at temperature 0 they always are.
         candidates: of each slot, where the most probable are wanted.
-        sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand before it: ``[g, m]``,
-            where it was trained to know; by default its largest probability.
+        sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand
+            before it: ``[g, m]``, where it was trained to know; by default its largest probability.
     """
 
     def __init__(
@@ -81,8 +83,9 @@ class Chain:
 
         Args:
             first: absolute position of slot 0.
-            stop_criterion: ends the draft before a slot not to be verified; it sees how confident the drafter is of
-                every slot so far: that depends on distributions, never on the value of a token yet to be drawn.
+            stop_criterion: ends the draft before a slot not to be verified; it sees how confident
+                the drafter is of every slot so far: that depends on distributions, never on the
+                value of a token yet to be drawn.
 
         Returns:
             ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
@@ -112,12 +115,12 @@ class Chain:
         return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, places: Sequence[int]) -> Tensor:
-        """In what follows, in every slot, the candidate of the slot before it at ``places [g]``: ``[g, V]``."""
+        """Where the slot before each has its candidate at ``places [g]``: ``[g, V]``."""
         return self._wide(self._ids, self._confidence[list(range(len(self._ids))), list(places)])
 
     @cached_property
     def _dists(self) -> Tensor:
-        """``[g, k before, k]`` float64: q over each slot's candidates, given each candidate of the slot before it."""
+        """``[g, k before, k]`` float64: q of each slot, given each candidate before it."""
         return to_probs(self._table, self._sampling)
 
     @cached_property

@@ -1,5 +1,5 @@
-"""Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot distribution, so
-greedy decoding is no special case anywhere else.
+"""Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot
+distribution, so greedy decoding is no special case anywhere else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from specdiff_core.schema.settings import Sampling
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Copies on the CPU, with one wait for a GPU; tensors that are there already are returned as they are."""
+    """Copies on the CPU, with one wait for a GPU; tensors that are there stay as they are."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
     together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
@@ -50,7 +50,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         )
     if sampling.temperature == 0:
         return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)
-    # Subtracting the maximum first leaves the distribution as it is, and no small temperature makes it overflow.
+    # Subtracting the maximum keeps the distribution, and no small temperature overflows.
     scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)
@@ -73,29 +73,29 @@ def _never(logits: Tensor, forbidden: Sequence[int]) -> Tensor:
 
 
 def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
-    """The largest logit of each row ``[..., 1]`` and its id, whether all are finite, and the ids on the CPU."""
+    """The largest logit of each row ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
     top = logits.max(-1, keepdim=True)
     finite, ids = to_host(torch.isfinite(top.values).all(), top.indices)
     return top.values, top.indices, bool(finite), ids
 
 
 def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
-    """How confident a drafter is, ``[..., V]`` float64: its q; at temperature 0, where q is one-hot, the softmax at
-    temperature 1. Reveal orders, trees and the stop criterion rank by it and the page shows it; tokens are drawn from q
-    and tested with q alone."""
+    """How confident a drafter is, ``[..., V]`` float64: its q; at temperature 0, where q is
+    one-hot, the softmax at temperature 1. Reveal orders, trees and the stop criterion rank by it
+    and the page shows it; tokens are drawn from q and tested with q alone."""
     return to_probs(logits, sampling if sampling.temperature > 0 else Sampling(temperature=1.0), forbidden)
 
 
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known already; a softmax is computed on demand only."""
+    """:func:`confidence_probs` where q = ``probs`` is known: a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test (Leviathan et al.,
-    Algorithm 1).
+    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test
+    (Leviathan et al., Algorithm 1).
 
     Args:
         target_probs, draft_probs: ``[V]`` float64.
@@ -111,7 +111,7 @@ def without(target_probs: Tensor, token: int) -> Tensor:
 
 
 def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
-    """``mass`` as a distribution. Where there is none, a rejection had probability zero, but rounding may still ask for
-    a distribution: then ``otherwise``."""
+    """``mass`` as a distribution. Where there is none, a rejection had probability zero, but
+    rounding may still ask for a distribution: then ``otherwise``."""
     total = mass.sum()
     return torch.where(total > 0.0, mass / total, otherwise)

@@ -17,42 +17,42 @@ from torch import Tensor
 from specdiff_core.maths.distributions import to_host
 
 NOISE = 64
-"""Positions of a run whose noise is kept for its test, and for later rounds that come to them again."""
+"""Positions whose noise is kept for their test, and for rounds that come to them again."""
 
 
 class Candidates(NamedTuple):
-    """The ids that the columns of a distribution stand for, where they are not the whole vocabulary."""
+    """The ids that columns of a distribution stand for, if not the whole vocabulary."""
 
     ids: Tensor  # [n, k]
     vocab: int
 
 
 class Sampler(Protocol):
-    """Every random decision of drafting and verification. Tests replace it by an exact enumerator."""
+    """Every random decision of drafting and verification; in tests an exact enumerator."""
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         """Draw one column per row of ``probs [n, V]``, or ``[n, k]`` with ``among``, for absolute ``positions``;
         returns ``[n]`` int64 on the CPU: ids, or with ``among`` places in its rows."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
-        """Whether an event of probability ``threshold`` happens, and the draw u that decided it (u < threshold)."""
+        """Whether an event of probability ``threshold`` happens (u < threshold), and the draw u."""
 
     def another(self) -> Sampler:
-        """Randomness for a further draft of the same round, which must not repeat the one before."""
+        """Randomness for a further draft of the same round, which must not repeat the first."""
 
     def choose(self, count: int) -> int:
         """One of ``count`` equally likely indices: used by the random reveal order."""
 
 
 def _seed(*parts: int | str) -> int:
-    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500 positions of a text
-    share their noise has a probability below 3e-5."""
+    """A seed for each name. torch's CPU generator keeps its lower 32 bits: that any two of 500
+    positions of a text share their noise has a probability below 3e-5."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def _certain(probs: Tensor) -> Tensor | None:
-    """The columns of one-hot rows, which no draw could change (a greedy model's); None if any row is not one-hot."""
+    """The columns of one-hot rows, which no draw could change; None if a row is not one-hot."""
     best = probs.max(-1)
     values, columns = to_host(best.values, best.indices)
     return columns if bool((values == 1.0).all()) else None
@@ -72,7 +72,7 @@ class Independent:
 
     @functools.cached_property
     def _generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(_seed(*self._named))  # made at the first draw: a greedy run has none
+        return torch.Generator().manual_seed(_seed(*self._named))  # made at the first draw
 
     def _uniform(self, count: int) -> Tensor:
         return torch.rand(count, dtype=torch.float64, generator=self._generator)
@@ -102,8 +102,9 @@ class Independent:
 class SharedGumbel(Independent):
     """Samples by the Gumbel-max trick with noise keyed by (seed, absolute position): the same for any drafter.
 
-    ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a position, so they agree
-    with a probability of at least (1 − TV)/(1 + TV), and the emitted token is a function of (seed, position, p) only.
+    ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a
+    position, so they agree with a probability of at least (1 − TV)/(1 + TV), and the emitted token
+    is a function of (seed, position, p) only.
     """
 
     def __init__(self, seed: int, *key: int | str, gumbel: Callable[[int, int, int], Tensor] = _gumbel) -> None:
@@ -124,7 +125,7 @@ class SharedGumbel(Independent):
         return (probs.log() + noise).argmax(-1).cpu()
 
     def noise(self, position: int, size: int) -> Tensor:
-        """g ``[size]`` float64, standard Gumbel. Not to be written to: the draft and its test share it."""
+        """g ``[size]`` float64, standard Gumbel, read-only: the draft and its test share it."""
         return self._gumbel(self._root, position, size)
 
 
@@ -145,5 +146,5 @@ class Streams:
         return self._stream("draft", round)
 
     def verify(self, round: int) -> Sampler:
-        """For the verification of one round, independent of the drafter's (except for shared noise)."""
+        """For the verification of one round, independent of the drafter's unless noise is shared."""
         return self._stream("verify", round)

@@ -18,18 +18,17 @@ from specdiff_core.schema.events import depths
 ROOT = -1
 
 Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
-"""(depth, place of the token before it) -> what may stand there, the most probable first: log q, ids, and their places,
-which ask in turn for what follows each of them."""
+"""(depth, place of the token before it) -> what may stand there, the most probable first: log q,
+ids, and their places, which ask in turn for what follows each of them."""
 
 
 def children(parents: Sequence[int], node: int) -> list[int]:
-    """The nodes that follow ``node``, in their order."""
     return [child for child, parent in enumerate(parents) if parent == node]
 
 
 def visible(parents: Sequence[int]) -> Tensor:
-    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes before it in its
-    text."""
+    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes
+    before it in its text."""
     rows = [[True] + [False] * len(parents)]
     for node, parent in enumerate(parents):
         rows.append(rows[parent + 1].copy())
@@ -38,14 +37,14 @@ def visible(parents: Sequence[int]) -> Tensor:
 
 
 def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
-    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held`` tokens come before
-    those."""
+    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held``
+    tokens come before those."""
     anchor = held + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
 
 def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
-    """Drafts as one tree in which equal beginnings are one: its ids, its parents, and the nodes of each draft."""
+    """Drafts as one tree in which equal beginnings are one: ids, parents, nodes of each draft."""
     ids: list[int] = []
     parents: list[int] = []
     known: dict[tuple[int, int], int] = {}  # (parent, id) -> node
@@ -64,15 +63,15 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
 
 
 def independent(q: Tensor, budget: int) -> Ranked:
-    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of each the ``budget``
-    best."""
+    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of
+    each the ``budget`` best."""
     best = q.topk(min(budget, q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
 def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
-    """The most probable token of every depth, each given the one before it, and the place of that one before."""
+    """The most probable token of every depth given the one before it, and that one's place."""
     ids, places, place = [], [], 0
     for level in range(depth):
         _, tokens, following = ranked(level, place)
@@ -85,11 +84,11 @@ def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
 def best_first(
     ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0
 ) -> tuple[list[int], list[int], list[float]]:
-    """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those less probable than
-    ``min_prob``; the first one always stays.
+    """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those
+    less probable than ``min_prob``; the first one always stays.
 
-    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and its most probable
-    child enter.
+    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and
+    its most probable child enter.
 
     Args:
         ranked: what may follow a token.
@@ -139,7 +138,7 @@ class Growth:
         self._first = 0  # of the deepest nodes
 
     def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
-        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
+        """Give the nodes ``rows`` (``[ROOT]`` at first) their children from ``log_q [n, V]``."""
         self._first = len(self.ids)
         best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
         for parent, values, tokens in zip(rows, *(part.tolist() for part in to_host(*best)), strict=True):
@@ -169,7 +168,7 @@ class Growth:
         return path[::-1]
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
-        """Ids, parents and Σ log q of the ``budget`` most probable nodes, in the order in which they grew."""
+        """Ids, parents and Σ log q of the ``budget`` most probable nodes, as they grew."""
         kept = sorted(self._ranked()[: self._budget])
         places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
         parents = [places[self.parents[node]] for node in kept]

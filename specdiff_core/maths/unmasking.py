@@ -1,4 +1,4 @@
-"""Decides which masked positions a denoising step reveals, and which of them may then be tested with p/q."""
+"""Which masked positions a denoising step reveals, and which may then be tested with p/q."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
 
 
 def schedule(window: int, steps: int) -> list[int]:
-    """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
+    """How many positions each step reveals: ``window`` split evenly over at most ``steps``."""
     steps = max(1, min(steps, window))
     bounds = [round(step * window / steps) for step in range(steps + 1)]
     return [after - before for before, after in itertools.pairwise(bounds)]
@@ -41,12 +41,14 @@ def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int,
 
 
 def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bool, ...]:
-    """The running-maximum rule: position i may be tested with min(1, p/q) where no earlier position was revealed after
-    it; where one was, there are drafters for which p/q is biased (docs/theory.md, Several denoising steps).
+    """The running-maximum rule: position i may be tested with min(1, p/q) where no earlier position
+    was revealed after it; where one was, there are drafters for which p/q is biased
+    (docs/theory.md, Several denoising steps).
 
-    At a position that may, everything that q_i and the decisions to its left depend on was fixed before x_i was drawn,
-    so x_i ~ q_i still holds when it is tested. All other positions count as point masses. Under value confidence the
-    revealed tokens were selected for being likely, so only a window that one step revealed as a whole escapes.
+    At a position that may, everything that q_i and the decisions to its left depend on was fixed
+    before x_i was drawn, so x_i ~ q_i still holds when it is tested. All other positions count as
+    point masses. Under value confidence the revealed tokens were selected for being likely, so only
+    a window that one step revealed as a whole escapes.
     """
     if order is RevealOrder.VALUE_CONFIDENCE:
         return (len(set(reveal_steps)) == 1,) * len(reveal_steps)

@@ -1,1 +1,1 @@
-"""Measuring: prompts, the order of runs, rows on disk, and the statistics that sweeps and questions share."""
+"""Measuring: prompts, the order of runs, rows on disk, and the statistics that all share."""

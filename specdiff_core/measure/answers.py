@@ -68,7 +68,6 @@ def canonical(answer: str) -> str:
 
 
 def _plain(answer: str) -> str:
-    """An expression without formatting."""
     answer = re.sub(r"\\[dt]frac", r"\\frac", answer)
     answer = re.sub(r"\\frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))", r"\\frac{\1\2}{\3\4}", answer)
     answer = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", answer)

@@ -27,7 +27,6 @@ class PassCosts(NamedTuple):
     context: int  # tokens before them
 
     def drafting(self, gamma: int, passes: int) -> float:
-        """Seconds of a draft over a window of γ."""
         return self.draft[gamma] + (passes - 1) * self.again[gamma]
 
     def plain(self) -> dict[str, Any]:
@@ -116,7 +115,6 @@ class PassTimes:
 
     @property
     def costs(self) -> PassCosts:
-        """Medians of all timed passes."""
         each = {size: median(spent) for size, spent in self._drafts.items()}
         firsts = {gamma: each[gamma, 1] / self._spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
         more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,14 +20,14 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A text to continue. ``id`` is unique in its file; results are grouped by ``flavour``, the
     kind of text; a problem has its correct ``answer``."""
 
-    id: Text
-    flavour: Text
+    id: Text = ""
+    flavour: Text = "all"
     prompt: Text
     answer: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A word problem with its solution, one step per line, and its ``result``, by default that of the last step."""
+    """A word problem, its solution by steps, and its ``result``, by default the last step's."""
 
     prompt: Text
     steps: tuple[Text, ...]
@@ -34,7 +35,6 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """The correct answer."""
         return self.result or self.steps[-1].rpartition("= ")[2].split()[0]
 
     def begun(self, count: int) -> str:
@@ -57,39 +57,50 @@ class _Turns(msgspec.Struct):
     turns: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
-def _read_prompt(line: bytes) -> Prompt:
-    if b'"turns"' not in line:
+def _read_prompt(line: str) -> Prompt:
+    if '"turns"' not in line:
         return msgspec.json.decode(line, type=Prompt)
     found = msgspec.json.decode(line, type=_Turns)
     return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
 
 
+FORMS = 'a text file with a prompt per line, or .jsonl with {"prompt", "flavour", "id"}; or .xz'
+
+
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Read JSON lines ``{"id", "flavour", "prompt"}``, or Spec-Bench's.
+    """Read a text file with a prompt per line, or JSON lines ``{"prompt"}``, optionally with
+    ``flavour`` and ``id``, or Spec-Bench's (``.jsonl``). A file ``.xz`` is unpacked. A prompt
+    without an id gets a hash of its text; the same text again is left out.
 
     Raises:
-        ConfigError: the file is missing or empty, or a line is wrong; the message names the line.
+        ConfigError: the file can't be read or is empty, or a line is wrong; the message names it.
     """
-    hint = 'Give a text file; every line is a JSON object {"id": "…", "flavour": "…", "prompt": "…"}.'
+    hint = f"Give {FORMS}."
     prompts: dict[str, Prompt] = {}
-    where = path.name
+    read = _read_prompt if ".jsonl" in path.suffixes else lambda line: Prompt(prompt=line.strip())
+    place = ""
     try:
-        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-            where = f"{path.name}, line {number}"
+        data = path.read_bytes()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+        for number, line in enumerate(text.split("\n"), start=1):
+            place = f", line {number}"
             if line.strip():
-                prompt = _read_prompt(line)
+                prompt = read(line)
                 if prompt.id in prompts:
                     raise ValueError(f"the id {prompt.id!r} appears twice")
-                prompts[prompt.id] = prompt
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{where}: {error}.", field="prompts", hint=hint) from error
+                name = prompt.id or hashlib.sha256(prompt.prompt.encode()).hexdigest()[:12]
+                prompts.setdefault(name, msgspec.structs.replace(prompt, id=name))
+    except (OSError, lzma.LZMAError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        what = f"{place}: {why}." if place else f" can't be read ({why})."
+        raise ConfigError(path.name + what, field="prompts", hint=hint) from error
     if not prompts:
         raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=hint)
     return tuple(prompts.values())
 
 
 _HERE = Path(__file__).resolve().parent
-_OWN = read_prompts(_HERE / "own.jsonl")  # the first of every flavour, then the second of every flavour, …
+_OWN = read_prompts(_HERE / "own.jsonl")  # the first of every flavour, then the second, …
 OWN_TEXTS: dict[str, tuple[str, ...]] = {
     flavour: tuple(prompt.prompt for prompt in _OWN if prompt.flavour == flavour)
     for flavour in dict.fromkeys(prompt.flavour for prompt in _OWN)
@@ -98,7 +109,7 @@ OWN_TEXTS: dict[str, tuple[str, ...]] = {
 OWN_PROBLEMS: tuple[Problem, ...] = tuple(
     msgspec.json.decode(line, type=Problem) for line in (_HERE / "problems.jsonl").read_bytes().splitlines()
 )
-"""Written for this project, with solutions: a small target can't solve them, but may finish a solution."""
+"""Written for this project, with solutions, which a small target may only finish."""
 
 
 def ranks(prompts: Sequence[Prompt]) -> list[int]:

@@ -181,7 +181,7 @@ def header(
 
 
 def weights_digest(pair: str) -> str:
-    """A short hash of a pair's local weights, so that rows of retrained models never mix. Hub models are pinned."""
+    """A short hash of a pair's local weights, so that rows of retrained models never mix."""
     spec, found = PAIRS.get(pair), hashlib.sha256()
     if spec is None:
         return ""

@@ -36,8 +36,9 @@ def costs(runs: Iterable[tuple[str, float, int]]) -> Costs:
 def interval(
     baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]], *, seed: int = 0
 ) -> dict[str, Interval]:
-    """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the groups, each with a
-    percentile bootstrap interval: prompts are resampled within their group, repeats of a prompt stay together."""
+    """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the
+    groups, each with a percentile bootstrap interval: prompts are resampled within their group,
+    repeats of a prompt stay together."""
     import numpy as np
 
     rng = np.random.default_rng(seed)

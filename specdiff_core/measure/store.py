@@ -31,7 +31,6 @@ class Measured(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values of those fields."""
         return tuple(getattr(self, name) for name in self.KEY)
 
 
@@ -170,7 +169,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def short_times(event: Event) -> Event:
-    """Round an event's times to 0.1 µs, to keep recordings small; the run's total is not rounded."""
+    """Round an event's times to 0.1 µs, to keep recordings small, but not the run's total."""
     if isinstance(event, Committed):
         return msgspec.structs.replace(event, at=round(event.at, DIGITS))
     span = getattr(event, "span", None)

@@ -37,7 +37,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     waiting: float | None = None  # threads without a processor, on average
     prompts: int
     same_text_as_vanilla: int  # prompts
-    looping: int = 0  # prompts on which vanilla's text ends in repetition; the next two leave them out
+    looping: int = 0  # prompts on which vanilla's text loops; the next two leave them out
     speedup_varied: Interval | None = None
     tau_varied: float | None = None
 
@@ -59,7 +59,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
 
     @property
     def same_texts(self) -> bool:
-        """Whether exact settings give vanilla's text; otherwise texts are samples of one distribution."""
+        """Whether exact settings give vanilla's text, or samples of the same distribution."""
         return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
 
     @property
@@ -181,7 +181,6 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 
 def speeds(result: Sweep) -> str:
-    """Speed-up, τ, α and tokens per second of every setting."""
     entries, flavours, rows = result.entries, list(result.prompts), []
     for entry in entries:
         speed = entry.speedup

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 TIES = {"fp32": 1e-3, "bf16": 0.25, "fp16": 1 / 32}
-"""By precision: two best tokens at most this far apart, in log p plus noise, may swap places through rounding in
-passes of different shapes; anything else is a bug. fp32 passes of different widths differ by about 1e-5; for bf16 and
-fp16 it is two roundings of a logit between 16 and 32."""
+"""By precision: two best tokens at most this far apart, in log p plus noise, may swap places
+through rounding in passes of different shapes; anything else is a bug. fp32 passes of different
+widths differ by about 1e-5; for bf16 and fp16 it is two roundings of a logit between 16 and 32."""
 
 
 class Difference(NamedTuple):
@@ -29,8 +29,8 @@ class Difference(NamedTuple):
 
 
 def ranking(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> Tensor:
-    """Vanilla's scores for the token after ``ids``, ``[V]``: log p, plus the noise of that position when it samples.
-    Computed in a pass of one row."""
+    """Vanilla's scores for the token after ``ids``, ``[V]``: log p, plus the noise of that position
+    when it samples. Computed in a pass of one row."""
     import torch
 
     from specdiff_core.maths.distributions import to_probs
@@ -58,7 +58,7 @@ def first_difference(one: Sequence[object], other: Sequence[object]) -> int | No
 def difference(
     engine: Engine, prompt: str | Sequence[int], ours: Sequence[int], theirs: Sequence[int], config: DecodeConfig
 ) -> Difference | None:
-    """Where two texts after ``prompt`` differ first, and whether a tie explains it; None if they are equal."""
+    """Where two texts after ``prompt`` differ first and whether a tie explains it; None if equal."""
     parted = first_difference(ours, theirs)
     if parted is None:
         return None

@@ -40,7 +40,7 @@ def attempt_of(events: Sequence[Event]) -> Attempt:
 
 
 def majorities(answers: Sequence[str]) -> list[str]:
-    """The majority of the first 0, 1, 2, … answers; among equals the earliest. An empty answer has no vote."""
+    """The majority of the first 0, 1, 2, … answers; of equals the earliest, never an empty one."""
     votes, first, leading = Counter[str](), dict[str, int](), ""
     leaders = [leading]
     for answer in answers:
@@ -68,7 +68,7 @@ class _Tried:
         return sum(turn[count] for turn in self._right) / self.count
 
     def within(self, seconds: float) -> tuple[float, float]:
-        """The share of rotations with the right answer after ``seconds``, and the mean number of finished attempts."""
+        """After ``seconds``: the share of rotations that are right, and mean finished attempts."""
         fit = [bisect_right(ends, seconds) for ends in self.ends]
         return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
 
@@ -80,7 +80,7 @@ Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has att
 def rotated(found: Found, right: Sequence[str]) -> Tried:
     """The rotations for all tables below. They are expensive, so compute them once."""
     pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
-    tried = {name: [_Tried(own, answer) for own, answer in pair if own] for name, pair in pairs.items()}
+    tried = {name: [_Tried(*each) for each in pair if each[0]] for name, pair in pairs.items()}
     return {name: own for name, own in tried.items() if own}
 
 
@@ -116,7 +116,7 @@ def curves(tried: Tried) -> list[dict[str, Any]]:
 
 
 def votes(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and number of attempts, regardless of time, over the problems with that many."""
+    """A row for each method and number of attempts, over the problems with that many."""
     return [
         {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
         for name, each in tried.items()
@@ -126,7 +126,7 @@ def votes(tried: Tried) -> list[dict[str, Any]]:
 
 
 def singles(tried: Tried) -> dict[str, dict[str, Any]]:
-    """By method: accuracy and mean seconds of one attempt, and the share of attempts without an answer."""
+    """By method: accuracy and mean seconds of an attempt, and the share without an answer."""
     found: dict[str, dict[str, Any]] = {}
     for name, own in tried.items():
         attempts = [attempt for one in own for attempt in one.attempts]

@@ -6,23 +6,23 @@ They are stored in shards that appear only when complete, so an interrupted run 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import lzma
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdiff_core.measure import prompts as texts
 from specdiff_core.models.files import replacing
 from specdiff_core.models.folders import shown
 from specdiff_core.models.network import Decoder, attend
@@ -46,53 +46,14 @@ HEADER = "specdiff"
 # Prompts.
 
 
-class PromptLine(msgspec.Struct):
-    """A prompt in a file; other fields of its line are ignored."""
-
-    prompt: Annotated[str, msgspec.Meta(min_length=1)]
-    flavour: str = "all"
-    id: str = ""
-
-
 class Prompt(NamedTuple):
     id: str
     flavour: str
     tokens: tuple[int, ...]
 
 
-def read_prompts(path: Path) -> list[PromptLine]:
-    """The prompts of a text file, one per line, or of a ``.jsonl`` file with ``prompt`` and
-    optionally ``flavour`` and ``id``. A file ``.xz`` is unpacked.
-
-    Raises:
-        CorpusError: the file cannot be read, or has no prompt.
-    """
-    try:
-        data = path.read_bytes()
-        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
-    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise CorpusError(
-            f"The prompts in {shown(path)} can't be read ({why}).", hint="Give a UTF-8 text file."
-        ) from error
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            one = msgspec.json.decode(line, type=PromptLine) if ".jsonl" in path.suffixes else PromptLine(line.strip())
-        except msgspec.MsgspecError as error:
-            what = f"Line {number} of {shown(path)} is not a prompt ({error})."
-            raise CorpusError(what, hint='Write {"prompt": "…"}, or rename a plain text to .txt.') from None
-        one.id = one.id or hashlib.sha256(one.prompt.encode()).hexdigest()[:12]
-        found.append(one)
-    if not found:
-        raise CorpusError(f"{shown(path)} has no prompts.", hint="Write one per line.")
-    return found
-
-
 def encode_prompts(
-    lines: Iterable[PromptLine], encode: Callable[[str], Sequence[int]], *, longest: int
+    lines: Iterable[texts.Prompt], encode: Callable[[str], Sequence[int]], *, longest: int
 ) -> list[Prompt]:
     """Encode the prompts, without those of more than ``longest`` tokens or that ``encode`` rejects,
     for example for a control token of the chat template.
@@ -110,9 +71,7 @@ def encode_prompts(
         if 0 < len(tokens) <= longest:
             found.append(Prompt(line.id, line.flavour, tokens))
     if not found:
-        raise CorpusError(
-            f"None of these prompts can be used. {why}", hint="Give shorter prompts, or a larger --longest."
-        )
+        raise CorpusError(f"None of these prompts can be used. {why}", hint="Give shorter ones, or a larger --longest.")
     return found
 
 
@@ -126,7 +85,7 @@ class Answer(NamedTuple):
     temperature: float
     tokens: Tensor  # [n] int32
     features: Tensor  # [n, F, W] bf16: outputs of F layers
-    top_ids: Tensor  # [n, TOP] int32, of the distribution after each token; unknown inside the prompt
+    top_ids: Tensor  # [n, TOP] int32, of the distribution after each token; unknown in the prompt
     top_logs: Tensor  # [n, TOP] fp16, their log-probabilities at temperature 1; −inf where unknown
 
     @property
@@ -136,8 +95,6 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Settings for writing answers."""
-
     layers: Sequence[int]  # layers to store; 0 is the first. The last one's output is normed
     ends: Sequence[int]  # ids that end an answer
     new_tokens: int  # most tokens of an answer; looping ones end early
@@ -182,11 +139,11 @@ def write_answers(
     tokens, fresh, began = held.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
         _save(batch, folder / f"{number:05d}.safetensors", writing.layers)
-        number, fresh = number + 1, fresh + sum(len(one.tokens) - len(one.prompt.tokens) for one in batch)
+        number, fresh = number + 1, fresh + sum(len(a.tokens) - len(a.prompt.tokens) for a in batch)
         held.refresh()
         now = clock()
-        speed = fresh / max(1e-9, now - began)
-        yield {"answers": len(held.rows), "tokens": tokens + fresh, "tokens_per_second": speed, "seconds": now}
+        facts = {"answers": len(held.rows), "tokens": tokens + fresh, "seconds": now}
+        yield facts | {"tokens_per_second": fresh / max(1e-9, now - began)}
 
 
 def _save(answers: Sequence[Answer], path: Path, layers: Sequence[int]) -> None:
@@ -203,7 +160,8 @@ def _save(answers: Sequence[Answer], path: Path, layers: Sequence[int]) -> None:
     ]
     tensors = {name: torch.cat([getattr(one, name) for one in answers]) for name in TENSORS}
     with replacing(path) as fresh:
-        save_file(tensors, fresh, metadata={HEADER: json.dumps({"layers": list(layers), "rows": rows})})
+        header = {"layers": list(layers), "rows": rows}
+        save_file(tensors, fresh, metadata={HEADER: json.dumps(header)})
 
 
 def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
@@ -220,7 +178,7 @@ def _allowed(logits: Tensor, target: Target) -> Tensor:
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy): ``[n]``."""
+    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy)."""
     drawn = logits.argmax(-1)
     hot = temperatures > 0
     if bool(hot.any()):
@@ -249,30 +207,30 @@ def _one_by_one(
         if not going():
             return
         run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
-        features, ends, logs = [run.read(ids[:-1])], [], []
+        features, rows = [run.read(ids[:-1])], []
         while going():
             scores = run.score(ids[-1:])
             logits = _allowed(scores.logits, target)
             features.append(scores.features)
-            best, log = _top(logits)
-            ends.append(best)
-            logs.append(log)
+            rows.append(_top(logits))
             if len(ids) > first and _over(ids, first, target.context, writing):
                 break
-            ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), generator)))
-        size = first - 1 + len(ends)  # tokens that were read
+            drawn = _draw(logits, torch.tensor([temperature], device=logits.device), generator)
+            ids.append(int(drawn))
+        size = first - 1 + len(rows)  # tokens that were read
         if size < first + LEAST and not going():
             return
         known = [part.view(len(part), -1, width) for part in features if part is not None]
         states = torch.cat(known) if known else torch.zeros(size, 0, width)
-        top_ids, top_logs = (torch.cat(parts).cpu() for parts in (ends, logs))
+        top_ids, top_logs = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
+        before = (0, 0, first - 1, 0)  # rows inside the prompt
         yield Answer(
             prompt,
             temperature,
             torch.tensor(ids[:size], dtype=torch.int32),
             states.to("cpu", torch.bfloat16),
-            torch.cat([top_ids.new_zeros(first - 1, top_ids.shape[1]), top_ids]),
-            torch.cat([top_logs.new_full((first - 1, top_logs.shape[1]), -torch.inf), top_logs]),
+            F.pad(top_ids, before),
+            F.pad(top_logs, before, value=-torch.inf),
         )
 
 
@@ -300,7 +258,7 @@ class _Slots:
     def read(self, slots: Sequence[int], texts: Sequence[Sequence[int]]) -> Tensor:
         """Read prompts into slots; returns the logits after them, ``[n, V]``."""
         device, end = self.model.device, max(map(len, texts))
-        where, ends = torch.tensor(slots, device=device), torch.tensor([len(text) for text in texts], device=device)
+        where, ends = (torch.tensor(values, device=device) for values in (slots, [*map(len, texts)]))
         rows = torch.tensor([[*text, *[0] * (end - len(text))] for text in texts], device=device)
         causal = torch.ones(end, end, dtype=torch.bool, device=device).tril()
 
@@ -315,7 +273,7 @@ class _Slots:
         return self._logits(where, ends - 1, found[-1][self._every[: len(slots)], ends - 1])
 
     def step(self, last: Tensor) -> Tensor:
-        """Read the token ``last [slots]`` of each text; returns the logits after them, ``[slots, V]``."""
+        """Read the token ``last [slots]`` of each text; returns the logits ``[slots, V]``."""
         every, lengths = self._every, self.lengths
         reach = min(self._keys.shape[3], -(-(int(lengths.max()) + 1) // 16) * 16)
         mask = (torch.arange(reach, device=every.device) <= lengths[:, None])[:, None, None]
@@ -325,7 +283,8 @@ class _Slots:
             keys[every, :, lengths], values[every, :, lengths] = k[:, :, 0], v[:, :, 0]
             return attend(q, keys[:, :, :reach], values[:, :, :reach], mask)
 
-        _, found = self.model.decode(last[:, None], lengths[:, None], read, layers=self._layers, last=0)
+        places = lengths[:, None]
+        _, found = self.model.decode(last[:, None], places, read, layers=self._layers, last=0)
         self._store(found, (every[:, None], lengths[:, None]))
         self.lengths = lengths + 1
         return self._logits(every, lengths, found[-1][:, 0])
@@ -355,11 +314,12 @@ def write_together(
     generator: torch.Generator,
     going: Callable[[], bool],
 ) -> Iterator[Answer]:
-    """Answers by this lab's network, many at once; a slot whose answer has ended takes the next prompt."""
+    """Answers by this lab's network, many at once; a free slot takes the next prompt."""
     if not prompts or not going():
         return
     count, device = min(writing.slots, len(prompts)), target.model.device
-    room = min(target.context, max(len(prompt.tokens) for prompt, _ in prompts) + writing.new_tokens)
+    longest = max(len(prompt.tokens) for prompt, _ in prompts)
+    room = min(target.context, longest + writing.new_tokens)
     held = _Slots(target, writing.layers, count, room)
     waiting, texts = iter(prompts), dict[int, tuple[Prompt, float, list[int]]]()
     last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
@@ -435,7 +395,6 @@ class Batch(NamedTuple):
 
 
 def batch_of(answers: Sequence[Answer]) -> Batch:
-    """Answers as a padded batch."""
     lengths = [len(one.tokens) for one in answers]
 
     def padded(name: str, fill: float) -> Tensor:
@@ -467,7 +426,7 @@ class Answers:
 
     def __init__(self, folder: Path, layers: Sequence[int]) -> None:
         self.folder, self.layers, self.rows = folder, tuple(layers), list[Row]()
-        self._open: dict[str, tuple[dict[str, Any], list[int]]] = {}  # shard -> tensors, columns of the layers
+        self._open: dict[str, tuple[dict[str, Any], list[int]]] = {}  # shard -> tensors, columns
         self.refresh()
 
     @property
@@ -476,7 +435,6 @@ class Answers:
         return sum(row.end - row.first - row.prompt for row in self.rows)
 
     def refresh(self) -> None:
-        """Add new shards."""
         for path in sorted(self.folder.glob("*.safetensors")):
             if path.name in self._open:
                 continue
@@ -493,8 +451,8 @@ class Answers:
                 what = f"The answers in {shown(path)} are damaged ({type(error).__name__}: {error})."
                 raise CorpusError(what, hint="Remove that file.") from error
             if missing := [layer for layer in self.layers if layer not in header.layers]:
-                what = f"{shown(path)} has the states of layers {header.layers}, but layer {missing[0]} is needed."
-                raise CorpusError(what, hint="Choose --taps among them, or another folder for --answers.")
+                what = f"{shown(path)} has the layers {header.layers}, but layer {missing[0]} is needed."
+                raise CorpusError(what, hint="Choose --taps among them, or another --answers.")
             self._open[path.name] = tensors, [header.layers.index(layer) for layer in self.layers]
             self.rows += rows
 
@@ -505,7 +463,8 @@ class Answers:
             CorpusError: there are no answers, or another target wrote them.
         """
         if not self.rows:
-            raise CorpusError(f"There are no answers in {shown(self.folder)}.", hint="Set --answering above 0.")
+            what = f"There are no answers in {shown(self.folder)}."
+            raise CorpusError(what, hint="Set --answering above 0.")
         batch = self.batch(self.rows[:1])
         tokens, stored = batch.tokens[0, :64].tolist(), batch.features[0, :64].flatten(1).float()
         same = max(tokens) < target.vocab_size
@@ -515,7 +474,7 @@ class Answers:
             same = found.shape == stored.shape
             same = same and float(((found - stored).norm(dim=-1) / stored.norm(dim=-1)).median()) < ALIKE
         if not same:
-            what = f"The answers in {shown(self.folder)} were written by another target: their hidden states differ."
+            what = f"The answers in {shown(self.folder)} were written by another target."
             raise CorpusError(what, hint="Give another folder for --answers.")
 
     def text(self, row: Row) -> list[int]:
@@ -528,7 +487,6 @@ class Answers:
         return found
 
     def batch(self, rows: Sequence[Row]) -> Batch:
-        """Answers as a padded batch."""
         return batch_of([self._read(row) for row in rows])
 
     def _read(self, row: Row) -> Answer:

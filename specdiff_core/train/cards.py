@@ -1,4 +1,4 @@
-"""Writes a model's card: what it is, what it was trained on, how well it does, and the commands that made it."""
+"""Writes a model's card: what it is, its training, its scores and the commands that made it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.history import HISTORY, Training, write_history
 from specdiff_core.train.curve import curve_of, totals
 
-OTHER_CREDITS = "Trained on a corpus of your own. Before you share these weights, name its sources and licences here."
+OTHER_CREDITS = "Trained on a corpus of your own. Name its sources and licences before sharing."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The facts of one trained model."""
-
     name: str
     summary: str
     shape: str
@@ -54,17 +52,17 @@ def render_card(card: Card) -> str:
     tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
     runs = "\n".join(
-        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training on {run.hardware}; "
-        f"seed {run.seed}, corpus fingerprint `{run.corpus}`, commit `{run.commit}`:\n  `{run.command}`"
+        f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training "
+        f"on {run.hardware}; seed {run.seed}, corpus fingerprint `{run.corpus}`, commit "
+        f"`{run.commit}`:\n  `{run.command}`"
         for run in card.history
     )
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
     parts = [
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}" + (f"\n\n{card.notice}" if card.notice else ""),
-        f"## Shape and training\n\n{card.shape}\n\n"
-        f"{tokens:,} tokens of text seen, in this order (a later run begins with the weights of the one before):\n\n"
-        f"{runs}",
+        f"## Shape and training\n\n{card.shape}\n\n{tokens:,} tokens of text seen, in this order (a "
+        f"run begins with the weights before it):\n\n{runs}",
         *([f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}"] if table else []),
         f"## Data and credits\n\n{card.credits}",
     ]

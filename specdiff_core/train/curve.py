@@ -33,17 +33,18 @@ def totals(run: Path) -> tuple[int, int, float]:
 
 
 def last_scores(run: Path, prefix: str) -> dict[str, float]:
-    """The scores of the last measurement whose names begin with ``prefix``, by the rest of their names."""
+    """The scores of the last measurement that begin with ``prefix``, by the rest of their names."""
     found: dict[str, float] = {}
     for event in read_metrics(run):
         scores = event.get("scores", {})
-        found = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)} or found
+        own = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)}
+        found = own or found
     return found
 
 
 def curve_of(run: Path) -> Curve:
-    """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed run, or weights that
-    were averaged at the end) the last result holds."""
+    """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed
+    run, or weights that were averaged at the end) the last result holds."""
     found: dict[int, dict[str, float]] = {}
     for event in read_metrics(run):
         means = {name: round(value, 4) for name, value in event.get("scores", {}).items() if name.endswith("mean")}

@@ -1,8 +1,8 @@
 """``train drafter``: a drafter for any causal model that runs here, from the model's own answers to prompts.
 
-One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the drafter learns from
-what is stored, and now and then τ is measured by really decoding prompts that it never saw. A run can be stopped at any
-time and resumed, with more hours too.
+One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the
+drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
+it never saw. A run can be stopped at any time and resumed, with more hours too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters import block_diffusion, eagle
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
+from specdiff_core.measure import prompts as texts
 from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
@@ -38,7 +39,6 @@ from specdiff_core.train.answers import (
     Answers,
     Batch,
     Prompt,
-    PromptLine,
     Row,
     Writing,
     encode_prompts,
@@ -90,12 +90,12 @@ class DrafterTraining:
     def __init__(
         self,
         engine: Engine,
-        prompts: Sequence[PromptLine],
+        prompts: Sequence[texts.Prompt],
         out: Path,
         settings: DrafterSettings,
         *,
         answers: Path | None = None,
-        valid: Sequence[PromptLine] = (),
+        valid: Sequence[texts.Prompt] = (),
         stopped: Callable[[], bool] = lambda: False,
         argv: Sequence[str] = (),
     ) -> None:
@@ -103,7 +103,7 @@ class DrafterTraining:
         self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
         self.device = engine.pair.placement.device
         self.total = 3600 * settings.hours  # seconds
-        self._facts = provenance()  # of the code that trains, not of what the repository holds hours later
+        self._facts = provenance()  # of the code that trains, not of the repository hours later
         depth = int(engine.target.model.config.num_hidden_layers)
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
@@ -113,25 +113,27 @@ class DrafterTraining:
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
         self.learner: Learner | None = None
-        written = [event["seconds"] for event in read_metrics(self.run) if event["kind"] == "answers"]
+        events = read_metrics(self.run)
+        written = [event["seconds"] for event in events if event["kind"] == "answers"]
         self.answering, self.training = written[-1] if written else 0.0, 0.0  # seconds so far
 
     def _check(self, depth: int) -> None:
         settings, room = self.settings, self.target.context
         if settings.longest + settings.new_tokens > room:
-            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed the {room} "
+            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed "
             hint = "Lower --longest and --new-tokens, or raise --context."
-            raise ConfigError(f"{what}of a run.", field="longest", hint=hint)
+            raise ConfigError(f"{what}the {room} of a run.", field="longest", hint=hint)
         if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
-            what = f"--taps {' '.join(map(str, self.taps))} must be different layers of the target, 0 to {depth - 1}."
+            taps = " ".join(map(str, self.taps))
+            what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
-    def _choose_prompts(self, prompts: Sequence[PromptLine], valid: Sequence[PromptLine]) -> None:
-        """Those to learn from, in random order, and those on which τ is measured: what a run has learnt from is never
-        measured on."""
+    def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
+        """Those to learn from, in random order, and those on which τ is measured: what a run has
+        learnt from is never measured on."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
-        def read(lines: Sequence[PromptLine]) -> list[Prompt]:
+        def read(lines: Sequence[texts.Prompt]) -> list[Prompt]:
             return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
 
         every = read(prompts)
@@ -244,14 +246,14 @@ class DrafterTraining:
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
-        """Answers in random order, all of them before one comes again; then those that were written meanwhile, too."""
+        """Answers in random order, all before one comes again; then new ones, too."""
         rng, order = np.random.default_rng([self.settings.seed, step]), list[Row]()
         while True:
             while len(order) < self.settings.rows:
                 answers.refresh()
                 usable = [row for row in answers.rows if self._is_usable(row)]
                 if not usable:
-                    what = f"None of the {len(answers.rows)} answers can be learnt from: they loop, or are too short."
+                    what = f"None of the {len(answers.rows)} answers can be learnt from: too short, or loops."
                     raise CorpusError(what, hint="Write more of them, to other prompts.")
                 order += [usable[i] for i in rng.permutation(len(usable))]
             chosen, order = order[: self.settings.rows], order[self.settings.rows :]
@@ -311,8 +313,9 @@ class DrafterTraining:
     def _card(self, learner: Learner) -> Card:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
         learnt = (
-            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` ({answers.tokens:,} tokens) in "
-            f"{pair.placement.dtype_name}, at temperatures {', '.join(f'{one:g}' for one in settings.temperatures)}."
+            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
+            f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
+            f"{', '.join(f'{one:g}' for one in settings.temperatures)}."
         )
         words = command(self.argv)
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
@@ -335,8 +338,8 @@ def decode_greedily(
     new_tokens: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Prompt, Metrics, bool]]:
-    """Decode with drafts of γ tokens in one pass, until ``stopped`` returns True; yields each prompt, the metrics of
-    its run, and whether its answer loops, which flatters them."""
+    """Decode with drafts of γ tokens in one pass, until ``stopped`` returns True; yields each
+    prompt, the metrics of its run, and whether its answer loops, which flatters them."""
     config = DecodeConfig(gamma=gamma, max_new_tokens=new_tokens)
     clock = DeviceClock(engine.pair.placement.device, "total")
     for prompt in prompts:
@@ -358,7 +361,6 @@ def tau_by_flavour(runs: Iterable[tuple[Prompt, Metrics]]) -> dict[str, float]:
 
 
 def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
-    """Scores by flavour, and their plain mean."""
     return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 
@@ -375,9 +377,10 @@ def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
 
 
 def choose_mask(engine: Engine, prompts: Sequence[Prompt]) -> int:
-    """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first special token
-    without a role, or else the last id that is in no prompt. Not one with an embedding of zeros, as rows that fill up a
-    table may have: attention couldn't distinguish such slots."""
+    """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first
+    special token without a role, or else the last id that is in no prompt. Not one with an
+    embedding of zeros, as rows that fill up a table may have: attention couldn't distinguish such
+    slots."""
     tokenizer, norms = engine.pair.tokenizer, vocabulary(engine.target.model).read_embedding().float().norm(dim=-1)
     used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
     used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())

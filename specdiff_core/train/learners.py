@@ -1,10 +1,11 @@
 """The drafters that ``train drafter`` makes: what each learns from the target's answers, and how it is stored.
 
-The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target through one
-projection and denoise a block behind an anchor, between the target's frozen embedding and output head. A slot weighs as
-much as it adds to the expected accepted length (D-PACE, arXiv 2605.18810). EAGLE's head (arXiv 2401.15077) continues
-the target's last hidden states. Both learn by cross-entropy first, and at the end by total variation, the share of
-drafted tokens that the ratio test rejects (LK losses, arXiv 2602.23881).
+The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target
+through one projection and denoise a block behind an anchor, between the target's frozen embedding
+and output head. A slot weighs as much as it adds to the expected accepted length (D-PACE, arXiv
+2605.18810). EAGLE's head (arXiv 2401.15077) continues the target's last hidden states. Both learn
+by cross-entropy first, and at the end by total variation, the share of drafted tokens that the
+ratio test rejects (LK losses, arXiv 2602.23881).
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ from specdiff_core.train.answers import Batch
 from specdiff_core.train.settings import DrafterSettings
 
 FREQUENT = 6144
-"""Words in the loss before the finish, the most frequent ones: their head is most of the work of a step."""
+"""Words in the loss before the finish, the most frequent: their head is most of a step's work."""
 FIRST = 4
 """Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
 ALONE = 0.3
-"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
+"""Share of the slots without the Markov head: decoding chooses its candidates without it."""
 IN_PROMPT = 0.15
 """How much a word of a prompt counts beside one of an answer."""
 TV = 0.9
 """Weight of total variation at the end."""
 PASSES = 3
-"""Times that EAGLE's head reads a row: first the target's features, then, in part, its own (EAGLE-3's training-time
-test, arXiv 2503.01840, with a random mixture in place of its mask)."""
+"""Times that EAGLE's head reads a row: first the target's features, then, in part, its own
+(EAGLE-3's training-time test, arXiv 2503.01840, with a random mixture in place of its mask)."""
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
-"""Weight of the smooth L1 distance between features, beside 1 for the cross-entropy (EAGLE: 1 and 0.1)."""
+"""Weight of the smooth L1 distance between features; 1 is the cross-entropy's (EAGLE: 1, 0.1)."""
 SPECULATORS = "c05b95b303f7"
-"""The commit of vLLM's speculators whose classes were run on such a drafter, and computed the same hidden states."""
+"""The commit of vLLM's speculators whose classes computed such a drafter's hidden states alike."""
 DEPTHS = (0.28, 0.62, 0.93)
-"""Where in the target the layers lie that a block drafter reads: those of a good trial on 30 layers, 8, 18 and 27."""
+"""Where in the target the layers lie that a block drafter reads: of 30 layers, 8, 18 and 27."""
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
-    """The layers that a block drafter reads of a target of ``depth`` layers. The last one, whose output is normed, is
-    read only where it is the only one."""
+    """The layers that a block drafter reads of a target of ``depth`` layers. The last one, whose
+    output is normed, is read only where it is the only one."""
     return tuple(sorted({min(round(share * (depth - 1)), max(0, depth - 2)) for share in DEPTHS}))
 
 
@@ -78,17 +79,18 @@ class Words(NamedTuple):
 
     def first(self, count: int) -> Words:
         """The ``count`` most frequent ones."""
-        return Words(self.ids[:count], torch.where(self.places < count, self.places, -1), self.rows[:count])
+        places = torch.where(self.places < count, self.places, -1)
+        return Words(self.ids[:count], places, self.rows[:count])
 
 
 def frequent_words(
     answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, vocabulary: int, count: int, never: int
 ) -> list[int]:
-    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``. Prompts count a
-    little: their words are likely to come up in answers."""
+    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``.
+    Prompts count a little: their words are likely to come up in answers."""
     seen = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))
-    scores = {token: seen[token] + IN_PROMPT * prompted[token] for token in range(vocabulary) if token != never}
+    scores = {t: seen[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
     return sorted(scores, key=lambda token: -scores[token])[:count]
 
 
@@ -114,8 +116,8 @@ class Learner(ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
-        """The mean loss of a batch; ``finishing``: by total variation over all words, otherwise by cross-entropy over
-        the :data:`FREQUENT` ones, in nats."""
+        """The mean loss of a batch; ``finishing``: by total variation over all words, otherwise by
+        cross-entropy over the :data:`FREQUENT` ones, in nats."""
 
     @abstractmethod
     def export(self, folder: Path) -> None:
@@ -145,8 +147,8 @@ class BlockLearner(Learner):
     """A block drafter.
 
     Attributes:
-        weigh: how much each slot counts, from the drafter's probabilities ``[..., γ]`` of the text's own tokens and a
-            mask of the slots inside the text.
+        weigh: how much each slot counts, from the drafter's probabilities ``[..., γ]`` of the
+            text's own tokens and a mask of the slots inside the text.
     """
 
     model: DFlashDraftModel
@@ -154,39 +156,30 @@ class BlockLearner(Learner):
 
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
         """Over the slots that are masked and lie inside the text."""
-        settings, model, (words, tv) = self.settings, self.model, self._objective(finishing)
+        settings, (words, tv) = self.settings, self._objective(finishing)
         short = bool(torch.rand((), generator=generator) < 0.5)
         size = min(FIRST, settings.block) if short else settings.block
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
-        text, known, masked, anchors = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        ids = text.masked_fill(masked, int(model.config.mask_token_id))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            embedded = self._embed(ids.flatten(1))
-            hidden = block_hidden(model, batch.features.flatten(2).to(embedded), embedded, anchors, size + 1)
-        counted = masked[..., 1:] & known[..., 1:]
-        where = counted.nonzero(as_tuple=True)
-        states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
-        if model.markov is not None:
-            alone = torch.rand(len(states), 1, generator=generator).to(self.device) < ALONE
-            chained = model.markov(states, self._embed(text[..., :-1][where]).float())
-            states = torch.where(alone, states, chained)
-        # Slot j behind an anchor at a stands for token a + j, which the target predicts from its state at a + j − 1.
-        teacher = where[0], anchors[where[:2]] + where[2]
+        blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
+        given = batch.features.flatten(2), self._embed, generator
+        options: Any = {"alone": ALONE, "autocast": self._autocast}
+        where, states, before = draft_states(self.model, blocks, *given, **options)
         values, logs = losses.top_loss(
             states,
             words.rows,
-            words.places[text[..., 1:][where]],
-            words.places[batch.top_ids[teacher]],
-            batch.top_logs[teacher].float().exp(),
+            words.places[blocks.text[..., 1:][where]],
+            words.places[batch.top_ids[before]],
+            batch.top_logs[before].float().exp(),
             tv=tv,
         )
-        probs = torch.ones(counted.shape, device=self.device).index_put(where, logs.exp())  # slots that are given: 1
-        return losses.weighted_mean(values, self.weigh(probs, known[..., 1:])[where])
+        known = blocks.known[..., 1:]
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # given: 1
+        return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
-        """The likeliest token of each slot behind ``anchors [B, A]`` in one pass, as with T = 1: ids ``[B, A, γ]``."""
+        """The likeliest tokens behind ``anchors [B, A]`` in one pass, as with T = 1: ``[B, A, γ]``."""
         model, size = self.model.eval(), self.settings.block + 1
         ids = anchors.new_full((*anchors.shape, size), int(model.config.mask_token_id))
         ids[..., 0] = batch.tokens.gather(1, anchors)
@@ -212,21 +205,22 @@ class BlockLearner(Learner):
         if self.settings.markov:
             markov = " With its Markov head a token depends on the one before it."
             vllm = (
-                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that it does not know: "
-                "train with `--markov 0` for it."
+                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that "
+                "it does not know: train with `--markov 0` for it."
             )
         return (
-            f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens at a time. It reads "
-            f"layers {layers} of the target (0 is the first) and uses the target's embedding and output head, of which "
-            f"it has {count:,} of {every:,} words.{markov}\n\n"
-            f"Layout: `DFlashSpeculator` of vLLM's speculators, whose classes (commit {SPECULATORS}) read such a "
-            f"config.json, have the same names and shapes, and compute the same hidden states. {self._checked}{vllm}"
+            f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens "
+            f"at a time. It reads layers {layers} of the target (0 is the first) and uses the "
+            f"target's embedding and output head, of which it has {count:,} of {every:,} "
+            f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose classes "
+            f"(commit {SPECULATORS}) read such a config.json, have the same names and shapes, and "
+            f"compute the same hidden states. {self._checked}{vllm}"
         )
 
 
 class EagleLearner(Learner):
-    """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable words, over
-    :data:`PASSES` readings of each answer."""
+    """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable
+    words, over :data:`PASSES` readings of each answer."""
 
     model: EagleHead
 
@@ -234,7 +228,7 @@ class EagleLearner(Learner):
         """Over the tokens whose distribution is stored."""
         words, tv = self._objective(finishing)
         states = batch.features[:, :, 0]
-        # Entry t reads the feature of token t beside token t + 1; it stands for the feature of token t + 1.
+        # Entry t reads the feature of token t beside token t + 1, and stands for that of t + 1.
         where = (batch.top_logs[:, 1:, 0] > -torch.inf).nonzero(as_tuple=True)
         behind = where[0], where[1] + 1
         ids, probs = words.places[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
@@ -258,9 +252,9 @@ class EagleLearner(Learner):
     @property
     def about(self) -> str:
         return (
-            "EAGLE's head (arXiv 2401.15077): one decoder layer that continues its target's last hidden states, "
-            "between the target's own embedding and output head.\n\nLayout: that of the released EAGLE heads. "
-            + self._checked
+            "EAGLE's head (arXiv 2401.15077): one decoder layer that continues its target's last "
+            "hidden states, between the target's own embedding and output head.\n\nLayout: that of "
+            "the released EAGLE heads. " + self._checked
         )
 
 
@@ -268,10 +262,10 @@ class EagleLearner(Learner):
 
 
 class Blocks(NamedTuple):
-    """What a block drafter sees and must predict: A blocks in each of B rows, an anchor and b slots behind it."""
+    """What a block drafter sees and predicts: A blocks in each of B rows, an anchor and b slots."""
 
     text: Tensor  # [B, A, b + 1] int64, the row's own tokens
-    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it in the block ended the text
+    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it ended the text
     masked: Tensor  # [B, A, b + 1] bool, never the anchor
     anchors: Tensor  # [B, A] int64, places in the row
 
@@ -289,8 +283,8 @@ def draw_blocks(
 ) -> Blocks:
     """``count`` random blocks of ``size`` slots in each row, a fraction ``whole`` of them all masks.
 
-    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in the rest these are
-    scattered.
+    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in
+    the rest these are scattered.
 
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
@@ -306,7 +300,7 @@ def draw_blocks(
     anchors = first + (uniform() * room).long().clamp_max(room - 1)
     places = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
     text = tokens.gather(1, places.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(places)
-    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may be the end of the text before
+    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may end the text before
     known = (places < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
     kind, scattered = uniform(1), uniform(size) < uniform(1)
     begun = torch.arange(size, device=tokens.device) >= (uniform(1) * size).long()
@@ -356,14 +350,47 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     return model.denoise(embeddings, model.rope(places), attend)
 
 
+def draft_states(
+    model: DFlashDraftModel,
+    blocks: Blocks,
+    features: Tensor,
+    embed: Callable[[Tensor], Tensor],
+    generator: torch.Generator,
+    *,
+    alone: float,
+    autocast: bool = True,
+    hidden_of: Callable[..., Tensor] = block_hidden,
+) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
+    """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
+    place of each, and row and place of the token before it, where the target predicts it.
+
+    Args:
+        features: ``[B, L, F·W]`` of the target.
+        embed: the target's embedding, ids ``[...]`` -> ``[..., W]``.
+        alone: share of the slots without the Markov head.
+    """
+    ids = blocks.text.masked_fill(blocks.masked, int(model.config.mask_token_id))
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
+        embedded = embed(ids.flatten(1))
+        hidden = hidden_of(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
+    where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
+    states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
+    if model.markov is not None:
+        own = torch.rand(len(states), 1, generator=generator).to(states.device) < alone
+        chained = model.markov(states, embed(blocks.text[..., :-1][where]).float())
+        states = torch.where(own, states, chained)
+    # Slot j behind an anchor at a stands for token a + j, predicted from the state at a + j − 1.
+    return where, states, (where[0], blocks.anchors[where[:2]] + where[2])
+
+
 def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Tensor) -> Iterator[Tensor]:
     """The features ``[B, L − 1, W]`` that the head predicts, reading by reading.
 
     Args:
         embeddings: ``[B, L − 1, W]`` of tokens 2 .. L.
         states: ``[B, L, W]`` the target's features.
-        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A feature that the
-            head predicted belongs one token later.
+        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A
+            feature that the head predicted belongs one token later.
     """
     given = states[:, :-1]
     found = head(embeddings, given)
@@ -378,7 +405,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
-    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
+    """The fields of a layer like those of a ``target`` with this config."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
     return {
@@ -401,8 +428,8 @@ def sizes_of(target: Any) -> dict[str, Any]:
 def block_config(
     target: Any, name: str, settings: DrafterSettings, *, taps: Sequence[int], mask: int, words: int
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose ``DFlashSpeculatorConfig``
-    has these fields; ``markov_width`` is this lab's own.
+    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose
+    ``DFlashSpeculatorConfig`` has these fields; ``markov_width`` is this lab's own.
 
     Args:
         target: its config.
@@ -419,20 +446,20 @@ def block_config(
             "verifier": {"name_or_path": name, "architectures": list(getattr(target, "architectures", None) or [])},
         },
         "transformer_layer_config": {"model_type": "qwen3", "num_hidden_layers": settings.layers, **sizes_of(target)},
-        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # the layout counts the embedding as layer 0
+        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # layer 0: the embedding
         "block_size": settings.block + 1,
         "draft_vocab_size": words,
         "mask_token_id": mask,
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other files hold other roundings
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # others round otherwise
     }
 
 
 def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
-    """An untrained block drafter. At first its residual stream holds the embedding of a mask, which predicts the mask,
-    so its last norm begins small."""
+    """An untrained block drafter. At first its residual stream holds the embedding of a mask, which
+    predicts the mask, so its last norm begins small."""
     model = DFlashDraftModel(released)
     model.initialize(torch.Generator().manual_seed(seed))
     norm: Any = model.norm
@@ -445,7 +472,7 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
 
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
-    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
+    """An untrained EAGLE head for a target with this config; it repeats the given feature."""
     config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -12,8 +12,9 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def dpace_weights(probs: Tensor, known: Tensor, alpha: float = 0.5) -> Tensor:
-    """w_j = Σ_{m≥j} Π_{i≤m} q̃_i with q̃ = (1 − α)q + α: the slope of the expected accepted length Σ_m Π_{i≤m} q̃_i in
-    log q̃_j, for the drafter as it is now (D-PACE, arXiv 2605.18810). No gradient flows through the weights.
+    """w_j = Σ_{m≥j} Π_{i≤m} q̃_i with q̃ = (1 − α)q + α: the slope of the expected accepted length
+    Σ_m Π_{i≤m} q̃_i in log q̃_j, for the drafter as it is now (D-PACE, arXiv 2605.18810). No
+    gradient flows through the weights.
 
     Args:
         probs: ``[..., γ]`` the drafter's probability of the text's own token; 1 where the slot was given.
@@ -24,8 +25,9 @@ def dpace_weights(probs: Tensor, known: Tensor, alpha: float = 0.5) -> Tensor:
 
 
 def streak_weights(probs: Tensor, known: Tensor) -> Tensor:
-    """w_j = Π_{i<j} q_i: a slot counts as often as all tokens before it are accepted (streak-distillation, SpecDiff-2,
-    arXiv 2511.00606). Arguments as of :func:`dpace_weights`; no gradient flows through the weights."""
+    """w_j = Π_{i<j} q_i: a slot counts as often as all tokens before it are accepted
+    (streak-distillation, SpecDiff-2, arXiv 2511.00606). Arguments as of :func:`dpace_weights`; no
+    gradient flows through the weights."""
     inside = probs.detach() * known
     return torch.cat([torch.ones_like(inside[..., :1]), inside.cumprod(-1)[..., :-1]], -1) * known
 
@@ -35,9 +37,9 @@ def top_loss(
 ) -> tuple[Tensor, Tensor]:
     """(1 − tv)·CE + tv·TV against what was stored of the target: its most probable words, and the text's own.
 
-    One half of CE is the cross-entropy of the text's own word, the other that of the target's words with probabilities
-    that sum to 1; where only one of the two is known, it counts in full. TV = 1 − Σ min(p, q): words that the drafter
-    doesn't have count as rejected.
+    One half of CE is the cross-entropy of the text's own word, the other that of the target's words
+    with probabilities that sum to 1; where only one of the two is known, it counts in full. TV = 1
+    − Σ min(p, q): words that the drafter doesn't have count as rejected.
 
     Args:
         hidden: ``[n, W]``; q is the softmax of h·E.
@@ -47,8 +49,8 @@ def top_loss(
         probs: ``[n, K]`` p of those, which may sum to less than 1.
 
     Returns:
-        ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without one (−∞ where the
-        label is −1); computed in chunks of ``rows``.
+        ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without
+        one (−∞ where the label is −1); computed in chunks of ``rows``.
     """
     parts, logs = [], []
     with torch.no_grad():

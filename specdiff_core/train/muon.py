@@ -1,6 +1,6 @@
-"""Muon: momentum whose matrices are made nearly orthogonal before each step (K. Jordan, 2024), in the precision of the
-weights. ``torch.optim.Muon`` computes the same in bf16, which a processor without bf16 emulates: 40 s a step for a
-drafter of a few million parameters.
+"""Muon: momentum whose matrices are made nearly orthogonal before each step (K. Jordan, 2024), in
+the precision of the weights. ``torch.optim.Muon`` computes the same in bf16, which a processor
+without bf16 emulates: 40 s a step for a drafter of a few million parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = (
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """``matrix [n, m]`` with its singular values moved close to 1 (between 0.85 and 1.15, unless they are tiny)."""
+    """``matrix [n, m]`` with its singular values moved close to 1 (0.85 to 1.15, unless tiny)."""
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
     x = x / (x.norm() + 1e-7)

@@ -19,8 +19,6 @@ def field(description: str, **limits: Any) -> Meta:
 
 
 class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A drafter and its training."""
-
     kind: Annotated[Literal["block", "eagle"], field("block diffusion (DFlash), or an EAGLE layer")] = "block"
     hours: Annotated[float, field("hours for answers and training, of a GPU or each CPU thread", gt=0, le=10_000)] = 8.0
     answering: Annotated[float, field("share of them in which the target writes answers", ge=0, lt=1)] = 0.35

@@ -1,4 +1,4 @@
-"""Optimisers, steps, log and checkpoint of a model in training, for ``train drafter`` and all recipes."""
+"""Optimisers, steps, log and checkpoint of a model in training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon
 
 Event = dict[str, Any]
-"""A line of a run's log: its ``kind`` (``answers``, ``step``, ``measured`` or ``saved``), and facts."""
+"""A line of a run's log: its ``kind`` (``answers``, ``step``, ``measured``, ``saved``) and facts."""
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
@@ -54,7 +54,7 @@ class Trainer:
         self._device = next(model.parameters()).device
         self._optimizers = build_optimizers(model, rate)
         self._peaks = [group["lr"] for group in self._groups]
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
 
     @property
     def _groups(self) -> list[dict[str, Any]]:
@@ -82,7 +82,8 @@ class Trainer:
             optimizer.zero_grad(set_to_none=False)
         took = now(self._device) - began
         self.step, self.seconds, self.tokens = self.step + 1, self.seconds + took, self.tokens + tokens
-        return self.log("step", loss=found, rate=rate, tokens=self.tokens, tokens_per_second=tokens / max(1e-9, took))
+        speed = tokens / max(1e-9, took)
+        return self.log("step", loss=found, rate=rate, tokens=self.tokens, tokens_per_second=speed)
 
     def log(self, kind: str, **facts: Any) -> Event:
         """Append an event to the run's log."""
@@ -105,7 +106,7 @@ class Trainer:
 
 
 def now(device: torch.device) -> float:
-    """Seconds of computing: wall time on a GPU, otherwise CPU time per thread, which excludes waiting."""
+    """Seconds of computing: wall time on a GPU, otherwise CPU time per thread, without waiting."""
     return time.perf_counter() if device.type == "cuda" else time.process_time() / torch.get_num_threads()
 
 
