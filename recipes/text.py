@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from specdiff_core.engine import Engine
-from specdiff_core.models.folders import AGAIN, shown
+from specdiff_core.models.folders import shown
 from specdiff_core.schema.errors import CorpusError, WeightsError
 from specdiff_core.train.answers import Answers, Prompt, Writing, write_answers
 
@@ -34,7 +34,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     try:
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
     except Exception as error:  # the tokenizers library raises a bare Exception
-        raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).", hint=AGAIN) from error
+        raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).") from error
     return tokenizer
 
 
