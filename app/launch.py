@@ -15,7 +15,19 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.own_pairs import is_loopback
+import segno
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from app import own_pairs
+from app.gradio_patches import answer_json, calm_queue, count_values, early_script, skip_stubs
+from app.run.engines import Engines
+from app.run.gpu import is_zero_gpu
+from app.run.process import engines_elsewhere
+from app.run.race import TRACES
 from app.run.rooms import Rooms
 
 LOG = logging.getLogger("specdiff.server")
@@ -98,18 +110,16 @@ def lan_address() -> str:
         except OSError:
             return ""
         address: str = probe.getsockname()[0]
-    return "" if is_loopback(address) else address
+    return "" if own_pairs.is_loopback(address) else address
 
 
-def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
+def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
     """The handler of ``/qr?link=…``: a link to this page as a QR code (SVG). It rejects links to
     other sites and links too long for a camera. A link to 127.0.0.1, which no other device can
     open, gets this machine's network address if the server listens ``everywhere``, otherwise status
     204."""
-    import segno
-    from starlette.responses import PlainTextResponse, Response
 
-    def answer(request: Any) -> Any:
+    def answer(request: Request) -> Response:
         link = request.query_params.get("link", "")
         hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
         try:
@@ -119,7 +129,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
         leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
         if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
             return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
-        if is_loopback(place.hostname):
+        if own_pairs.is_loopback(place.hostname):
             address = lan_address() if everywhere else ""
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
@@ -131,12 +141,8 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
     return answer
 
 
-def trace_file(request: Any) -> Any:
+def trace_file(request: Request) -> Response:
     """The handler of ``/runs/NAME``: a run's file, or a part of it with ``?from=BYTE&to=BYTE``."""
-    from starlette.responses import PlainTextResponse, Response
-
-    from app.run.race import TRACES
-
     query = request.query_params
     try:
         end = int(query["to"]) if "to" in query else None
@@ -149,11 +155,10 @@ def trace_file(request: Any) -> Any:
     return Response(part, media_type=f"application/{kind}", headers={"Cache-Control": "no-store"})
 
 
-def counting(rooms: Rooms) -> Callable[[Any], Any]:
+def counting(rooms: Rooms) -> Callable[[Request], Response]:
     """Answers ``/rooms/ROOM/QUESTION`` with how many chose each option; a POST with ``voter`` and ``option`` adds."""
-    from starlette.responses import JSONResponse
 
-    def answer(request: Any) -> Any:
+    def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
         option = query.get("option", "")
@@ -166,23 +171,18 @@ def counting(rooms: Rooms) -> Callable[[Any], Any]:
     return answer
 
 
-def probes(loading: Callable[[], str]) -> list[Any]:
+def probes(loading: Callable[[], str]) -> list[Route]:
     """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded.
 
     Args:
         loading: returns what is being loaded, or "".
     """
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
 
-    def healthy(request: Any) -> Any:
-        return JSONResponse({"status": "ok"})
-
-    def ready(request: Any) -> Any:
+    def ready(request: Request) -> Response:
         words = loading()
         return JSONResponse({"status": "loading", "doing": words} if words else {"status": "ok"}, 503 if words else 200)
 
-    return [Route("/healthz", healthy), Route("/readyz", ready)]
+    return [Route("/healthz", lambda request: JSONResponse({"status": "ok"})), Route("/readyz", ready)]
 
 
 class JsonLines(logging.Formatter):
@@ -217,11 +217,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     Args:
         loading: see :func:`probes`.
     """
-    from starlette.middleware import Middleware
-    from starlette.middleware.gzip import GZipMiddleware
-    from starlette.routing import Route
-
-    from app.gradio_patches import answer_json, calm_queue, count_values, early_script
     from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
@@ -271,11 +266,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     log_to_stderr()
-    from app import own_pairs
-    from app.gradio_patches import skip_stubs
-    from app.run.engines import Engines
-    from app.run.gpu import is_zero_gpu
-    from app.run.process import engines_elsewhere
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))

@@ -329,7 +329,9 @@ def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().decode(*args, **options)
 
     plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    race = running.Race(running.decoding(lambda pair, drafter, progress: Looking()), "Once", plan)
+    race = running.Race(
+        running.decoding(lambda pair, drafter, progress: Looking()), running.Ask(prompt="Once", plan=plan)
+    )
     race.start()
     assert race.done.wait(10)
     assert seen == [False]

@@ -203,7 +203,7 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
-    remote._end()
+    remote.end()
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
         list(events)
     assert card(ended.value, "r1")["hint"] == "Reload the page when it is back."

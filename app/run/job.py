@@ -49,6 +49,7 @@ class Job(ABC):
     Attributes:
         run: id for its log messages.
         phase: ``loading``, ``waiting`` (for races), then phases of the subclass.
+        message: what is being loaded; ``work`` yields messages as strings.
         error: the exception that ended it, or None.
     """
 
@@ -60,11 +61,10 @@ class Job(ABC):
         self.run = run or new_run_id()
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.phase = "loading"
+        self.phase, self.message = "loading", "Preparing the run"
         self._changed = threading.Event()
-        self._left_at: float | None = None  # when its page went away
-        self._began, self._until = False, math.inf  # of a long job: whether it measures, and its time limit
-        self._cut = False  # whether the limit ended it
+        self.left_at: float | None = None  # when its page went away
+        self._until = math.inf  # when a long job's limit of time ends it
 
     @abstractmethod
     def work(self) -> Iterator[object]:
@@ -88,11 +88,6 @@ class Job(ABC):
         """Seconds that it continues without its page."""
         return 0.0
 
-    @property
-    def left(self) -> bool:
-        """Whether its page has gone away."""
-        return self._left_at is not None
-
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
         context = contextvars.copy_context()  # ZeroGPU uses the visitor's quota
@@ -104,22 +99,14 @@ class Job(ABC):
         self._changed.clear()
         return not self.done.is_set()
 
-    def leave(self) -> None:
-        """Called when its page was closed or got the last frame."""
-        self._left_at = time.monotonic()
-        if not self.grace:
-            self.stop.set()
-
-    def rejoin(self) -> None:
-        """Called when its page is back."""
-        self._left_at = None
-
     def _run(self) -> None:
         try:
             with self.turns.short() if self.short else contextlib.nullcontext():
                 if not self.short:
                     self._give_way()
-                for _ in self.work():
+                for part in self.work():
+                    if isinstance(part, str):
+                        self.message = part or self.message
                     if not self.calm:
                         self._changed.set()
                     if not self.short and self.phase != "loading":
@@ -129,26 +116,23 @@ class Job(ABC):
         except Exception as error:  # becomes a card (content/error_cards.py) in the thread that shows it
             self.error = error
         finally:
-            if self._cut and self.error is None:
-                self.error = LimitReached(
-                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
-                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
-                )
             self.done.set()
             self._changed.set()
 
     def _give_way(self) -> None:
         """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
         phase, waiting = self.phase, False
-        if phase == "loading" or not self._began:
-            self._began = phase != "loading"
-            self._until = time.monotonic() + limit(EXPLORING)
+        if phase != "loading":
+            self._until = min(self._until, time.monotonic() + limit(EXPLORING))
         while True:
-            if self._left_at is not None and time.monotonic() - self._left_at > self.grace:
+            if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
                 self.stop.set()
             if time.monotonic() > self._until and not self.stop.is_set():
-                self._cut = True
                 self.stop.set()
+                self.error = LimitReached(
+                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
+                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
+                )
             if self.stop.is_set() or self.turns.wait(0 if waiting else BEAT):
                 break
             self.phase, waiting = "waiting", True
@@ -168,7 +152,7 @@ class Jobs:
         name it is not stored."""
         with self._lock:
             for held, other in list(self._jobs.items()):
-                if held == name or other.left:
+                if held == name or other.left_at is not None:
                     other.stop.set()
                     if other.done.is_set():
                         del self._jobs[held]
@@ -181,12 +165,14 @@ class Jobs:
         with self._lock:
             job = self._jobs.get(name)
         if job is not None:
-            job.rejoin()
+            job.left_at = None
         return job
 
     def leave(self, name: str, job: Job) -> None:
         """Called when the page of a job was closed or got its last frame."""
-        job.leave()
+        job.left_at = time.monotonic()
+        if not job.grace:
+            job.stop.set()
         with self._lock:
             if self._jobs.get(name) is job and (job.done.is_set() or not job.grace):
                 del self._jobs[name]

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.exploration import parts
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
 
 
-class Call(NamedTuple):
-    """A request: a method of :class:`_Served`, and its arguments."""
-
-    method: str
-    arguments: tuple[Any, ...]
-
-
 class Remote:
     """A process with loaded pairs that serves one call at a time, started at the first load.
 
@@ -62,9 +55,10 @@ class Remote:
         self._pipe: Pipe | None = None
         self._over = False
         self.numbers = itertools.count()  # of explorations
-        atexit.register(self._end)
+        atexit.register(self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the process because the server ends."""
         self._over = True
         self.close()
 
@@ -83,12 +77,12 @@ class Remote:
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
-        self.follow(Call("load", (pair,)), pipe, progress)
+        self.report(progress, pipe, "load", pair)
         return RemoteDecoder(self, pipe, pair)
 
-    def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
+    def report(self, progress: Progress, pipe: Pipe, *call: Any) -> None:
         """Report a load's progress; an exception from ``progress`` ends it."""
-        with contextlib.closing(self.ask(call, pipe)) as messages:
+        with contextlib.closing(self.ask(pipe, *call)) as messages:
             for message in messages:
                 progress(message)
 
@@ -100,8 +94,9 @@ class Remote:
         theirs.close()  # otherwise its death would not end our reading
         return self._pipe
 
-    def ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Send ``call`` through ``pipe`` and yield the answers; ``stop`` ends it at its next pass.
+    def ask(self, pipe: Pipe, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
+        """Call a method of :class:`_Served`: send its name and its arguments through ``pipe``, and
+        yield the answers. ``stop`` ends it at its next pass.
 
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
@@ -161,8 +156,7 @@ class RemoteDecoder:
         self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        call = Call("record", (self._pair, prompt, config, trace, lane, options))
-        yield from self._remote.ask(call, self._pipe, stop)
+        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, trace, lane, options, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode, as its recording grows."""
@@ -177,14 +171,14 @@ class RemoteDecoder:
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
-        self._remote.follow(Call("load_drafter", (self._pair, drafter)), self._pipe, progress)
+        self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; other runs may decode between two parts."""
         new: Exploration | None = what
         number, over = next(self._remote.numbers), False
         while not over:
-            (snapshot,) = self._remote.ask(Call("explore", (self._pair, new, number)), self._pipe, stop)
+            (snapshot,) = self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop)
             yield snapshot
             new, over = None, snapshot.over
 
@@ -211,7 +205,7 @@ def _serve(connection: Pipe, load: Loader) -> None:
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
-                for value in getattr(served, call.method)(*call.arguments):
+                for value in getattr(served, call[0])(*call[1:]):
                     connection.send(value)
             except Exception as error:  # raised again in the server
                 last = Failure.of(error)

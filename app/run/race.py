@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -25,7 +25,6 @@ from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
 from app.run.turns import SHARES
-from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
 from specdiff_core.schema.events import Committed, Event, Failed, RunStarted
 from specdiff_core.schema.methods import BASELINE, DRAFTED
@@ -47,8 +46,6 @@ ROOM = 500_000_000
 
 Lanes = Mapping[str, DecodeConfig]
 """The lanes of a race: name -> settings, in order of measurement, the baseline first."""
-Planner = Callable[[Mapping[str, Any]], Lanes]
-"""Untrusted values -> lanes; raises ConfigError."""
 
 
 def warm_up_of(lane: str) -> float:
@@ -61,14 +58,16 @@ class Traces:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folder: Path | None = None
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def new(self, kind: str = "jsonl") -> Path:
         """The path of a new file; removes files beyond the limits of age and size."""
         with self._lock:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
-                atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
             room, now = ROOM, time.time()
             for old in sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= old.stat().st_size
@@ -84,7 +83,7 @@ class Traces:
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
-        if self._folder is None or not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
+        if not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
             return None
         try:
             with (self._folder / name).open("rb") as file:
@@ -157,7 +156,6 @@ class Update:
 
     phase: str = "loading"  # then ready; then for each lane loading, warming, measuring
     lane: str = ""
-    message: str = "Preparing the run"
     size: int = 0  # bytes of the trace file, up to the end of a line
     tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
@@ -187,13 +185,14 @@ class Ask:
 
     prompt: str
     plan: Lanes
-    trace: Path
-    run: str
+    run: str = field(default_factory=new_run_id)
     watched: bool = False
     threads: int = 0
+    trace: Path = field(default_factory=lambda: TRACES.new())
 
 
-Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
+Decode = Callable[[Ask, threading.Event], Generator["Update | str", None, None]]
+"""Decodes a race: yields updates, and messages while something loads."""
 
 
 def decoding(factory: Factory) -> Decode:
@@ -201,7 +200,7 @@ def decoding(factory: Factory) -> Decode:
     return on_gpu(lambda ask, stop: seconds_of(ask.plan))(partial(_decode, factory))
 
 
-def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
+def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update | str, None, None]:
     """Decode all lanes, one after the other. A failing lane does not end the others.
 
     Raises:
@@ -211,9 +210,9 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
     failures: dict[str, Exception] = {}
     try:
         for lane, config in ask.plan.items():  # before the first clock starts
-            now = replace(now, lane=lane)
+            yield (now := replace(now, lane=lane))
             try:
-                yield from _load(factory, config, now, stop)
+                yield from following(partial(factory, config.pair, config.drafter), stop)
             except Stopped:
                 raise
             except Exception as error:
@@ -232,9 +231,15 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 raise Stopped
             before = now = replace(now, phase="loading", lane=lane)
             try:
-                engine = yield from _load(factory, config, now, stop)  # again: the decoding process may have died
-                options = {"grain": "step", "warm_up": warm_up_of(lane) if ask.watched else 0.0, "threads": threads}
-                for part in _record(engine, ask, lane, stop, options):
+                # Again, because the decoding process may have died.
+                engine = yield from following(partial(factory, config.pair, config.drafter), stop)
+                warm_up = warm_up_of(lane) if ask.watched else 0.0
+                options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
+                if isinstance(engine, Records):
+                    parts = engine.record(ask.prompt, config, ask.trace, lane, **options)
+                else:
+                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane)
+                for part in parts:
                     now = replace(
                         now,
                         phase="warming" if now.phase == "loading" else "measuring",
@@ -254,65 +259,33 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         pass
 
 
-def _load(
-    factory: Factory, config: DecodeConfig, now: Update, stop: threading.Event
-) -> Generator[Update, None, Decoder]:
-    """Load a lane's engine with its drafter; yields updates."""
-    found: list[Decoder] = []
-    for message in following(lambda progress: found.append(factory(config.pair, config.drafter, progress)), stop):
-        yield replace(now, message=message or now.message)
-    return found[0]
-
-
-def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options: dict[str, Any]) -> Iterator[Recorded]:
-    """Record a lane in its engine's process."""
-    prompt, config = ask.prompt, ask.plan[lane]
-    if isinstance(engine, Records):
-        return engine.record(prompt, config, ask.trace, lane, stop=stop, **options)
-    return record(engine.decode(prompt, config, stop=stop, **options), ask.trace, lane)
-
-
 class Race(Job):
-    """A race. It uses its visitor's share from the first clock on.
+    """A race. It uses the share of its ``visitor`` (a session; "": none) from the first clock on."""
 
-    Args:
-        decode: see :func:`decoding`.
-        visitor: session of the visitor; "" for none.
-        watched, threads: see :class:`Ask`.
-    """
-
-    def __init__(
-        self,
-        decode: Decode,
-        prompt: str,
-        plan: Lanes,
-        *,
-        run: str = "",
-        visitor: str = "",
-        watched: bool = False,
-        threads: int = 0,
-    ) -> None:
-        super().__init__(run)
-        self.trace, self.now = TRACES.new(), Update()
-        self._ask = Ask(
-            prompt=prompt, plan=dict(plan), trace=self.trace, run=self.run, watched=watched, threads=threads
-        )
-        self._decode, self._visitor = decode, visitor
-        LOG.info("run %s: %s", self.run, ", ".join(plan), extra={"run": self.run})
+    def __init__(self, decode: Decode, ask: Ask, visitor: str = "") -> None:
+        super().__init__(ask.run)
+        self.ask, self.now = ask, Update()
+        self._decode, self.visitor = decode, visitor
+        LOG.info("run %s: %s", self.run, ", ".join(ask.plan), extra={"run": self.run})
 
     def work(self) -> Iterator[object]:
         """Decode, yielding updates."""
         try:
-            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self._ask, self.stop)) as updates:
-                for self.now in updates:
-                    self.phase = self.now.phase
+            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self.ask, self.stop)) as updates:
+                check: Callable[[], None] | None = None
+                for update in updates:
+                    if isinstance(update, Update):
+                        self.now, self.phase = update, update.phase
                     if self.phase == "ready":
-                        share.enter_context(SHARES.of(self._visitor, self.stop, lambda: self.now.tokens))
-                    yield self.now
+                        check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
+                    if check:
+                        check()
+                    yield update
         except SpecDiffError as error:  # the visitor's share or the GPU time is used up
             if not self.now.tokens:
                 raise
-            self.now = self.now.failed(self.trace, self.now.lane, error, self.run)  # keep what was decoded
+            self.stop.set()
+            self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)  # keep what was decoded
 
     @property
     def calm(self) -> bool:
@@ -322,21 +295,22 @@ class Race(Job):
     def progress(self) -> dict[str, Any]:
         """The current lane, and the size of the trace file."""
         now = self.now
-        content: dict[str, Any] = {
+        return {
             "phase": "loading" if now.phase == "ready" else now.phase,
             "lane": now.lane,
-            "message": now.message,
+            "message": self.message,
+            **({"settle": warm_up_of(now.lane)} if now.phase == "warming" else {}),
+            "lanes": list(self.ask.plan),
+            "trace": address(self.ask.trace),
+            "size": now.size,
         }
-        if now.phase == "warming":
-            content["settle"] = warm_up_of(now.lane)
-        return {**content, "lanes": list(self._ask.plan), "trace": address(self.trace), "size": now.size}
 
     def result(self) -> dict[str, Any]:
         """The outcome; whatever ended the race, its measurements are kept."""
         failures = self.now.failures
         if self.error is not None or (self.stop.is_set() and not self.now.tokens and not failures):
             return {"phase": "stopped", "trace": None}  # nothing was measured
-        if failures and all(lane in failures for lane in self._ask.plan if lane != BASELINE):
+        if failures and all(lane in failures for lane in self.ask.plan if lane != BASELINE):
             return {"phase": "failed", "source": "failed", "card": next(iter(failures.values()))}
         return {"phase": "stopped" if self.stop.is_set() else "finished", "source": "run"}
 
@@ -355,7 +329,7 @@ def results(job: Race) -> Iterator[dict[str, Any]]:
         job.stop.set()
     if job.error is not None:
         raise job.error
-    yield {"finished": True, "lanes": read_trace(job.trace).lanes}
+    yield {"finished": True, "lanes": read_trace(job.ask.trace).lanes}
 
 
 def read_race(path: Path | str) -> tuple[Trace, str]:

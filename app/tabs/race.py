@@ -55,7 +55,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 def place() -> Controls:
     """Place the controls, and wire what stays between them."""
-    card = controls.place(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
+    card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]
     rule.choices = [item for item in rule.choices if item[1] in RULES]
     pair.change(methods_here, [pair, methods], methods, **QUIET)
