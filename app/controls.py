@@ -116,7 +116,6 @@ class Controls:
 
 
 def about(pair: str) -> str:
-    """The description of a model."""
     spec = known_pair(pair)
     if spec is None or not (spec.about or spec.published):
         return ""
@@ -146,7 +145,6 @@ def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]
 
 
 def example(place: int, pair: str) -> Any:
-    """The prompt of a button."""
     examples = examples_of(pair)
     return examples[place].prompt if place < len(examples) else gr.skip()
 
@@ -192,7 +190,6 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
 
 
 def presets() -> gr.Dropdown:
-    """The list of presets."""
     options = preset_choices(OPENING.pair)
     first = options[0][1]
     return gr.Dropdown(

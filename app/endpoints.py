@@ -112,7 +112,6 @@ def _endpoint(
 
 
 def _values(name: str, tab: Any) -> str:
-    """Describes the values of a setting."""
     if tab is race and name == "rule":
         return ", ".join(race.RULES)
     return f"{values_words(name)}, or null for the target's" if SETTINGS[name].optional else values_words(name)

@@ -230,7 +230,6 @@ def _is_taken(out: Path, page: Path) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write an export."""
     about = "Write the player, recordings and lessons as files that open from disk, without a server."
     parser = argparse.ArgumentParser(prog="python -m app.export", description=about)
     parser.add_argument(

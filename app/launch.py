@@ -69,35 +69,25 @@ def theme() -> Any:
     fonts = ["Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "SF Mono", "Menlo", "Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace"]
     roles = {
-        "body_background_fill": "page",
-        "body_text_color": "ink",
-        "body_text_color_subdued": "muted",
-        "background_fill_primary": "card",
-        "background_fill_secondary": "raised",
-        "border_color_primary": "line",
-        "border_color_accent": "accent",
-        "color_accent_soft": "draft-tint",
-        "block_background_fill": "card",
-        "block_label_text_color": "muted",
-        "block_title_text_color": "muted",
-        "input_background_fill": "raised",
-        "input_border_color_focus": "accent",
-        "input_placeholder_color": "muted",
-        "button_primary_background_fill": "accent",
-        "button_primary_background_fill_hover": "deep",
-        "button_primary_text_color": "on-accent",
-        "button_primary_border_color": "accent",
-        "button_secondary_background_fill": "card",
-        "button_secondary_background_fill_hover": "raised",
-        "button_secondary_text_color": "ink",
-        "button_secondary_border_color": "edge",
-        "slider_color": "accent",
-        "link_text_color": "accent",
-        "link_text_color_hover": "deep",
-        "checkbox_background_color_selected": "accent",
-        "checkbox_border_color": "edge",
+        "page": "body_background_fill",
+        "ink": "body_text_color button_secondary_text_color",
+        "muted": "body_text_color_subdued block_label_text_color block_title_text_color input_placeholder_color",
+        "card": "background_fill_primary block_background_fill button_secondary_background_fill",
+        "raised": "background_fill_secondary input_background_fill button_secondary_background_fill_hover",
+        "line": "border_color_primary",
+        "edge": "button_secondary_border_color checkbox_border_color",
+        "accent": "border_color_accent input_border_color_focus slider_color link_text_color "
+        "button_primary_background_fill button_primary_border_color checkbox_background_color_selected",
+        "on-accent": "button_primary_text_color",
+        "deep": "button_primary_background_fill_hover link_text_color_hover",
+        "draft-tint": "color_accent_soft",
     }
-    both = {f"{name}{mode}": f"var(--sd-{role})" for name, role in roles.items() for mode in ("", "_dark")}
+    both = {
+        f"{name}{mode}": f"var(--sd-{role})"
+        for role, names in roles.items()
+        for name in names.split()
+        for mode in ("", "_dark")
+    }
     base = gr.themes.Base(font=fonts, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md")
     return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
 

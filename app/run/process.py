@@ -63,7 +63,6 @@ class Remote:
         self.close()
 
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self._pipe is not None and self._process.is_alive()
 
     def close(self) -> None:

@@ -269,7 +269,6 @@ class Race(Job):
         LOG.info("run %s: %s", self.run, ", ".join(ask.plan), extra={"run": self.run})
 
     def work(self) -> Iterator[object]:
-        """Decode, yielding updates."""
         try:
             with contextlib.ExitStack() as share, contextlib.closing(self._decode(self.ask, self.stop)) as updates:
                 check: Callable[[], None] | None = None

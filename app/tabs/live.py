@@ -24,7 +24,7 @@ KNOBS = ("gamma", "steps", "temperature")
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The race of the Live tab and of ``/race``: a :data:`~app.run.race.Planner`."""
+    """The lanes of the Live tab and of ``/race``, from untrusted values; raises ConfigError."""
     return two_lanes(controls.check_settings(values))
 
 

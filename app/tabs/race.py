@@ -30,7 +30,7 @@ SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The lanes of a race of several methods, each named by its method: a :data:`~app.run.race.Planner`.
+    """The lanes of a race of several methods, from untrusted values; each is named by its method.
 
     Raises:
         ConfigError: too few or too many methods, one that the pair has not, or a setting that does not work.
