@@ -262,7 +262,6 @@ def raced(
     name: str = "",
     visitor: str = "",
     threads: int = 0,
-    clock: Any = time.monotonic,
 ) -> Iterator[str]:
     """The frames of a race, as the page asks for one."""
     from app.controls import check_prompt  # here: a process that decodes imports no Gradio
@@ -271,7 +270,7 @@ def raced(
         ask = race.Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, watched=True, threads=threads)
         return race.Race(race.decoding(factory), ask, visitor)
 
-    return job.stream(make, jobs or job.Jobs(), name, clock=clock)
+    return job.stream(make, jobs or job.Jobs(), name)
 
 
 def trace_of(frame: dict[str, Any]) -> Trace:

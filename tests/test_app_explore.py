@@ -70,7 +70,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
     monkeypatch.setattr(job, "BEAT", 0.02)
-    monkeypatch.setattr(job, "PACE", 0.02)
+    monkeypatch.setattr(job, "GLANCE", 0.02)
     monkeypatch.setattr(exploration, "SLICE", 0.02)
 
 

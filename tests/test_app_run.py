@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ import gradio as gr
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
-from app import page
+from app import own_pairs, page
 from app.content.error_cards import card
 from app.run import engines as app_engines
 from app.run import job
@@ -161,7 +160,11 @@ def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyP
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
     """No update is sent while a short lane is measured."""
     updates = frames(one(FakeDecoder(pace=0.01)))
-    assert all(frame["phase"] != "measuring" for frame in updates), "lanes shorter than a second are left alone"
+    for frame in updates:
+        if frame["phase"] == "measuring":
+            assert isinstance(lanes_of(frame)[frame["lane"]][-1], Finished), (
+                "lanes shorter than a second are left alone"
+            )
     between = [lanes_of(frame) for frame in updates if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
     assert any(isinstance(lanes["vanilla"][-1], Finished) for lanes in between)
 
@@ -186,18 +189,28 @@ def test_heartbeats_come_while_nothing_happens() -> None:
     assert max(gaps) < job.BEAT + 0.6  # slack for a busy machine
 
 
-def test_frames_are_rare_while_a_clock_runs() -> None:
-    """At most one frame with content per second: the page must not disturb what it quotes."""
-    now = [0.0]
+@pytest.mark.parametrize("where", ["on this machine", "on a public host", "nowhere"])
+def test_a_page_on_this_machine_is_updated_while_no_clock_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decode waits after each update: to handle it takes processor time from a lane."""
+    monkeypatch.setattr(running, "FLUSH", 0.05)
+    monkeypatch.setattr(running, "PAUSE", 0.1)
+    monkeypatch.setattr(own_pairs, "_served", {"public": where == "on a public host"})
+    pauses: list[float] = []
 
-    def clock() -> float:
-        now[0] += 0.1  # each look is a tenth of a second
-        return now[0]
+    class Watched(FakeDecoder):
+        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
+            for event in super().decode(*args, **options):
+                handed = time.monotonic()
+                yield event
+                if time.monotonic() - handed >= running.PAUSE:
+                    pauses.append(handed)
 
-    updates = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
-    live = [frame for frame in updates if frame["phase"] == "measuring"]
-    assert len(live) <= now[0] / job.PACE + 2  # and one at the start of each lane
-    assert all(a["size"] < b["size"] for a, b in itertools.pairwise(live))
+    decode = running.decoding(factory(Watched(pace=0.02)))
+    ask = running.Ask(prompt="Once", plan=live.plan(SETTINGS), watched=where != "nowhere")
+    updates = frames(job.stream(lambda run: running.Race(decode, ask), Jobs()))
+    measured = [frame["size"] for frame in updates if frame["phase"] == "measuring"]
+    assert sorted(set(measured)) == measured and len(measured) > 3
+    assert (len(pauses) > 3) == (where == "on this machine")
 
 
 @pytest.mark.parametrize("end", ["close", "stop"])

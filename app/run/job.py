@@ -1,6 +1,6 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-While a clock runs, the page gets at most one frame a second, because drawing takes processor time.
+The page gets a frame after each part of the work, between two clocks, because drawing takes processor time.
 Races have priority and stop when their page is closed; long jobs pause for them, and continue for a
 moment without a page, so that a reload finds them again.
 """
@@ -25,11 +25,11 @@ from specdiff_core.schema.errors import Stopped
 
 LOG = logging.getLogger("specdiff.runs")
 
-BEAT = 0.75
+BEAT = 1.5
 """Seconds between heartbeats: a generator that never yields isn't closed with its tab. Each takes
-some milliseconds of a core from the decode."""
-PACE = 1.0
-"""Seconds between frames with content, while a clock is running."""
+some milliseconds of a core from the decode, so it is longer than the time between two updates of a race."""
+GLANCE = 0.5
+"""Seconds between a waiting job's looks at its stop event."""
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
@@ -79,11 +79,6 @@ class Job(ABC):
         """Additional content of the last frame; a ``card`` if the job failed."""
 
     @property
-    def calm(self) -> bool:
-        """Whether a clock is running, so that the page should draw rarely."""
-        return True
-
-    @property
     def grace(self) -> float:
         """Seconds that it continues without its page."""
         return 0.0
@@ -107,8 +102,7 @@ class Job(ABC):
                 for part in self.work():
                     if isinstance(part, str):
                         self.message = part or self.message
-                    if not self.calm:
-                        self._changed.set()
+                    self._changed.set()
                     if not self.short and self.phase != "loading":
                         self._give_way()
         except Stopped:
@@ -121,7 +115,7 @@ class Job(ABC):
 
     def _give_way(self) -> None:
         """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
-        phase, waiting = self.phase, False
+        phase = self.phase
         if phase != "loading":
             self._until = min(self._until, time.monotonic() + limit(EXPLORING))
         while True:
@@ -133,10 +127,10 @@ class Job(ABC):
                     f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
-            if self.stop.is_set() or self.turns.wait(0 if waiting else BEAT):
+            if self.stop.is_set() or self.turns.wait(GLANCE):
                 break
-            self.phase, waiting = "waiting", True
-            self.stop.wait(BEAT)
+            self.phase = "waiting"
+            self._changed.set()
         self.phase = phase
 
 
@@ -186,9 +180,7 @@ class Jobs:
             job.reported.wait(patience)
 
 
-def stream(
-    make: Callable[[str], Job], jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[str]:
+def stream(make: Callable[[str], Job], jobs: Jobs, name: str = "") -> Iterator[str]:
     """Start a job and yield its frames, or one with an error card.
 
     Args:
@@ -202,20 +194,20 @@ def stream(
         yield refusal(error, run)
         return
     jobs.start(name, job)
-    yield from follow(job, jobs, name, clock=clock)
+    yield from follow(job, jobs, name)
 
 
-def follow(job: Job, jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic) -> Iterator[str]:
+def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
     """Yield the frames of a started job: progress, then the result. A repeated frame is a heartbeat."""
-    began = clock()
+    began = time.monotonic()
     shown: Mapping[str, Any] = job.progress()
-    seq, sent, last = 0, -math.inf, frame(job.run, 0, **shown)
+    seq, last = 0, frame(job.run, 0, **shown)
     try:
         yield last
         while job.wait(BEAT):
             content = job.progress()
-            if content != shown and (not job.calm or clock() - sent >= PACE):
-                seq, sent, shown = seq + 1, clock(), content
+            if content != shown:
+                seq, shown = seq + 1, content
                 last = frame(job.run, seq, **content)
             yield last
         result = job.result()
@@ -224,8 +216,7 @@ def follow(job: Job, jobs: Jobs, name: str = "", *, clock: Callable[[], float] =
         yield frame(job.run, seq + 1, **(job.progress() | result), finished=True)
     finally:
         how = "stopped" if job.stop.is_set() else "ended" if job.done.is_set() else "left"
-        LOG.info(
-            "run %s %s after %.1f s", job.run, "failed" if job.error else how, clock() - began, extra={"run": job.run}
-        )
+        how, seconds = "failed" if job.error else how, time.monotonic() - began
+        LOG.info("run %s %s after %.1f s", job.run, how, seconds, extra={"run": job.run})
         job.reported.set()
         jobs.leave(name, job)

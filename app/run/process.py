@@ -152,10 +152,20 @@ class RemoteDecoder:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
     def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        trace: Path,
+        lane: str,
+        pause: float = 0.0,
+        *,
+        stop: Stop | None = None,
+        **options: Any,
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, trace, lane, options, stop=stop)
+        yield from self._remote.ask(
+            self._pipe, "record", self._pair, prompt, config, trace, lane, pause, options, stop=stop
+        )
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode, as its recording grows."""
@@ -245,10 +255,17 @@ class _Served:
         return iter(())
 
     def record(
-        self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
+        self,
+        pair: str,
+        prompt: str,
+        config: DecodeConfig,
+        trace: Path,
+        lane: str,
+        pause: float,
+        options: dict[str, Any],
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane, pause)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from app.content.error_cards import Card, card, new_run_id
+from app.own_pairs import is_public
 from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
@@ -35,8 +36,11 @@ SETTLE = 0.4
 """Seconds of the first lane's warm-up, in which the page redraws itself for the race (measured: 0.15 s of a core)."""
 BETWEEN = 0.5
 """Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
-FLUSH = 0.5
-"""Seconds between flushes of a trace file: each wakes the server, which may take a core from the decode."""
+FLUSH = 1.0
+"""Seconds between flushes of a trace file, each of which becomes an update of the page."""
+PAUSE = 0.3
+"""Seconds without a clock after a flush, in which the server and a page on this machine handle the update. They would
+take a core from the decode (measured: 0.15 s of a core)."""
 PATIENCE = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
@@ -113,9 +117,10 @@ class Recorded(NamedTuple):
     threads: int  # CPU threads of the decode; 0: not known yet
 
 
-def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
+def record(events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0) -> Iterator[Recorded]:
     """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
-    begins, then every :data:`FLUSH` seconds, and at the end, also if ``events`` raises."""
+    begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds, and at
+    the end, also if ``events`` raises."""
     count, tokens, threads, flushed = 0, 0, 0, time.monotonic()
     with trace.open("ab") as file:
 
@@ -130,9 +135,12 @@ def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded
                 if isinstance(event, Committed):
                     tokens += len(event.ids)
                 if isinstance(event, RunStarted):
-                    threads, flushed = event.threads, 0.0
-                if time.monotonic() - flushed >= FLUSH:
+                    threads = event.threads
                     yield now()
+                    flushed = time.monotonic()
+                elif time.monotonic() - flushed >= FLUSH:
+                    yield now()
+                    time.sleep(pause)  # between two events, the clock is off
                     flushed = time.monotonic()
         except Exception:
             yield now()  # keep what was measured
@@ -145,7 +153,15 @@ class Records(Protocol):
     """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: threading.Event, **options: Any
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        trace: Path,
+        lane: str,
+        pause: float,
+        *,
+        stop: threading.Event,
+        **options: Any,
     ) -> Iterator[Recorded]:
         """As :func:`record`, for the events of one decode."""
 
@@ -223,7 +239,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         for lane, reason in failures.items():
             now = now.failed(ask.trace, lane, reason, ask.run)
         yield (now := replace(now, phase="ready"))
-        threads = ask.threads
+        threads, pause = ask.threads, PAUSE if ask.watched and not is_public() else 0.0
         for lane, config in ask.plan.items():
             if lane in failures:
                 continue
@@ -236,9 +252,9 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 warm_up = warm_up_of(lane) if ask.watched else 0.0
                 options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
                 if isinstance(engine, Records):
-                    parts = engine.record(ask.prompt, config, ask.trace, lane, **options)
+                    parts = engine.record(ask.prompt, config, ask.trace, lane, pause, **options)
                 else:
-                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane)
+                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane, pause)
                 for part in parts:
                     now = replace(
                         now,
@@ -285,11 +301,6 @@ class Race(Job):
                 raise
             self.stop.set()
             self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)  # keep what was decoded
-
-    @property
-    def calm(self) -> bool:
-        """Whether a lane is being measured."""
-        return self.phase == "measuring"
 
     def progress(self) -> dict[str, Any]:
         """The current lane, and the size of the trace file."""
