@@ -23,7 +23,14 @@ from app.run import race as running
 from app.run.engines import Engines
 from app.run.job import Jobs
 from app.tabs import live, race
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, Stopped, WeightsError
+from specdiff_core.schema.errors import (
+    ConfigError,
+    ContextOverflow,
+    OutOfMemory,
+    SpecDiffError,
+    Stopped,
+    WeightsError,
+)
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace, write_trace
@@ -289,6 +296,35 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
         assert traces.read(path.name) == path.name.encode() * 2
     for name, start, end in (("../secret", 0, 5), (later[0].name, -1, 5), (later[0].name, 5, 2), ("", 0, 5)):
         assert traces.read(name, start, end) is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the race, in its middle, and where a file of an exploration would be kept."""
+    monkeypatch.setattr(running.Traces, "new", lambda *_: Path("/dev/full"))
+    last = frames(one(FakeDecoder()))[-1]
+    assert last["card"]["message"] == "The server's disk is full, so the run can't be kept." and not last["trace"]
+    events = FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9))
+    for act in (
+        lambda: list(running.record(events, Path("/dev/full"), "vanilla")),
+        lambda: running.TRACES.keep(b"race"),
+    ):
+        with pytest.raises(SpecDiffError, match="disk is full") as full:
+            act()
+        assert "operator" in full.value.hint
+
+    class Unkept(job.Job):
+        def work(self) -> Iterator[object]:
+            return iter(())
+
+        def progress(self) -> dict[str, Any]:
+            return {"result": "all that was found"}
+
+        def result(self) -> dict[str, Any]:
+            return {"files": running.TRACES.keep(b"race")}
+
+    last = frames(job.stream(Unkept, Jobs()))[-1]
+    assert "disk is full" in last["card"]["message"] and last["result"] == "all that was found"
 
 
 def test_one_visitor_cannot_stop_or_see_another() -> None:

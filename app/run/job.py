@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from app.content.error_cards import card, new_run_id
 from app.run.gpu import stop_event
 from app.run.turns import EXPLORING, TURNS, LimitReached, Turns, duration, limit
-from specdiff_core.schema.errors import Stopped
+from specdiff_core.schema.errors import SpecDiffError, Stopped
 
 LOG = logging.getLogger("specdiff.runs")
 
@@ -64,7 +64,7 @@ class Job(ABC):
         self.phase, self.message = "loading", "Preparing the run"
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
-        self._until = math.inf  # when a long job's limit of time ends it
+        self._timed, self._until = "", math.inf  # a long job's phase, and when the limit of time ends it
 
     @abstractmethod
     def work(self) -> Iterator[object]:
@@ -116,8 +116,8 @@ class Job(ABC):
     def _give_way(self) -> None:
         """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
         phase = self.phase
-        if phase != "loading":
-            self._until = min(self._until, time.monotonic() + limit(EXPLORING))
+        if phase != self._timed:  # loading isn't counted
+            self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
         while True:
             if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
                 self.stop.set()
@@ -210,7 +210,10 @@ def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
                 seq, shown = seq + 1, content
                 last = frame(job.run, seq, **content)
             yield last
-        result = job.result()
+        try:
+            result = job.result()
+        except SpecDiffError as error:  # its files can't be kept
+            job.error, result = error, {}
         if job.error is not None:
             result |= {"phase": "failed", "card": card(job.error, job.run)}
         yield frame(job.run, seq + 1, **(job.progress() | result), finished=True)

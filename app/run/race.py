@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import re
 import secrets
 import shutil
@@ -57,6 +58,20 @@ def warm_up_of(lane: str) -> float:
     return SETTLE if lane == BASELINE else BETWEEN
 
 
+@contextlib.contextmanager
+def storing() -> Iterator[None]:
+    """Raise SpecDiffError if the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise SpecDiffError(
+            "The server's disk is full, so the run can't be kept.",
+            hint="Try again later, or ask the server's operator to make room.",
+        ) from error
+
+
 class Traces:
     """The files of this server's runs, with unguessable names, in a temporary folder."""
 
@@ -82,7 +97,8 @@ class Traces:
     def keep(self, content: bytes, kind: str = "jsonl") -> str:
         """Keep a file; returns its address."""
         path = self.new(kind)
-        path.write_bytes(content)
+        with storing():
+            path.write_bytes(content)
         return address(path)
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
@@ -121,31 +137,32 @@ def record(events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0) 
     """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
     begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds, and at
     the end, also if ``events`` raises."""
-    count, tokens, threads, flushed = 0, 0, 0, time.monotonic()
-    with trace.open("ab") as file:
+    count, tokens, threads, flushed, fresh = 0, 0, 0, time.monotonic(), bytearray()
 
-        def now() -> Recorded:
-            file.flush()
+    def now() -> Recorded:
+        with storing(), trace.open("ab") as file:
+            file.write(fresh)
+            fresh.clear()
             return Recorded(file.tell(), count, tokens, threads)
 
-        try:
-            for event in events:
-                file.write(event_line(event, lane))
-                count += 1
-                if isinstance(event, Committed):
-                    tokens += len(event.ids)
-                if isinstance(event, RunStarted):
-                    threads = event.threads
-                    yield now()
-                    flushed = time.monotonic()
-                elif time.monotonic() - flushed >= FLUSH:
-                    yield now()
-                    time.sleep(pause)  # between two events, the clock is off
-                    flushed = time.monotonic()
-        except Exception:
-            yield now()  # keep what was measured
-            raise
-        yield now()
+    try:
+        for event in events:
+            fresh += event_line(event, lane)
+            count += 1
+            if isinstance(event, Committed):
+                tokens += len(event.ids)
+            if isinstance(event, RunStarted):
+                threads = event.threads
+                yield now()
+                flushed = time.monotonic()
+            elif time.monotonic() - flushed >= FLUSH:
+                yield now()
+                time.sleep(pause)  # between two events, the clock is off
+                flushed = time.monotonic()
+    except Exception:
+        yield now()  # keep what was measured
+        raise
+    yield now()
 
 
 @runtime_checkable
@@ -181,7 +198,7 @@ class Update:
         """End a lane with a Failed event; its earlier events stay."""
         shown = card(error, run)
         event = Failed(code=shown["code"], message=shown["message"], hint=shown["hint"], run=shown["run"])
-        with trace.open("r+b") as file:
+        with storing(), trace.open("r+b") as file:
             file.truncate(self.size)  # a killed process may have left half a line
             file.seek(0, 2)
             size = self.size + file.write(event_line(event, lane))
@@ -222,7 +239,8 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
     Raises:
         Exception: nothing can be compared: vanilla or every other lane failed to load, or the first decode failed.
     """
-    now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
+    with storing():
+        now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
     failures: dict[str, Exception] = {}
     try:
         for lane, config in ask.plan.items():  # before the first clock starts
