@@ -133,6 +133,17 @@ def test_stop_ends_a_decode_and_the_next_one_is_whole(remote: Remote) -> None:
     assert isinstance(list(far.decode("Once", CONFIG))[-1], Finished)
 
 
+def test_stop_ends_a_call_that_waits_for_another(remote: Remote) -> None:
+    """The running call is not disturbed: it reaches its own end."""
+    far, stop = decoder(remote, "slow"), threading.Event()
+    running = far.decode("Once", CONFIG)
+    next(running)
+    stop.set()
+    with pytest.raises(Stopped):
+        list(far.decode("Once", CONFIG, stop=stop))
+    assert isinstance(list(running)[-1], Finished)
+
+
 def test_whoever_walks_away_leaves_no_decode_behind(remote: Remote) -> None:
     """A closed generator stops the other process and reads its last words."""
     far = decoder(remote, "slow")

@@ -100,8 +100,9 @@ class Remote:
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
             SpecDiffError: the process died.
+            Stopped: ``stop`` was set while another call was running.
         """
-        with self._turn:
+        with self._no_other(stop):
             answer: Any = None
             try:
                 pipe.send(call)
@@ -123,6 +124,17 @@ class Remote:
                     self._drain(pipe)
         if answer is not None:
             answer.throw()
+
+    @contextlib.contextmanager
+    def _no_other(self, stop: Stop | None) -> Iterator[None]:
+        """Wait until no other call is running."""
+        while not self._turn.acquire(timeout=GLANCE):
+            if stop is not None and stop.is_set():
+                raise Stopped
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
