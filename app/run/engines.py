@@ -116,7 +116,7 @@ class Engines:
             Stopped: ``progress`` raised it.
             PairUnavailable: it cannot be downloaded; the message says why.
         """
-        if (file := file_of(pair)) is None or is_fetched(pair):
+        if (file := missing_file(pair)) is None:
             return
         with self._fetches.turn(progress) as report, hub.reporting(report):
             fetch.fetch(file)
@@ -148,7 +148,7 @@ class Engines:
         """
         if self._preparing is not None:
             return
-        first = pair if is_fetched(pair) else "embedded"
+        first = "embedded" if missing_file(pair) else pair
         pairs = [first, *([pair] if first != pair and own_pairs.is_public() else [])]
         if is_zero_gpu():
             importlib.import_module("spaces")
@@ -165,15 +165,11 @@ class Engines:
                 LOG.exception("preparing %s failed", pair)
 
 
-def file_of(pair: str) -> File | None:
-    """The single file of a pair's target; None for pairs without one."""
+def missing_file(pair: str) -> File | None:
+    """The single file of a pair's target, if it has one that isn't cached."""
     spec = known_pair(pair)
-    return FILES.get(spec.target) if spec else None
-
-
-def is_fetched(pair: str) -> bool:
-    """Whether the file of such a pair is cached."""
-    return (file := file_of(pair)) is not None and fetch.cached(file) is not None
+    file = FILES.get(spec.target) if spec else None
+    return file if file is not None and fetch.cached(file) is None else None
 
 
 def _check_download(spec: PairSpec, drafter: str) -> None:

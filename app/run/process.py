@@ -164,20 +164,10 @@ class RemoteDecoder:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
     def record(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        trace: Path,
-        lane: str,
-        pause: float = 0.0,
-        *,
-        stop: Stop | None = None,
-        **options: Any,
+        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        yield from self._remote.ask(
-            self._pipe, "record", self._pair, prompt, config, trace, lane, pause, options, stop=stop
-        )
+        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, to, options, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode, as its recording grows."""
@@ -226,7 +216,7 @@ def _serve(connection: Pipe, load: Loader) -> None:
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
-                for value in getattr(served, call[0])(*call[1:]):
+                for value in getattr(served, call[0])(*call[1:]) or ():
                     connection.send(value)
             except Exception as error:  # raised again in the server
                 last = Failure.of(error)
@@ -248,7 +238,7 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The loaded pairs and the current exploration. Each method yields the answers to send to the server."""
+    """The loaded pairs and the current exploration. Methods may return answers to send to the server."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
@@ -256,28 +246,19 @@ class _Served:
         self._parts: Iterator[Snapshot] = iter(())  # of the current exploration
         self._number = -1  # of the same exploration
 
-    def load(self, pair: str) -> Iterator[str]:
+    def load(self, pair: str) -> None:
         """Load a pair, sending its progress."""
         self._loaded[pair] = self._load(pair, self._report)
-        return iter(())
 
-    def load_drafter(self, pair: str, drafter: str) -> Iterator[str]:
+    def load_drafter(self, pair: str, drafter: str) -> None:
         """Load a drafter of a loaded pair, sending its progress."""
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
-        return iter(())
 
     def record(
-        self,
-        pair: str,
-        prompt: str,
-        config: DecodeConfig,
-        trace: Path,
-        lane: str,
-        pause: float,
-        options: dict[str, Any],
+        self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane, pause)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.

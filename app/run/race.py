@@ -27,6 +27,7 @@ from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
 from app.run.turns import SHARES
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
 from specdiff_core.schema.events import Committed, Event, Failed, RunStarted
 from specdiff_core.schema.methods import BASELINE, DRAFTED
@@ -170,17 +171,9 @@ class Records(Protocol):
     """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def record(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        trace: Path,
-        lane: str,
-        pause: float,
-        *,
-        stop: threading.Event,
-        **options: Any,
+        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
     ) -> Iterator[Recorded]:
-        """As :func:`record`, for the events of one decode."""
+        """As :func:`record`, for the events of one decode; ``to``: its other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +262,11 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 engine = yield from following(partial(factory, config.pair, config.drafter), stop)
                 warm_up = warm_up_of(lane) if ask.watched else 0.0
                 options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
+                to = (ask.trace, lane, pause)
                 if isinstance(engine, Records):
-                    parts = engine.record(ask.prompt, config, ask.trace, lane, pause, **options)
+                    parts = engine.record(ask.prompt, config, *to, **options)
                 else:
-                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane, pause)
+                    parts = record(engine.decode(ask.prompt, config, **options), *to)
                 for part in parts:
                     now = replace(
                         now,
