@@ -176,8 +176,10 @@ def build(
             controls.wire(own, *_runs(decode, own), players[tab])
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
-            page.load(pairs_here, pair, [pair, own.missing], **QUIET)
             _fetch_model(decoders, own)
+        pairs = [own.settings["pair"] for own in placed.values()]
+        lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
+        page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
         loaded = page.load(_doing(decoders), None, [own.model[1] for own in placed.values()], **UNLIMITED)
         for own in placed.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)

@@ -239,7 +239,11 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 def unavailable() -> dict[str, str]:
     """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
-    return dict(_unavailable(int(time.monotonic() / AGE)))
+    with _looking:  # a class opens the page at once
+        return dict(_unavailable(int(time.monotonic() / AGE)))
+
+
+_looking = threading.Lock()
 
 
 @lru_cache(maxsize=1)
