@@ -491,7 +491,7 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
     assert loads == ["embedded", "embedded"]
 
 
-def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
+def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None:
     begun, go, loads = threading.Event(), threading.Event(), []
 
     def load(pair: str, progress: Any) -> FakeDecoder:
@@ -513,7 +513,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
         time.sleep(0.01)
     go.set()
     runner.join(10)
-    assert messages[0] == "Loading the target" and "Loading the drafter" in messages and "Warming up" in messages[-1]
+    assert messages[0] == "Loading the target"
     late: list[str] = []
     assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
     assert loads == ["embedded"] and not late

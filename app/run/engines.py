@@ -67,6 +67,21 @@ class _OneAtATime:
             self._lock.release()
 
 
+class _Left:
+    """A stop event that is set once ``report`` raises :class:`Stopped`."""
+
+    def __init__(self, report: Callable[[], None]) -> None:
+        self._report = report
+
+    def is_set(self) -> bool:
+        """Whether the thread that loads should end."""
+        try:
+            self._report()
+        except Stopped:
+            return True
+        return False
+
+
 class Engines:
     """The default factory. Runs share weights, which never change; loads are serialised.
 
@@ -102,10 +117,12 @@ class Engines:
             if not spec.offline and isinstance(engine, LoadsDrafters):
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
-                report("Warming up: first passes are slower, so they are not measured")
+                words = "Warming up: first passes are slower, so they are not measured"
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-                for _ in engine.decode("Once upon a time", config, detail=False):
+                report(words)
+                for _ in engine.decode("Once upon a time", config, detail=False, stop=_Left(lambda: report(words))):
                     pass
+                report(words)  # raises Stopped instead of keeping a warm-up that was cut short
                 self._warm.add((pair, drafter))
             return engine
 
