@@ -31,6 +31,7 @@ from specdiff_core.schema.settings import DecodeConfig
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Progress = Callable[[str], None]
+"""Gets messages, or "" for none; raises Stopped if nobody waits any more."""
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 GLANCE = 0.5
@@ -55,7 +56,7 @@ class _OneAtATime:
         """
 
         def report(message: str) -> None:
-            self.message = message
+            self.message = message or self.message
             progress(message)
 
         while not self._lock.acquire(timeout=GLANCE):
@@ -68,15 +69,15 @@ class _OneAtATime:
 
 
 class _Left:
-    """A stop event that is set once ``report`` raises :class:`Stopped`."""
+    """A stop event that is set once ``progress`` raises :class:`Stopped`."""
 
-    def __init__(self, report: Callable[[], None]) -> None:
-        self._report = report
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     def is_set(self) -> bool:
         """Whether the thread that loads should end."""
         try:
-            self._report()
+            self._progress("")
         except Stopped:
             return True
         return False
@@ -117,12 +118,11 @@ class Engines:
             if not spec.offline and isinstance(engine, LoadsDrafters):
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
-                words = "Warming up: first passes are slower, so they are not measured"
+                report("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-                report(words)
-                for _ in engine.decode("Once upon a time", config, detail=False, stop=_Left(lambda: report(words))):
+                for _ in engine.decode("Once upon a time", config, detail=False, stop=_Left(report)):
                     pass
-                report(words)  # raises Stopped instead of keeping a warm-up that was cut short
+                report("")  # raises Stopped if the warm-up was cut short
                 self._warm.add((pair, drafter))
             return engine
 
@@ -170,16 +170,21 @@ class Engines:
         if is_zero_gpu():
             importlib.import_module("spaces")
             for name in dict.fromkeys((pairs.pop(0), "embedded")):
-                self._loaded[name] = self._load(name, LOG.info)
+                self._loaded[name] = self._load(name, _log)
         self._preparing = threading.Thread(target=self._prepare, args=(pairs,), name="prepare", daemon=True)
         self._preparing.start()
 
     def _prepare(self, pairs: list[str]) -> None:
         for pair in pairs:
             try:
-                self.get(pair, LOG.info)
+                self.get(pair, _log)
             except Exception:  # a run gets it again, and shows the card
                 LOG.exception("preparing %s failed", pair)
+
+
+def _log(message: str) -> None:
+    if message:
+        LOG.info(message)
 
 
 def missing_file(pair: str) -> File | None:
@@ -211,7 +216,7 @@ def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Genera
     message, gone, done = [""], threading.Event(), Future[T]()
 
     def report(words: str) -> None:
-        message[0] = words
+        message[0] = words or message[0]
         if gone.is_set() or (stop is not None and stop.is_set()):
             raise Stopped
 
