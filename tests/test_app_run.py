@@ -559,6 +559,27 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
     assert messages[:3] == ["Downloading"] * 3
 
 
+def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
+    warmed, messages = list[bool](), list[str]()
+
+    class Endless(FakeDecoder):
+        def decode(self, *args: Any, stop: Any, **options: Any) -> Iterator[Event]:
+            warmed.append(True)
+            while len(warmed) == 1 and not stop.is_set():
+                time.sleep(0.005)
+            return iter(())
+
+    def gone(message: str) -> None:
+        if warmed:
+            raise Stopped
+
+    engines = Engines(lambda pair, progress: Endless())
+    with pytest.raises(Stopped):
+        engines("embedded", "block", gone)
+    engines("embedded", "block", messages.append)
+    assert "Warming up" in messages[0] and len(warmed) == 2
+
+
 def test_opening_files(tmp_path: Path) -> None:
     """A trace comes back as it was, for the player that shows its lanes; everything else is a card for both."""
     good = tmp_path / "good.jsonl.gz"
