@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import own_pairs
 from app.content.examples import OPENING
@@ -120,7 +120,8 @@ class Engines:
             if (pair, drafter) not in self._warm:
                 report("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-                for _ in engine.decode("Once upon a time", config, detail=False, stop=_Left(report)):
+                options: dict[str, Any] = {"detail": False, "stop": _Left(report), "threads": 0}
+                for _ in engine.decode("Once upon a time", config, **options):
                     pass
                 report("")  # raises Stopped if the warm-up was cut short
                 self._warm.add((pair, drafter))
