@@ -303,7 +303,7 @@ class Race(Job):
                 for update in updates:
                     if isinstance(update, Update):
                         self.now, self.phase = update, update.phase
-                    if self.phase == "ready":
+                    if check is None and self.phase == "ready":
                         check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
                     if check:
                         check()
