@@ -144,8 +144,11 @@ def page(chosen: Chosen, plotly: str = "") -> str:
         element("button", text=tab.capitalize(), type="button", role="tab", id=f"tab-{tab}", aria_controls=tab)
         for tab in names
     ]
-    hidden = {"role": "tabpanel", "class_": "tabitem sd-tab", "hidden": "hidden"}  # until its tab is chosen
-    panels = [element("div", panel(tab, chosen), id=tab, aria_labelledby=f"tab-{tab}", **hidden) for tab in names]
+    hidden = {"class_": "tabitem sd-tab", "hidden": "hidden"}  # until its tab is chosen
+    panels = [
+        element("div", panel(tab, chosen), role="tabpanel", id=tab, aria_labelledby=f"tab-{tab}", **hidden)
+        for tab in names
+    ]
     tabs = element("div", *buttons, class_="tab-container", role="tablist", aria_label="Parts of the lab")
     return f"""<!doctype html>
 <html lang="en">

@@ -258,7 +258,7 @@ class _Served:
         self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, stop=self._stop)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.

@@ -134,10 +134,12 @@ class Recorded(NamedTuple):
     threads: int  # CPU threads of the decode; 0: not known yet
 
 
-def record(events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0) -> Iterator[Recorded]:
+def record(
+    events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0, stop: threading.Event | None = None
+) -> Iterator[Recorded]:
     """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
-    begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds, and at
-    the end, also if ``events`` raises."""
+    begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds that
+    ``stop`` cuts short, and at the end, also if ``events`` raises."""
     count, tokens, threads, flushed, fresh = 0, 0, 0, time.monotonic(), bytearray()
 
     def now() -> Recorded:
@@ -158,7 +160,7 @@ def record(events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0) 
                 flushed = time.monotonic()
             elif time.monotonic() - flushed >= FLUSH:
                 yield now()
-                time.sleep(pause)  # between two events, the clock is off
+                (stop or threading.Event()).wait(pause)  # between two events, the clock is off
                 flushed = time.monotonic()
     except Exception:
         yield now()  # keep what was measured
@@ -173,7 +175,7 @@ class Records(Protocol):
     def record(
         self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
     ) -> Iterator[Recorded]:
-        """As :func:`record`, for the events of one decode; ``to``: its other arguments."""
+        """As :func:`record`, for the events of one decode; ``to``: trace, lane and pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 if isinstance(engine, Records):
                     parts = engine.record(ask.prompt, config, *to, **options)
                 else:
-                    parts = record(engine.decode(ask.prompt, config, **options), *to)
+                    parts = record(engine.decode(ask.prompt, config, **options), *to, stop)
                 for part in parts:
                     now = replace(
                         now,
