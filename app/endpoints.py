@@ -11,7 +11,8 @@ from typing import Any
 import gradio as gr
 
 from app.content.error_cards import card, new_run_id
-from app.controls import LONGEST_PROMPT
+from app.controls import LONGEST_PROMPT, check_prompt
+from app.run import race as running
 from app.tabs import live, race
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
@@ -21,9 +22,7 @@ from specdiff_core.schema.summary import pair_summary, race_summary
 from specdiff_core.schema.trace import event_to_dict
 from specdiff_core.schema.wording import values_words
 
-Results = Callable[[str, dict[str, Any], str, str], Iterator[dict[str, Any]]]
-"""(prompt, values, tab, visitor) to what :func:`app.run.race.results` yields."""
-Summary = Callable[[dict[str, Any]], dict[str, Any]]
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 RACE = """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
 
@@ -39,35 +38,35 @@ text is vanilla's, the measured speed-up over vanilla, and the numbers of its ru
 that the speed-ups cannot be trusted."""
 
 
-def endpoints(results: Results) -> list[Callable[..., Iterator[dict[str, Any]]]]:
+def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:
     """``race`` and ``race_methods``."""
-    methods = inspect.Parameter("methods", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=list[str])
+    methods = inspect.Parameter("methods", POSITIONAL, annotation=list[str])
     names = ", ".join(method.name for method in METHODS if method.name != BASELINE)
     about = f"{race.FEWEST} to {race.MOST} of {names}; vanilla always runs, first."
-    shared = tuple(name for name in SETTINGS if name in race.SETTINGS)
+    shared = [name for name in SETTINGS if name in race.SETTINGS]
     return [
-        _endpoint("race", RACE, live.TAB, tuple(SETTINGS), results, _pair),
-        _endpoint("race_methods", RACE_METHODS, race.TAB, shared, results, dict, own={"methods": (methods, about)}),
+        _endpoint(decode, "race", RACE, live, [*SETTINGS], _pair),
+        _endpoint(decode, "race_methods", RACE_METHODS, race, shared, dict, own={"methods": (methods, about)}),
     ]
 
 
 def _endpoint(
+    decode: running.Decode,
     name: str,
     about: str,
-    tab: str,
+    tab: Any,
     settings: Sequence[str],
-    results: Results,
-    summary: Summary,
+    summary: Callable[[dict[str, Any]], dict[str, Any]],
     own: Mapping[str, tuple[inspect.Parameter, str]] | None = None,
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """A generator function with the typed, documented signature that Gradio reads.
 
     Args:
+        tab: the module that plans the race.
         summary: ``race_summary`` -> the answer.
         own: name -> a parameter that is not a setting, and its description.
     """
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("prompt", kind, annotation=str)]
+    parameters = [inspect.Parameter("prompt", POSITIONAL, annotation=str)]
     words = {"prompt": f"The text to continue, 1 to {LONGEST_PROMPT:,} characters."}
     for parameter, what in (own or {}).values():
         parameters.append(parameter)
@@ -75,15 +74,12 @@ def _endpoint(
     for setting in map(SETTINGS.__getitem__, settings):
         default = setting.default
         plain: Any = setting.kind if setting.kind in (bool, int, float) else str
-        parameters.append(
-            inspect.Parameter(
-                setting.name, kind, default=default, annotation=plain | None if setting.optional else plain
-            )
-        )
+        annotation = plain | None if setting.optional else plain
+        parameters.append(inspect.Parameter(setting.name, POSITIONAL, default=default, annotation=annotation))
         words[setting.name] = f"{setting.help} {_values(setting.name, tab)}."
-    parameters.append(inspect.Parameter("include_events", kind, default=False, annotation=bool))
+    parameters.append(inspect.Parameter("include_events", POSITIONAL, default=False, annotation=bool))
     words["include_events"] = "Add every event of all lanes to the result (large)."
-    asking = inspect.Parameter("request", kind, default=None, annotation=gr.Request | None)  # filled by Gradio
+    asking = inspect.Parameter("request", POSITIONAL, default=None, annotation=gr.Request | None)  # filled by Gradio
     parameters.append(asking)
     signature = inspect.Signature(parameters, return_annotation=Iterator[dict[str, Any]])
 
@@ -93,8 +89,13 @@ def _endpoint(
         values = bound.arguments
         prompt, with_events, request = map(values.pop, ("prompt", "include_events", "request"))
         try:
-            for result in results(prompt, values, tab, (request and request.session_hash) or ""):
-                yield _answer(result["lanes"], summary, with_events) if result["finished"] else result
+            ask = running.Ask(prompt=check_prompt(prompt), plan=tab.plan(values))
+            for result in running.results(running.Race(decode, ask, (request and request.session_hash) or "")):
+                if result["finished"]:
+                    lanes = result["lanes"]
+                    numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
+                    result = {"finished": True, **numbers, "events": _plain(lanes) if with_events else None}
+                yield result
         except Exception as error:
             shown = card(error, new_run_id())  # the log gets the traceback
             message = f"{shown['message']} {shown['hint']}".strip()
@@ -110,17 +111,10 @@ def _endpoint(
     return endpoint
 
 
-def _values(name: str, tab: str) -> str:
-    """Describes the values of a setting."""
-    if tab == race.TAB and name == "rule":
+def _values(name: str, tab: Any) -> str:
+    if tab is race and name == "rule":
         return ", ".join(race.RULES)
     return f"{values_words(name)}, or null for the target's" if SETTINGS[name].optional else values_words(name)
-
-
-def _answer(lanes: Mapping[str, Sequence[Event]], summary: Summary, with_events: bool) -> dict[str, Any]:
-    """One JSON object for a race."""
-    numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
-    return {"finished": True, **numbers, "events": _plain(lanes) if with_events else None}
 
 
 def _pair(race: Mapping[str, Any]) -> dict[str, Any]:

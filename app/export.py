@@ -14,7 +14,6 @@ import gzip
 import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.symbols import glossary
 from specdiff_core.schema.trace import dump_trace
 
-SINGLE = {".html", ".htm"}
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
 TABS = ("live", "race", "explore", "compare", "learn")
@@ -82,24 +80,16 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
-            recorded[tab] = recordings(folder, partial(_address, tab))
+            recorded[tab] = recordings(folder, lambda path, tab=tab: f"traces/{tab}/{path.name}")  # type: ignore[misc]
             for one in recorded[tab]:
                 files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
     return Chosen(recorded, files, chosen)
 
 
-def _address(tab: str, path: Path) -> str:
-    return f"traces/{tab}/{path.name}"
-
-
-def _without_races() -> list[str]:
-    """The recorded answers without their races: every γ × T map but the first, and the comparison."""
-    return [*explore.recordings(explore.RECORDED[explore.TAB], "window-map")[1:], explore.COMPARE]
-
-
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore and Compare, and their races without the largest."""
-    without = _without_races()
+    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparison,
+    come without their races, which are the largest."""
+    without = [*explore.recordings(explore.RECORDED[explore.TAB], "window-map")[1:], explore.COMPARE]
     for tab, folder in explore.RECORDED.items():
         for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
             answer = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))
@@ -107,11 +97,7 @@ def _answers() -> Iterator[tuple[str, str]]:
                 answer["files"] = {}
             for file in answer["files"].values():
                 yield f"{tab}/{file}", _base64((folder / file).read_bytes())
-            yield f"{tab}/{stem}.json", _compact(answer)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            yield f"{tab}/{stem}.json", json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
 
 def _base64(raw: bytes) -> str:
@@ -136,22 +122,13 @@ def modules() -> dict[str, str]:
 
 def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
     """The data for the page's script: the options of every tab, as from the server, and the files."""
-
-    def address(path: Path) -> str:
-        return path.name
-
     options: dict[str, dict[str, Any]] = {
-        tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in (live.TAB, race.TAB)
+        **{tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in EMPTY},
+        **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},
+        "learn": {"lessons": workshop.lessons(chosen.lessons)},
     }
-    for tab, folder in explore.RECORDED.items():
-        options[tab] = explore.explore_options(tab, folder, address)
-    options["learn"] = {"lessons": workshop.lessons(chosen.lessons)}
     shared = {"methods": known_methods(), "symbols": glossary()}
-    return {
-        "tabs": {tab: {**options[tab], **shared} for tab in TABS},
-        "files": chosen.files,
-        "plotly": plotly,
-    }
+    return {"tabs": {tab: {**options[tab], **shared} for tab in TABS}, "files": chosen.files, "plotly": plotly}
 
 
 def page(chosen: Chosen, plotly: str = "") -> str:
@@ -167,16 +144,9 @@ def page(chosen: Chosen, plotly: str = "") -> str:
         element("button", text=tab.capitalize(), type="button", role="tab", id=f"tab-{tab}", aria_controls=tab)
         for tab in names
     ]
+    hidden = {"class_": "tabitem sd-tab", "hidden": "hidden"}  # until its tab is chosen
     panels = [
-        element(
-            "div",
-            panel(tab, chosen),
-            role="tabpanel",
-            id=tab,
-            aria_labelledby=f"tab-{tab}",
-            class_="tabitem sd-tab",
-            hidden="hidden",  # until its tab is chosen
-        )
+        element("div", panel(tab, chosen), role="tabpanel", id=tab, aria_labelledby=f"tab-{tab}", **hidden)
         for tab in names
     ]
     tabs = element("div", *buttons, class_="tab-container", role="tablist", aria_label="Parts of the lab")
@@ -233,7 +203,7 @@ def write(out: Path, chosen: Chosen) -> list[Path]:
     Raises:
         SpecDiffError: something else is there, or writing failed.
     """
-    single = out.suffix.lower() in SINGLE
+    single = out.suffix.lower() in {".html", ".htm"}
     file = out if single else out / "index.html"
     try:
         if _is_taken(out, file):
@@ -263,7 +233,6 @@ def _is_taken(out: Path, page: Path) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write an export."""
     about = "Write the player, recordings and lessons as files that open from disk, without a server."
     parser = argparse.ArgumentParser(prog="python -m app.export", description=about)
     parser.add_argument(

@@ -15,7 +15,19 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.own_pairs import is_loopback
+import segno
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from app import own_pairs
+from app.gradio_patches import answer_json, calm_queue, count_values, early_script, skip_stubs
+from app.run.engines import Engines
+from app.run.gpu import is_zero_gpu
+from app.run.process import engines_elsewhere
+from app.run.race import TRACES
 from app.run.rooms import Rooms
 
 LOG = logging.getLogger("specdiff.server")
@@ -57,35 +69,25 @@ def theme() -> Any:
     fonts = ["Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "SF Mono", "Menlo", "Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace"]
     roles = {
-        "body_background_fill": "page",
-        "body_text_color": "ink",
-        "body_text_color_subdued": "muted",
-        "background_fill_primary": "card",
-        "background_fill_secondary": "raised",
-        "border_color_primary": "line",
-        "border_color_accent": "accent",
-        "color_accent_soft": "draft-tint",
-        "block_background_fill": "card",
-        "block_label_text_color": "muted",
-        "block_title_text_color": "muted",
-        "input_background_fill": "raised",
-        "input_border_color_focus": "accent",
-        "input_placeholder_color": "muted",
-        "button_primary_background_fill": "accent",
-        "button_primary_background_fill_hover": "deep",
-        "button_primary_text_color": "on-accent",
-        "button_primary_border_color": "accent",
-        "button_secondary_background_fill": "card",
-        "button_secondary_background_fill_hover": "raised",
-        "button_secondary_text_color": "ink",
-        "button_secondary_border_color": "edge",
-        "slider_color": "accent",
-        "link_text_color": "accent",
-        "link_text_color_hover": "deep",
-        "checkbox_background_color_selected": "accent",
-        "checkbox_border_color": "edge",
+        "page": "body_background_fill",
+        "ink": "body_text_color button_secondary_text_color",
+        "muted": "body_text_color_subdued block_label_text_color block_title_text_color input_placeholder_color",
+        "card": "background_fill_primary block_background_fill button_secondary_background_fill",
+        "raised": "background_fill_secondary input_background_fill button_secondary_background_fill_hover",
+        "line": "border_color_primary",
+        "edge": "button_secondary_border_color checkbox_border_color",
+        "accent": "border_color_accent input_border_color_focus slider_color link_text_color "
+        "button_primary_background_fill button_primary_border_color checkbox_background_color_selected",
+        "on-accent": "button_primary_text_color",
+        "deep": "button_primary_background_fill_hover link_text_color_hover",
+        "draft-tint": "color_accent_soft",
     }
-    both = {f"{name}{mode}": f"var(--sd-{role})" for name, role in roles.items() for mode in ("", "_dark")}
+    both = {
+        f"{name}{mode}": f"var(--sd-{role})"
+        for role, names in roles.items()
+        for name in names.split()
+        for mode in ("", "_dark")
+    }
     base = gr.themes.Base(font=fonts, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md")
     return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
 
@@ -98,18 +100,16 @@ def lan_address() -> str:
         except OSError:
             return ""
         address: str = probe.getsockname()[0]
-    return "" if is_loopback(address) else address
+    return "" if own_pairs.is_loopback(address) else address
 
 
-def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
+def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
     """The handler of ``/qr?link=…``: a link to this page as a QR code (SVG). It rejects links to
     other sites and links too long for a camera. A link to 127.0.0.1, which no other device can
     open, gets this machine's network address if the server listens ``everywhere``, otherwise status
     204."""
-    import segno
-    from starlette.responses import PlainTextResponse, Response
 
-    def answer(request: Any) -> Any:
+    def answer(request: Request) -> Response:
         link = request.query_params.get("link", "")
         hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
         try:
@@ -119,7 +119,7 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
         leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
         if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
             return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
-        if is_loopback(place.hostname):
+        if own_pairs.is_loopback(place.hostname):
             address = lan_address() if everywhere else ""
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
@@ -131,12 +131,8 @@ def link_code(everywhere: bool = False) -> Callable[[Any], Any]:
     return answer
 
 
-def trace_file(request: Any) -> Any:
+def trace_file(request: Request) -> Response:
     """The handler of ``/runs/NAME``: a run's file, or a part of it with ``?from=BYTE&to=BYTE``."""
-    from starlette.responses import PlainTextResponse, Response
-
-    from app.run.race import TRACES
-
     query = request.query_params
     try:
         end = int(query["to"]) if "to" in query else None
@@ -149,11 +145,10 @@ def trace_file(request: Any) -> Any:
     return Response(part, media_type=f"application/{kind}", headers={"Cache-Control": "no-store"})
 
 
-def counting(rooms: Rooms) -> Callable[[Any], Any]:
+def counting(rooms: Rooms) -> Callable[[Request], Response]:
     """Answers ``/rooms/ROOM/QUESTION`` with how many chose each option; a POST with ``voter`` and ``option`` adds."""
-    from starlette.responses import JSONResponse
 
-    def answer(request: Any) -> Any:
+    def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
         option = query.get("option", "")
@@ -166,23 +161,18 @@ def counting(rooms: Rooms) -> Callable[[Any], Any]:
     return answer
 
 
-def probes(loading: Callable[[], str]) -> list[Any]:
+def probes(loading: Callable[[], str]) -> list[Route]:
     """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded.
 
     Args:
         loading: returns what is being loaded, or "".
     """
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
 
-    def healthy(request: Any) -> Any:
-        return JSONResponse({"status": "ok"})
-
-    def ready(request: Any) -> Any:
+    def ready(request: Request) -> Response:
         words = loading()
         return JSONResponse({"status": "loading", "doing": words} if words else {"status": "ok"}, 503 if words else 200)
 
-    return [Route("/healthz", healthy), Route("/readyz", ready)]
+    return [Route("/healthz", lambda request: JSONResponse({"status": "ok"})), Route("/readyz", ready)]
 
 
 class JsonLines(logging.Formatter):
@@ -217,11 +207,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     Args:
         loading: see :func:`probes`.
     """
-    from starlette.middleware import Middleware
-    from starlette.middleware.gzip import GZipMiddleware
-    from starlette.routing import Route
-
-    from app.gradio_patches import answer_json, calm_queue, count_values, early_script
     from app.page import STATIC, head
 
     page.queue(max_size=64, default_concurrency_limit=8)
@@ -271,11 +256,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     log_to_stderr()
-    from app import own_pairs
-    from app.gradio_patches import skip_stubs
-    from app.run.engines import Engines
-    from app.run.gpu import is_zero_gpu
-    from app.run.process import engines_elsewhere
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))

@@ -40,7 +40,6 @@ def is_public() -> bool:
 
 
 def patterns() -> tuple[str, ...]:
-    """Patterns of what visitors may load."""
     if (allowed := os.environ.get(ALLOWED)) is not None:
         return tuple(part.strip() for part in allowed.split(",") if part.strip())
     return () if is_public() else ("*",)

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -20,13 +19,11 @@ from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.predictions import predictions, typical
 from app.controls import NO_STEPS, QUIET, Controls
-from app.endpoints import Results, endpoints
+from app.endpoints import endpoints
 from app.run import job
 from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
-from app.run.race import Planner
 from app.tabs import explore, live, race
-from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
@@ -166,7 +163,7 @@ def build(
                         decoders,
                         mount("explore.js", explore.explore_options(tab, folder, served)),
                         pair=placed[live.TAB].settings["pair"],
-                        missing=missing_pairs,
+                        missing=unavailable,
                     )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
@@ -176,12 +173,13 @@ def build(
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, own in placed.items():
-            run, stop = _runs(decode, own, TABS[tab].plan)
-            controls.wire(own, run, stop, players[tab])
+            controls.wire(own, *_runs(decode, own), players[tab])
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
-            page.load(pairs_here, pair, [pair, own.missing], **QUIET)
             _fetch_model(decoders, own)
+        pairs = [own.settings["pair"] for own in placed.values()]
+        lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
+        page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
         loaded = page.load(_doing(decoders), None, [own.model[1] for own in placed.values()], **UNLIMITED)
         for own in placed.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
@@ -195,20 +193,15 @@ def build(
         )
         share.click(None, None, None, js=scripts.SHARE)
         theme.click(None, None, None, js=scripts.THEME)
-        filled = [component for own in placed.values() for component in own.inputs]
 
         def opened(request: gr.Request) -> Sequence[Any]:
             return from_link(placed, of_moment(dict(request.query_params), traces))
 
-        page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET).then(
-            None,
-            filled,
-            None,
-            js=_all_controls(placed),
-            show_progress="hidden",
-            api_visibility="private",
-        )
-        for endpoint in endpoints(_results(decode)):
+        filled = [component for own in placed.values() for component in own.inputs]
+        link = page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET)
+        for own in placed.values():
+            link.then(None, own.inputs, None, js=scripts.controls(own.tab, own.names), **QUIET)
+        for endpoint in endpoints(decode):
             gr.api(  # type: ignore[attr-defined]  # what Gradio exports is not typed
                 endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1
             )
@@ -219,29 +212,22 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
     pair, (*_, get, stop) = own.settings["pair"], own.model
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
-    stops: dict[str | None, Event] = {}  # by session
 
-    def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
+    def fetch(pair: str) -> Iterator[list[Any]]:
         ended = ""
         try:
-            stop = stops.setdefault(request.session_hash, Event())
-            for message in following(lambda progress: load(pair, progress), stop):
+            for message in following(lambda progress: load(pair, progress)):
                 yield controls.model_of(pair, message, fetching=True)
-        except Stopped:
-            ended = "Stopped. The part that has arrived is kept."
         except Exception as error:  # shown beside the model; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
-        finally:
-            stops.pop(request.session_hash, None)
         yield controls.model_of(pair, ended)
 
-    def halt(request: gr.Request) -> None:
-        if (stopped := stops.get(request.session_hash)) is not None:
-            stopped.set()
+    def stopped(pair: str) -> list[Any]:
+        return controls.model_of(pair, "Stopped. The part that has arrived is kept.")
 
-    get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
-    stop.click(halt, None, None, **QUIET)
+    fetching = get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
+    stop.click(stopped, pair, own.model, cancels=[fetching], **QUIET)
 
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
@@ -263,9 +249,7 @@ JOBS = job.Jobs()
 """The races of this server."""
 
 
-def _runs(
-    decode: running.Decode, own: Controls, plan: Planner
-) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
+def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
     """The functions that start and stop a tab's race. A visitor's tabs are independent."""
 
     def name(request: gr.Request) -> str:
@@ -276,15 +260,14 @@ def _runs(
         asked = dict(zip(own.settings, settings, strict=True))
 
         def make(run: str) -> running.Race:
-            return running.Race(
-                decode,
-                controls.check_prompt(prompt),
-                plan(asked),
+            ask = running.Ask(
+                prompt=controls.check_prompt(prompt),
+                plan=TABS[own.tab].plan(asked),
                 run=run,
-                visitor=request.session_hash or "",
                 watched=True,
                 threads=1 if threads == "1" else 0,
             )
+            return running.Race(decode, ask, request.session_hash or "")
 
         yield from job.stream(make, JOBS, name(request))
 
@@ -292,25 +275,6 @@ def _runs(
         JOBS.stop(name(request), running.PATIENCE)
 
     return run, stop
-
-
-def _results(decode: running.Decode) -> Results:
-    """Races for programs."""
-
-    def results(prompt: str, values: dict[str, Any], tab: str, visitor: str) -> Iterator[dict[str, Any]]:
-        plan = TABS[tab].plan(values)
-        yield from running.results(running.Race(decode, controls.check_prompt(prompt), plan, visitor=visitor))
-
-    return results
-
-
-def _all_controls(placed: dict[str, Controls]) -> str:
-    """JavaScript that sends each player the values of its controls once the page is loaded."""
-    calls, first = [], 0
-    for own in placed.values():
-        calls.append(f"({scripts.controls(own.tab, own.names)})(...all.slice({first}, {first + len(own.inputs)}));")
-        first += len(own.inputs)
-    return f"(...all) => {{ {' '.join(calls)} }}"
 
 
 def show_file(path: str | None) -> list[Any]:
@@ -325,19 +289,19 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     """Updates from a link's query: the controls of its tab, Live's preset, an error card, and the
     tab to open. A link to Live that sets nothing but the pair gets that pair's first preset. An invalid link
     only sets the prompt and shows a card."""
+    tab = race.TAB if "methods" in query else live.TAB
+    opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else tab
     filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
     frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
     preset = gr.skip()
-    tab = race.TAB if "methods" in query else live.TAB
-    opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else tab
-    if "explore" in query:  # JavaScript reads the rest
-        return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), gr.Tabs(selected=opened)]
-    if tab == live.TAB and SETTINGS.keys() & query.keys() == {"pair"} and query["pair"] in PAIRS:
+    asked = SETTINGS.keys() & query.keys()
+    if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
-    try:
-        if (found := TABS[tab].from_query(query)) is not None:
+    try:  # JavaScript reads a link to Explore
+        if "explore" not in query and (found := TABS[tab].from_query(query)) is not None:
             filled[tab] = found
-            preset = _preset_of(query) if tab == live.TAB and SETTINGS.keys() & query.keys() else gr.skip()
+            if tab == live.TAB and asked:
+                preset = _preset_of(dict(zip(SETTINGS, found[1:], strict=True)))
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         frames[tab] = job.refusal(error)
         filled[tab][0] = query.get("prompt") or gr.skip()
@@ -357,31 +321,18 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
     return {**asked, **lesson}
 
 
-def _preset_of(query: dict[str, str]) -> Any:
-    """The presets for a link's pair, with the one that matches its settings selected, if any."""
-    config = controls.check_settings({name: query[name] for name in SETTINGS if name in query})
-    chosen = {name: controls.shown(value) for name, value in config.to_dict().items()}
-    fitting = (
-        str(place)
-        for place in presets_of(config.pair)
-        if all(chosen[name] == value for name, value in controls.preset_values(PRESETS[place]).items())
-    )
-    return gr.update(choices=controls.preset_choices(config.pair), value=next(fitting, controls.CUSTOM))
-
-
-def missing_pairs(look: Callable[[], dict[str, str]] = unavailable) -> dict[str, str]:
-    """Pair name -> why it is not available here."""
-    try:
-        return look()
-    except Exception as error:  # the page works without this; the log has the cause
-        shown = card(error, new_run_id())
-        return {name: shown["message"] for name in PAIRS if name != "embedded"}
+def _preset_of(chosen: Mapping[str, Any]) -> Any:
+    """The presets of a pair, with the one that matches the settings selected, if any."""
+    pair = chosen["pair"]
+    fitting = (place for place in presets_of(pair) if controls.preset_values(PRESETS[place]).items() <= chosen.items())
+    value = str(next(fitting, controls.CUSTOM))
+    return gr.update(choices=controls.preset_choices(pair), value=value)
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
     """The update of the pair list, and a line for each reason why pairs are missing. The ``chosen``
     pair stays: once it is loaded, the free memory is too small to load it again."""
-    missing = {name: reason for name, reason in missing_pairs(look).items() if name != chosen}
+    missing = {name: reason for name, reason in look().items() if name != chosen}
     by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):
         pairs = list(family)

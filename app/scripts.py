@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.content.html import json_for_script
 
@@ -62,18 +61,6 @@ _RUN = """(...values) => {
   return [...values.slice(0, -1), String(threads)];
 }"""
 
-_CHOOSE = """(index, pair, ...values) => {
-  const chosen = OPTIONS[index];
-  if (!chosen) return values;
-  const drafter = DRAFTERS[pair]?.[chosen.drafter];
-  return Object.keys(chosen).map((name, i) => (name === 'drafter' ? drafter ?? values[i] : chosen[name]));
-}"""
-
-
-def constant(value: Any) -> str:
-    """A function that returns a value."""
-    return f"() => {json_for_script(value)}"
-
 
 def controls(tab: str, names: Sequence[str]) -> str:
     """Send the controls' values to the player, as a link's query. Share links use the same query,
@@ -88,19 +75,6 @@ def controls(tab: str, names: Sequence[str]) -> str:
 def run(tab: str) -> str:
     """A run's values, the last of which is the player's number of threads for this run."""
     return _RUN.replace("TAB", json_for_script(tab))
-
-
-def choose(options: Sequence[dict[str, Any]], drafters: Mapping[str, Mapping[str, str]]) -> str:
-    """From the index of an option, the pair, and the values on the page to the option's values, in order.
-
-    No option of that index, or a drafter that the pair has not: what is on the page stays. Gradio
-    reports a choice also when somebody only passes by the list; that is harmless, because a
-    setting that is changed takes the list's own value away (see :data:`app.controls.CUSTOM`).
-
-    Args:
-        drafters: pair -> drafter of an option -> the pair's own that stands for it.
-    """
-    return _CHOOSE.replace("OPTIONS", json_for_script(list(options))).replace("DRAFTERS", json_for_script(drafters))
 
 
 def fit(longest: Mapping[str, Mapping[str, int]]) -> str:

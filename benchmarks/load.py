@@ -1,10 +1,10 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
-Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at
-once, repeatedly, and reports errors, mixed-up answers, seconds to the first event (the time in the
-queue) and to the last, and the server's memory (best with ``--visitors 4 --rounds 100``). ``--fuzz
-N`` adds malformed calls, which must not cause a traceback or stop the server. The exit code is 1
-after any error.
+Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
+reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
+memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one lesson at once first: nothing is
+decoded, and the report has the seconds of each request and of a whole page. ``--fuzz N`` adds malformed calls, which
+must not cause a traceback or stop the server. The exit code is 1 after any error.
 """
 
 from __future__ import annotations
@@ -45,14 +45,17 @@ class Met:
     mixed_up: list[str] = field(default_factory=list)  # answers to other requests
     texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for all visitors
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
+    requests: list[float] = field(default_factory=list)  # seconds of each request of a phone
+    pages: list[float] = field(default_factory=list)  # seconds until a phone has everything
 
     def table(self) -> str:
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
         lines.append(f"wrong answers    {len(self.mixed_up)}")
-        for name, seconds in (("first event", self.firsts), ("whole race", self.wholes)):
+        times = {"first event": self.firsts, "whole race": self.wholes, "request": self.requests, "lesson": self.pages}
+        for name, seconds in times.items():
             if seconds:
                 middle, late = statistics.median(seconds), sorted(seconds)[int(0.95 * (len(seconds) - 1))]
-                lines.append(f"{name:16} median {middle:.1f} s, 95 % {late:.1f} s")
+                lines.append(f"{name:16} median {middle:.2f} s, 95 % {late:.2f} s")
         if self.memory:
             held = [f"{value / 2**20:.0f}" for value in self.memory]
             held = held if len(held) < 8 else [*held[:3], "…", *held[-3:]]
@@ -139,6 +142,33 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
         met.wholes.append(time.monotonic() - asked)
 
 
+async def phone(url: str, lesson: str, met: Met) -> None:
+    """A phone that opens a lesson for the first time: the page, all that its head loads, the lab's own modules, and
+    the recordings of the lesson. A browser keeps six connections."""
+    from app.content.workshop import WORKSHOP
+    from app.page import STATIC, TRACES, served
+
+    (taught,) = (one for one in WORKSHOP if one.name == lesson)
+    traces = [TRACES / name for name in (taught.watch.trace, taught.recorded) if name]
+    own = [served(path) for path in (*STATIC.rglob("*.js"), *traces)]
+    limits = httpx.Limits(max_connections=6)
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as client:
+
+        async def get(address: str) -> str:
+            began = time.monotonic()
+            answer = await client.get(address)
+            met.requests.append(time.monotonic() - began)
+            if answer.status_code != 200:
+                met.errors.append(f"{address}: {answer.status_code}")
+            return answer.text
+
+        began = time.monotonic()
+        head = (await get(f"/?lesson={lesson}")).partition("</head>")[0]
+        linked = re.findall(r'(?:href|src)="(\./[^"]+)"', head)
+        await asyncio.gather(*map(get, [*linked, *(f"/{address}" for address in own)]))
+        met.pages.append(time.monotonic() - began)
+
+
 def settings(tokens: int) -> list[Any]:
     """What the race endpoint takes behind the prompt, in its order; no events in the answer."""
     from specdiff_core.schema.settings import DecodeConfig
@@ -187,6 +217,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--visitors", type=int, default=50, help="clients at the same time [default 50]")
     parser.add_argument("--rounds", type=int, default=3, help="times that all of them ask [default 3]")
     parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
+    parser.add_argument("--phones", type=int, default=0, metavar="N", help="phones on one lesson first [default none]")
+    parser.add_argument("--lesson", default="gamma", help="name of that lesson [default gamma]")
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
     parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
     default = Path(tempfile.gettempdir()) / "specdiff-load.log"
@@ -196,6 +228,13 @@ def main(argv: list[str] | None = None) -> int:
     met = Met()
 
     def measure(url: str, process: psutil.Process | None) -> None:
+        if args.phones:
+
+            async def class_room() -> None:
+                await asyncio.gather(*(phone(url, args.lesson, met) for _ in range(args.phones)))
+
+            asyncio.run(class_room())
+            say(f"{args.phones} phones: {len(met.requests)} requests, {len(met.errors)} errors")
         for round in range(args.rounds):
 
             async def together(round: int) -> None:

@@ -253,18 +253,24 @@ def frames(generator: Iterator[str]) -> list[dict[str, Any]]:
 
 
 def raced(
-    factory: Any, prompt: object, values: Any, plan: Any, *, jobs: Any = None, name: str = "", **options: Any
+    factory: Any,
+    prompt: object,
+    values: Any,
+    plan: Any,
+    *,
+    jobs: Any = None,
+    name: str = "",
+    visitor: str = "",
+    threads: int = 0,
 ) -> Iterator[str]:
     """The frames of a race, as the page asks for one."""
     from app.controls import check_prompt  # here: a process that decodes imports no Gradio
 
-    clock = options.pop("clock", time.monotonic)
-
     def make(run: str) -> race.Race:
-        lanes, text = plan(values), check_prompt(prompt)
-        return race.Race(race.decoding(factory), text, lanes, run=run, watched=True, **options)
+        ask = race.Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, watched=True, threads=threads)
+        return race.Race(race.decoding(factory), ask, visitor)
 
-    return job.stream(make, jobs or job.Jobs(), name, clock=clock)
+    return job.stream(make, jobs or job.Jobs(), name)
 
 
 def trace_of(frame: dict[str, Any]) -> Trace:

@@ -27,7 +27,7 @@ from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
-from app.tabs import explore
+from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Snapshot, Step, Stopped, parse
 from specdiff_core.models import own_pairs as own_models
@@ -70,7 +70,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
     monkeypatch.setattr(job, "BEAT", 0.02)
-    monkeypatch.setattr(job, "PACE", 0.02)
+    monkeypatch.setattr(job, "GLANCE", 0.02)
     monkeypatch.setattr(exploration, "SLICE", 0.02)
 
 
@@ -318,6 +318,28 @@ def test_races_go_first() -> None:
     assert json.loads(list(stream)[-1])["done"] == 30
 
 
+def test_two_visitors_explore_and_one_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race starts while both measure and ends before them; afterwards both go on to their end."""
+    turns, jobs, ended = Turns(), Jobs(), list[str]()
+    monkeypatch.setattr(running.Race, "turns", turns)
+    explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02, turns=turns) for name in ("visitor-1", "visitor-2")}
+
+    def follow(name: str, updates: Iterator[str]) -> None:
+        last = json.loads([*updates][-1])
+        assert last["phase"] == "finished" and last.get("done", 60) == 60
+        ended.append(name)
+
+    decode = running.decoding(lambda pair, drafter, progress: FakeDecoder(pace=0.01))
+    ask = running.Ask(prompt="Once", plan=live.plan({"drafter": "block", "max_new_tokens": 24}))
+    raced = job.stream(lambda run: running.Race(decode, ask), jobs, "visitor-3")
+    threads = [threading.Thread(target=follow, args=item) for item in {**explored, "race": raced}.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert ended[0] == "race" and sorted(ended) == ["race", "visitor-1", "visitor-2"]
+
+
 def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     monkeypatch.setattr(running.Race, "turns", turns)
@@ -329,7 +351,9 @@ def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().decode(*args, **options)
 
     plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    race = running.Race(running.decoding(lambda pair, drafter, progress: Looking()), "Once", plan)
+    race = running.Race(
+        running.decoding(lambda pair, drafter, progress: Looking()), running.Ask(prompt="Once", plan=plan)
+    )
     race.start()
     assert race.done.wait(10)
     assert seen == [False]

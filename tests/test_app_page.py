@@ -37,7 +37,7 @@ from app.run.engines import Engines
 from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
-from specdiff_core.schema.errors import PairUnavailable, WeightsError
+from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.pairs import PAIRS
@@ -149,14 +149,9 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
         assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
 
 
-def results(decoder: Any) -> Any:
-    """Races of the endpoints on a factory."""
-    return page._results(running.decoding(decoder))
-
-
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
     """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
-    one, several = endpoints(results(lambda *_: FakeDecoder()))
+    one, several = endpoints(running.decoding(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     assert set(inspect.signature(several).parameters) == {
         "prompt", "methods", *race.SETTINGS, "include_events", "request",
@@ -180,7 +175,7 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 def test_the_endpoint_of_two_lanes() -> None:
     """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
-    endpoint, _ = endpoints(results(lambda *_: FakeDecoder(pace=0.1)))
+    endpoint, _ = endpoints(running.decoding(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
     assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
@@ -198,27 +193,30 @@ def test_the_endpoint_of_two_lanes() -> None:
     ):
         with pytest.raises(gr.Error, match=words):
             list(endpoint(**arguments))
-    broken, _ = endpoints(results(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it."))))
+    broken, _ = endpoints(
+        running.decoding(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it.")))
+    )
     with pytest.raises(gr.Error, match=r"A file is cut off\. Get it\."):
         list(broken("Once"))
 
 
-def test_a_program_is_the_visitor_of_its_session() -> None:
+def test_a_program_is_the_visitor_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradio hands the request over, and no program is asked for it."""
     visitors: list[str] = []
 
-    def results(prompt: str, values: Any, tab: str, visitor: str) -> Any:
-        visitors.append(visitor)
-        assert "request" not in values
+    def results(race: running.Race) -> Any:
+        visitors.append(race.visitor)
         yield {"finished": False}
 
-    for endpoint, given in zip(endpoints(results), (["Once"], ["Once", ["dflash"]]), strict=True):
+    monkeypatch.setattr(running, "results", results)
+    both = endpoints(running.decoding(lambda *_: FakeDecoder()))
+    for endpoint, given in zip(both, (["Once"], ["Once", ["dflash"]]), strict=True):
         arguments, *_ = special_args(endpoint, inputs=[*given], request=gr.Request(session_hash="a-program"))
         list(endpoint(*arguments))
         list(endpoint(*given))
     assert visitors == ["a-program", ""] * 2
     with gr.Blocks() as blocks:
-        for endpoint in endpoints(results):
+        for endpoint in both:
             gr.api(endpoint, api_name=endpoint.__name__)
     for described in blocks.get_api_info()["named_endpoints"].values():
         assert "request" not in {parameter["parameter_name"] for parameter in described["parameters"]}
@@ -232,7 +230,7 @@ def test_the_endpoint_of_several_methods() -> None:
             raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
         return FakeDecoder(waiting=0.9)
 
-    _, endpoint = endpoints(results(decoder))
+    _, endpoint = endpoints(running.decoding(decoder))
     answer = list(endpoint("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
     assert set(answer["lanes"]) == set(answer["events"]) == {"vanilla", "specdiff", "dflash"}
     fast, failed = answer["lanes"]["dflash"], answer["lanes"]["specdiff"]
@@ -247,7 +245,7 @@ def test_the_endpoint_of_several_methods() -> None:
 
 
 def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
-    """What is loaded stays, whatever the check says; a broken check never breaks the page."""
+    """What is loaded stays, whatever the check says."""
     update, line = page.pairs_here("embedded", lambda: {"gpt2-mdlm": "<no> files here"})
     assert "gpt2-mdlm" not in [name for _, name in update["choices"]]
     assert "&lt;no&gt; files here" in line
@@ -258,11 +256,6 @@ def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
     assert "· small, medium, large, xl, neo-2.7b; Llama 2" in line and "no network Its larger sizes need more." in line
     update, line = page.pairs_here("gpt2-mdlm", lambda: {"gpt2-mdlm": "it fills the memory"})
     assert "gpt2-mdlm" in [name for _, name in update["choices"]] and not line
-
-    def broken() -> dict[str, str]:
-        raise PairUnavailable("The hub cannot be reached.", hint="Go on with the embedded pair.")
-
-    assert "The hub cannot be reached." in page.pairs_here("embedded", broken)[1]
 
 
 def opened(built: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
@@ -430,12 +423,14 @@ def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
 
 
 def test_presets_fill_their_widgets_in_order() -> None:
-    """A drafter that the pair has not leaves the one on the page; passing by the list changes nothing."""
-    options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
-    chosen = scripts.choose(options, {"embedded": {"block": "block", "mdlm": "mdlm"}, "other": {"mdlm": "dream"}})
-    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], [1, "other"], ["custom", "embedded"], [0, "nothing"]]
-    result = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
-    assert result == [[16, "mdlm"], [8, "block"], [8, "own"], [16, "dream"], [5, "own"], [8, "own"]]
+    """With the pair's own drafter; passing by the list changes nothing."""
+    names = list(controls.preset_values(PRESETS[0]))
+    for pair, drafter in (("embedded", "mdlm"), ("llama2-diffullama", PAIRS["llama2-diffullama"].playing("mdlm").name)):
+        place = next(place for place in presets_of(pair) if PRESETS[place].config.drafter == "mdlm")
+        found = dict(zip(names, live.settings_of(str(place), pair), strict=True))
+        assert found == {**controls.preset_values(PRESETS[place]), "drafter": drafter}
+    for other in (controls.CUSTOM, "0", "<b>"):
+        assert set(map(str, live.settings_of(other, "embedded"))) == {str(gr.skip())}
 
 
 def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_while_somebody_types() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ import gradio as gr
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
-from app import page
+from app import own_pairs, page
 from app.content.error_cards import card
 from app.run import engines as app_engines
 from app.run import job
@@ -24,7 +23,14 @@ from app.run import race as running
 from app.run.engines import Engines
 from app.run.job import Jobs
 from app.tabs import live, race
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, Stopped, WeightsError
+from specdiff_core.schema.errors import (
+    ConfigError,
+    ContextOverflow,
+    OutOfMemory,
+    SpecDiffError,
+    Stopped,
+    WeightsError,
+)
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace, write_trace
@@ -161,7 +167,11 @@ def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyP
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
     """No update is sent while a short lane is measured."""
     updates = frames(one(FakeDecoder(pace=0.01)))
-    assert all(frame["phase"] != "measuring" for frame in updates), "lanes shorter than a second are left alone"
+    for frame in updates:
+        if frame["phase"] == "measuring":
+            assert isinstance(lanes_of(frame)[frame["lane"]][-1], Finished), (
+                "lanes shorter than a second are left alone"
+            )
     between = [lanes_of(frame) for frame in updates if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
     assert any(isinstance(lanes["vanilla"][-1], Finished) for lanes in between)
 
@@ -186,18 +196,28 @@ def test_heartbeats_come_while_nothing_happens() -> None:
     assert max(gaps) < job.BEAT + 0.6  # slack for a busy machine
 
 
-def test_frames_are_rare_while_a_clock_runs() -> None:
-    """At most one frame with content per second: the page must not disturb what it quotes."""
-    now = [0.0]
+@pytest.mark.parametrize("where", ["on this machine", "on a public host", "nowhere"])
+def test_a_page_on_this_machine_is_updated_while_no_clock_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decode waits after each update: to handle it takes processor time from a lane."""
+    monkeypatch.setattr(running, "FLUSH", 0.05)
+    monkeypatch.setattr(running, "PAUSE", 0.1)
+    monkeypatch.setattr(own_pairs, "_served", {"public": where == "on a public host"})
+    pauses: list[float] = []
 
-    def clock() -> float:
-        now[0] += 0.1  # each look is a tenth of a second
-        return now[0]
+    class Watched(FakeDecoder):
+        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
+            for event in super().decode(*args, **options):
+                handed = time.monotonic()
+                yield event
+                if time.monotonic() - handed >= running.PAUSE:
+                    pauses.append(handed)
 
-    updates = frames(one(FakeDecoder(pace=0.05), values={"max_new_tokens": 30}, clock=clock))
-    live = [frame for frame in updates if frame["phase"] == "measuring"]
-    assert len(live) <= now[0] / job.PACE + 2  # and one at the start of each lane
-    assert all(a["size"] < b["size"] for a, b in itertools.pairwise(live))
+    decode = running.decoding(factory(Watched(pace=0.02)))
+    ask = running.Ask(prompt="Once", plan=live.plan(SETTINGS), watched=where != "nowhere")
+    updates = frames(job.stream(lambda run: running.Race(decode, ask), Jobs()))
+    measured = [frame["size"] for frame in updates if frame["phase"] == "measuring"]
+    assert sorted(set(measured)) == measured and len(measured) > 3
+    assert (len(pauses) > 3) == (where == "on this machine")
 
 
 @pytest.mark.parametrize("end", ["close", "stop"])
@@ -276,6 +296,35 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
         assert traces.read(path.name) == path.name.encode() * 2
     for name, start, end in (("../secret", 0, 5), (later[0].name, -1, 5), (later[0].name, 5, 2), ("", 0, 5)):
         assert traces.read(name, start, end) is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the race, in its middle, and where a file of an exploration would be kept."""
+    monkeypatch.setattr(running.Traces, "new", lambda *_: Path("/dev/full"))
+    last = frames(one(FakeDecoder()))[-1]
+    assert last["card"]["message"] == "The server's disk is full, so the run can't be kept." and not last["trace"]
+    events = FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9))
+    for act in (
+        lambda: list(running.record(events, Path("/dev/full"), "vanilla")),
+        lambda: running.TRACES.keep(b"race"),
+    ):
+        with pytest.raises(SpecDiffError, match="disk is full") as full:
+            act()
+        assert "operator" in full.value.hint
+
+    class Unkept(job.Job):
+        def work(self) -> Iterator[object]:
+            return iter(())
+
+        def progress(self) -> dict[str, Any]:
+            return {"result": "all that was found"}
+
+        def result(self) -> dict[str, Any]:
+            return {"files": running.TRACES.keep(b"race")}
+
+    last = frames(job.stream(Unkept, Jobs()))[-1]
+    assert "disk is full" in last["card"]["message"] and last["result"] == "all that was found"
 
 
 def test_one_visitor_cannot_stop_or_see_another() -> None:
@@ -442,7 +491,7 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
     assert loads == ["embedded", "embedded"]
 
 
-def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
+def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None:
     begun, go, loads = threading.Event(), threading.Event(), []
 
     def load(pair: str, progress: Any) -> FakeDecoder:
@@ -464,7 +513,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
         time.sleep(0.01)
     go.set()
     runner.join(10)
-    assert messages[0] == "Loading the target" and "Loading the drafter" in messages and "Warming up" in messages[-1]
+    assert messages[0] == "Loading the target"
     late: list[str] = []
     assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
     assert loads == ["embedded"] and not late
@@ -508,6 +557,27 @@ def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.
     waiting.set()
     loading.join(10)
     assert messages[:3] == ["Downloading"] * 3
+
+
+def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
+    warmed, messages = list[bool](), list[str]()
+
+    class Endless(FakeDecoder):
+        def decode(self, *args: Any, stop: Any, **options: Any) -> Iterator[Event]:
+            warmed.append(True)
+            while len(warmed) == 1 and not stop.is_set():
+                time.sleep(0.005)
+            return iter(())
+
+    def gone(message: str) -> None:
+        if warmed:
+            raise Stopped
+
+    engines = Engines(lambda pair, progress: Endless())
+    with pytest.raises(Stopped):
+        engines("embedded", "block", gone)
+    engines("embedded", "block", messages.append)
+    assert "Warming up" in messages[0] and len(warmed) == 2
 
 
 def test_opening_files(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +45,7 @@ def public(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def use(shares: Shares, clock: Clock, visitor: str, *, tokens: int = 0, seconds: float = 0.0) -> None:
-    with shares.of(visitor, threading.Event(), lambda: tokens):
+    with shares.of(visitor, lambda: tokens):
         clock.now += seconds
 
 

@@ -15,12 +15,11 @@ import pytest
 from app_fakes import FakeDecoder, frames, trace_of
 from test_app_explore import TOKEN, ask, counting  # noqa: F401  (a fixture)
 
-from app import page
 from app.run import exploration, gpu, job
 from app.run import race as running
 from app.run.job import Jobs
 from app.tabs import live
-from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError
+from specdiff_core.schema.errors import RemoteTraceback, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 SLOW: dict[str, Any] = DecodeConfig(gamma=2, steps=2, max_new_tokens=400).to_dict()
@@ -37,13 +36,11 @@ def factory(decoder: Any) -> Any:
 def test_a_run_decodes_on_an_attached_gpu() -> None:
     """Plain values go to the worker and come back; the last frame holds the whole race."""
     assert gpu.is_zero_gpu()
-    results = page._results(running.decoding(factory(FakeDecoder())))
+    decode = running.decoding(factory(FakeDecoder()))
     for tokens in (40, 24):
-        *_, last = results("Once upon", {"max_new_tokens": tokens}, "live", "")
+        ask = running.Ask(prompt="Once upon", plan=live.plan({"max_new_tokens": tokens}))
+        *_, last = running.results(running.Race(decode, ask))
         assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
-    with pytest.raises(ConfigError, match="99") as raised:
-        list(results("Once upon", {"gamma": 99}, "live", ""))
-    assert raised.value.field == "gamma" and raised.value.__cause__ is None
 
 
 def test_a_refusal_arrives_in_the_words_of_the_host() -> None:
@@ -75,7 +72,7 @@ def test_stop_and_a_closed_tab_reach_the_worker(end: str) -> None:
     decode, jobs, races = running.decoding(factory(FakeDecoder(pace=0.05))), Jobs(), list[running.Race]()
 
     def make(run: str) -> running.Race:
-        races.append(running.Race(decode, "Once", live.plan(SLOW), run=run, watched=True))
+        races.append(running.Race(decode, running.Ask(prompt="Once", plan=live.plan(SLOW), run=run, watched=True)))
         return races[-1]
 
     for _ in range(2):

@@ -10,9 +10,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import own_pairs
 from app.content.examples import OPENING
@@ -30,6 +31,7 @@ from specdiff_core.schema.settings import DecodeConfig
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Progress = Callable[[str], None]
+"""Gets messages, or "" for none; raises Stopped if nobody waits any more."""
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 GLANCE = 0.5
@@ -38,51 +40,47 @@ AGE = 20.0
 """Seconds for which the list of available pairs is cached."""
 
 
-class _Shared:
-    """Work that one thread does while others wait for it and get its progress. It ends when all of
-    them have left, that is, when their ``progress`` has raised :class:`Stopped`."""
+class _OneAtATime:
+    """Work that one thread does at a time. The others wait and report its progress."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: list[Progress] = []
         self.message = ""
 
     @contextmanager
-    def turn(self, progress: Progress) -> Iterator[None]:
-        """Wait until no other thread does the work.
+    def turn(self, progress: Progress) -> Iterator[Progress]:
+        """Wait until no other thread does the work; yields the function that reports its progress.
 
         Raises:
-            Stopped: this thread's ``progress`` raised it.
+            Stopped: ``progress`` raised it.
         """
-        self._listeners.append(progress)
+
+        def report(message: str) -> None:
+            self.message = message or self.message
+            progress(message)
+
+        while not self._lock.acquire(timeout=GLANCE):
+            progress(self.message or "Waiting for another load")
         try:
-            if message := self.message:
-                progress(message)
-            while not self._lock.acquire(timeout=GLANCE):
-                progress(self.message or "Waiting for another load")
-            try:
-                yield
-            finally:
-                self.message = ""
-                self._lock.release()
+            yield report
         finally:
-            if progress in self._listeners:
-                self._listeners.remove(progress)
+            self.message = ""
+            self._lock.release()
 
-    def report(self, message: str) -> None:
-        """Report progress to all waiting threads.
 
-        Raises:
-            Stopped: none is left.
-        """
-        self.message = message
-        for listener in tuple(self._listeners):
-            try:
-                listener(message)
-            except Stopped:
-                self._listeners.remove(listener)
-                if not self._listeners:
-                    raise
+class _Left:
+    """A stop event that is set once ``progress`` raises :class:`Stopped`."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def is_set(self) -> bool:
+        """Whether the thread that loads should end."""
+        try:
+            self._progress("")
+        except Stopped:
+            return True
+        return False
 
 
 class Engines:
@@ -95,7 +93,7 @@ class Engines:
 
     def __init__(self, load: Loader | None = None, *, alive: Callable[[], bool] = lambda: True) -> None:
         self._load, self._alive = load or load_engine, alive
-        self._loads, self._fetches = _Shared(), _Shared()
+        self._loads, self._fetches = _OneAtATime(), _OneAtATime()
         self._loaded: dict[str, Decoder] = {}
         self._warm: set[tuple[str, str]] = set()
         self._preparing: threading.Thread | None = None
@@ -104,32 +102,48 @@ class Engines:
         """The engine of ``pair``, with ``drafter`` warmed up.
 
         Raises:
-            Stopped: ``progress`` of every waiting thread raised it.
+            Stopped: ``progress`` raised it.
             SpecDiffError: the pair, a weight file or the memory is missing; the message says which.
         """
         spec = find_pair(pair)
         _check_download(spec, drafter)
         self.fetch(pair, progress)
-        with self._loads.turn(progress):
-            return self._ready(pair, drafter)
+        with self._loads.turn(progress) as report:
+            if not self._alive():
+                self._loaded.clear()
+                self._warm.clear()
+            if pair not in self._loaded:
+                self._loaded[pair] = self._load(pair, report)
+            engine = self._loaded[pair]
+            if not spec.offline and isinstance(engine, LoadsDrafters):
+                engine.load_drafter(drafter, report)
+            if (pair, drafter) not in self._warm:
+                report("Warming up: first passes are slower, so they are not measured")
+                config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
+                options: dict[str, Any] = {"detail": False, "stop": _Left(report), "threads": 0}
+                for _ in engine.decode("Once upon a time", config, **options):
+                    pass
+                report("")  # raises Stopped if the warm-up was cut short
+                self._warm.add((pair, drafter))
+            return engine
 
     def fetch(self, pair: str, progress: Progress) -> None:
         """Download the single file of a pair if it is missing, in this process, while other runs decode.
 
         Raises:
-            Stopped: no thread waits for it any more.
+            Stopped: ``progress`` raised it.
             PairUnavailable: it cannot be downloaded; the message says why.
         """
-        if (file := file_of(pair)) is None or is_fetched(pair):
+        if (file := missing_file(pair)) is None:
             return
-        with self._fetches.turn(progress), hub.reporting(self._fetches.report):
+        with self._fetches.turn(progress) as report, hub.reporting(report):
             fetch.fetch(file)
 
     def get(self, pair: str, progress: Progress) -> None:
         """Fetch a pair and load it (on ZeroGPU, runs load it)."""
         self.fetch(pair, progress)
         if not is_zero_gpu():
-            self(pair, _first(pair), progress)
+            self(pair, find_pair(pair).drafters[0].name, progress)
 
     def loading(self) -> str:
         """What a run would wait for; empty once a pair is loaded."""
@@ -152,54 +166,33 @@ class Engines:
         """
         if self._preparing is not None:
             return
-        first = pair if is_fetched(pair) else "embedded"
+        first = "embedded" if missing_file(pair) else pair
         pairs = [first, *([pair] if first != pair and own_pairs.is_public() else [])]
         if is_zero_gpu():
             importlib.import_module("spaces")
             for name in dict.fromkeys((pairs.pop(0), "embedded")):
-                self._loaded[name] = self._load(name, LOG.info)
+                self._loaded[name] = self._load(name, _log)
         self._preparing = threading.Thread(target=self._prepare, args=(pairs,), name="prepare", daemon=True)
         self._preparing.start()
 
     def _prepare(self, pairs: list[str]) -> None:
         for pair in pairs:
             try:
-                self.get(pair, LOG.info)
+                self.get(pair, _log)
             except Exception:  # a run gets it again, and shows the card
                 LOG.exception("preparing %s failed", pair)
 
-    def _ready(self, pair: str, drafter: str) -> Decoder:
-        report = self._loads.report
-        if not self._alive():
-            self._loaded.clear()
-            self._warm.clear()
-        if pair not in self._loaded:
-            self._loaded[pair] = self._load(pair, report)
-        engine = self._loaded[pair]
-        if not find_pair(pair).offline and isinstance(engine, LoadsDrafters):
-            engine.load_drafter(drafter, report)
-        if (pair, drafter) not in self._warm:
-            report("Warming up: first passes are slower, so they are not measured")
-            config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-            for _ in engine.decode("Once upon a time", config, detail=False):
-                pass
-            self._warm.add((pair, drafter))
-        return engine
+
+def _log(message: str) -> None:
+    if message:
+        LOG.info(message)
 
 
-def _first(pair: str) -> str:
-    return find_pair(pair).drafters[0].name
-
-
-def file_of(pair: str) -> File | None:
-    """The single file of a pair's target; None for pairs without one."""
+def missing_file(pair: str) -> File | None:
+    """The single file of a pair's target, if it has one that isn't cached."""
     spec = known_pair(pair)
-    return FILES.get(spec.target) if spec else None
-
-
-def is_fetched(pair: str) -> bool:
-    """Whether the file of such a pair is cached."""
-    return (file := file_of(pair)) is not None and fetch.cached(file) is not None
+    file = FILES.get(spec.target) if spec else None
+    return file if file is not None and fetch.cached(file) is None else None
 
 
 def _check_download(spec: PairSpec, drafter: str) -> None:
@@ -221,35 +214,31 @@ def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Genera
         BaseException: whatever ended the work.
         Stopped: ``stop`` was set meanwhile.
     """
-    message, made, failed = [""], list[T](), list[BaseException]()
-    over, gone = threading.Event(), threading.Event()
+    message, gone, done = [""], threading.Event(), Future[T]()
 
     def report(words: str) -> None:
-        message[0] = words
+        message[0] = words or message[0]
         if gone.is_set() or (stop is not None and stop.is_set()):
             raise Stopped
 
     def run() -> None:
         try:
-            made.append(work(report))
+            done.set_result(work(report))
         except BaseException as error:  # raised again in the following thread
-            failed.append(error)
-        finally:
-            over.set()
+            done.set_exception(error)
 
     threading.Thread(target=run, name="load", daemon=True).start()
     try:
-        while not over.wait(GLANCE):
+        while wait([done], GLANCE).not_done:
             if stop is not None and stop.is_set():
                 raise Stopped
             yield message[0]
     finally:
         gone.set()
-    if failed:
-        raise failed[0]
+    result = done.result()
     if stop is not None and stop.is_set():
         raise Stopped
-    return made[0]
+    return result
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:
@@ -273,7 +262,11 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 def unavailable() -> dict[str, str]:
     """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
-    return dict(_unavailable(int(time.monotonic() / AGE)))
+    with _looking:  # a class opens the page at once
+        return dict(_unavailable(int(time.monotonic() / AGE)))
+
+
+_looking = threading.Lock()
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-While a clock runs, the page gets at most one frame a second, because drawing takes processor time.
+The page gets a frame after each part of the work, between two clocks, because drawing takes processor time.
 Races have priority and stop when their page is closed; long jobs pause for them, and continue for a
 moment without a page, so that a reload finds them again.
 """
@@ -21,15 +21,15 @@ from typing import Any, ClassVar
 from app.content.error_cards import card, new_run_id
 from app.run.gpu import stop_event
 from app.run.turns import EXPLORING, TURNS, LimitReached, Turns, duration, limit
-from specdiff_core.schema.errors import Stopped
+from specdiff_core.schema.errors import SpecDiffError, Stopped
 
 LOG = logging.getLogger("specdiff.runs")
 
-BEAT = 0.75
+BEAT = 1.5
 """Seconds between heartbeats: a generator that never yields isn't closed with its tab. Each takes
-some milliseconds of a core from the decode."""
-PACE = 1.0
-"""Seconds between frames with content, while a clock is running."""
+some milliseconds of a core from the decode, so it is longer than the time between two updates of a race."""
+GLANCE = 0.5
+"""Seconds between a waiting job's looks at its stop event."""
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
@@ -49,6 +49,7 @@ class Job(ABC):
     Attributes:
         run: id for its log messages.
         phase: ``loading``, ``waiting`` (for races), then phases of the subclass.
+        message: what is being loaded; ``work`` yields messages as strings.
         error: the exception that ended it, or None.
     """
 
@@ -60,11 +61,10 @@ class Job(ABC):
         self.run = run or new_run_id()
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.phase = "loading"
+        self.phase, self.message = "loading", "Preparing the run"
         self._changed = threading.Event()
-        self._left_at: float | None = None  # when its page went away
-        self._began, self._until = False, math.inf  # of a long job: whether it measures, and its time limit
-        self._cut = False  # whether the limit ended it
+        self.left_at: float | None = None  # when its page went away
+        self._timed, self._until = "", math.inf  # a long job's phase, and when the limit of time ends it
 
     @abstractmethod
     def work(self) -> Iterator[object]:
@@ -79,19 +79,9 @@ class Job(ABC):
         """Additional content of the last frame; a ``card`` if the job failed."""
 
     @property
-    def calm(self) -> bool:
-        """Whether a clock is running, so that the page should draw rarely."""
-        return True
-
-    @property
     def grace(self) -> float:
         """Seconds that it continues without its page."""
         return 0.0
-
-    @property
-    def left(self) -> bool:
-        """Whether its page has gone away."""
-        return self._left_at is not None
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""
@@ -104,24 +94,15 @@ class Job(ABC):
         self._changed.clear()
         return not self.done.is_set()
 
-    def leave(self) -> None:
-        """Called when its page was closed or got the last frame."""
-        self._left_at = time.monotonic()
-        if not self.grace:
-            self.stop.set()
-
-    def rejoin(self) -> None:
-        """Called when its page is back."""
-        self._left_at = None
-
     def _run(self) -> None:
         try:
             with self.turns.short() if self.short else contextlib.nullcontext():
                 if not self.short:
                     self._give_way()
-                for _ in self.work():
-                    if not self.calm:
-                        self._changed.set()
+                for part in self.work():
+                    if isinstance(part, str):
+                        self.message = part or self.message
+                    self._changed.set()
                     if not self.short and self.phase != "loading":
                         self._give_way()
         except Stopped:
@@ -129,30 +110,27 @@ class Job(ABC):
         except Exception as error:  # becomes a card (content/error_cards.py) in the thread that shows it
             self.error = error
         finally:
-            if self._cut and self.error is None:
-                self.error = LimitReached(
-                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
-                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
-                )
             self.done.set()
             self._changed.set()
 
     def _give_way(self) -> None:
         """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
-        phase, waiting = self.phase, False
-        if phase == "loading" or not self._began:
-            self._began = phase != "loading"
-            self._until = time.monotonic() + limit(EXPLORING)
+        phase = self.phase
+        if phase != self._timed:  # loading isn't counted
+            self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
         while True:
-            if self._left_at is not None and time.monotonic() - self._left_at > self.grace:
+            if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
                 self.stop.set()
             if time.monotonic() > self._until and not self.stop.is_set():
-                self._cut = True
                 self.stop.set()
-            if self.stop.is_set() or self.turns.wait(0 if waiting else BEAT):
+                self.error = LimitReached(
+                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
+                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
+                )
+            if self.stop.is_set() or self.turns.wait(GLANCE):
                 break
-            self.phase, waiting = "waiting", True
-            self.stop.wait(BEAT)
+            self.phase = "waiting"
+            self._changed.set()
         self.phase = phase
 
 
@@ -168,7 +146,7 @@ class Jobs:
         name it is not stored."""
         with self._lock:
             for held, other in list(self._jobs.items()):
-                if held == name or other.left:
+                if held == name or other.left_at is not None:
                     other.stop.set()
                     if other.done.is_set():
                         del self._jobs[held]
@@ -181,12 +159,14 @@ class Jobs:
         with self._lock:
             job = self._jobs.get(name)
         if job is not None:
-            job.rejoin()
+            job.left_at = None
         return job
 
     def leave(self, name: str, job: Job) -> None:
         """Called when the page of a job was closed or got its last frame."""
-        job.leave()
+        job.left_at = time.monotonic()
+        if not job.grace:
+            job.stop.set()
         with self._lock:
             if self._jobs.get(name) is job and (job.done.is_set() or not job.grace):
                 del self._jobs[name]
@@ -200,9 +180,7 @@ class Jobs:
             job.reported.wait(patience)
 
 
-def stream(
-    make: Callable[[str], Job], jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[str]:
+def stream(make: Callable[[str], Job], jobs: Jobs, name: str = "") -> Iterator[str]:
     """Start a job and yield its frames, or one with an error card.
 
     Args:
@@ -216,30 +194,32 @@ def stream(
         yield refusal(error, run)
         return
     jobs.start(name, job)
-    yield from follow(job, jobs, name, clock=clock)
+    yield from follow(job, jobs, name)
 
 
-def follow(job: Job, jobs: Jobs, name: str = "", *, clock: Callable[[], float] = time.monotonic) -> Iterator[str]:
+def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
     """Yield the frames of a started job: progress, then the result. A repeated frame is a heartbeat."""
-    began = clock()
+    began = time.monotonic()
     shown: Mapping[str, Any] = job.progress()
-    seq, sent, last = 0, -math.inf, frame(job.run, 0, **shown)
+    seq, last = 0, frame(job.run, 0, **shown)
     try:
         yield last
         while job.wait(BEAT):
             content = job.progress()
-            if content != shown and (not job.calm or clock() - sent >= PACE):
-                seq, sent, shown = seq + 1, clock(), content
+            if content != shown:
+                seq, shown = seq + 1, content
                 last = frame(job.run, seq, **content)
             yield last
-        result = job.result()
+        try:
+            result = job.result()
+        except SpecDiffError as error:  # its files can't be kept
+            job.error, result = error, {}
         if job.error is not None:
             result |= {"phase": "failed", "card": card(job.error, job.run)}
         yield frame(job.run, seq + 1, **(job.progress() | result), finished=True)
     finally:
         how = "stopped" if job.stop.is_set() else "ended" if job.done.is_set() else "left"
-        LOG.info(
-            "run %s %s after %.1f s", job.run, "failed" if job.error else how, clock() - began, extra={"run": job.run}
-        )
+        how, seconds = "failed" if job.error else how, time.monotonic() - began
+        LOG.info("run %s %s after %.1f s", job.run, how, seconds, extra={"run": job.run})
         job.reported.set()
         jobs.leave(name, job)

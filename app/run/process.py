@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.exploration import parts
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
 
 
-class Call(NamedTuple):
-    """A request: a method of :class:`_Served`, and its arguments."""
-
-    method: str
-    arguments: tuple[Any, ...]
-
-
 class Remote:
     """A process with loaded pairs that serves one call at a time, started at the first load.
 
@@ -62,14 +55,14 @@ class Remote:
         self._pipe: Pipe | None = None
         self._over = False
         self.numbers = itertools.count()  # of explorations
-        atexit.register(self._end)
+        atexit.register(self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the process because the server ends."""
         self._over = True
         self.close()
 
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self._pipe is not None and self._process.is_alive()
 
     def close(self) -> None:
@@ -83,12 +76,12 @@ class Remote:
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
         pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
-        self.follow(Call("load", (pair,)), pipe, progress)
+        self.report(progress, pipe, "load", pair)
         return RemoteDecoder(self, pipe, pair)
 
-    def follow(self, call: Call, pipe: Pipe, progress: Progress) -> None:
+    def report(self, progress: Progress, pipe: Pipe, *call: Any) -> None:
         """Report a load's progress; an exception from ``progress`` ends it."""
-        with contextlib.closing(self.ask(call, pipe)) as messages:
+        with contextlib.closing(self.ask(pipe, *call)) as messages:
             for message in messages:
                 progress(message)
 
@@ -100,14 +93,16 @@ class Remote:
         theirs.close()  # otherwise its death would not end our reading
         return self._pipe
 
-    def ask(self, call: Call, pipe: Pipe, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Send ``call`` through ``pipe`` and yield the answers; ``stop`` ends it at its next pass.
+    def ask(self, pipe: Pipe, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
+        """Call a method of :class:`_Served`: send its name and its arguments through ``pipe``, and
+        yield the answers. ``stop`` ends it at its next pass.
 
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
             SpecDiffError: the process died.
+            Stopped: ``stop`` was set while another call was running.
         """
-        with self._turn:
+        with self._no_other(stop):
             answer: Any = None
             try:
                 pipe.send(call)
@@ -129,6 +124,17 @@ class Remote:
                     self._drain(pipe)
         if answer is not None:
             answer.throw()
+
+    @contextlib.contextmanager
+    def _no_other(self, stop: Stop | None) -> Iterator[None]:
+        """Wait until no other call is running."""
+        while not self._turn.acquire(timeout=GLANCE):
+            if stop is not None and stop.is_set():
+                raise Stopped
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
@@ -158,11 +164,10 @@ class RemoteDecoder:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
     def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
+        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        call = Call("record", (self._pair, prompt, config, trace, lane, options))
-        yield from self._remote.ask(call, self._pipe, stop)
+        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, to, options, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode, as its recording grows."""
@@ -177,14 +182,14 @@ class RemoteDecoder:
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
-        self._remote.follow(Call("load_drafter", (self._pair, drafter)), self._pipe, progress)
+        self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
     def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; other runs may decode between two parts."""
         new: Exploration | None = what
         number, over = next(self._remote.numbers), False
         while not over:
-            (snapshot,) = self._remote.ask(Call("explore", (self._pair, new, number)), self._pipe, stop)
+            (snapshot,) = self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop)
             yield snapshot
             new, over = None, snapshot.over
 
@@ -211,7 +216,7 @@ def _serve(connection: Pipe, load: Loader) -> None:
         while (call := calls.get()) is not None:
             last: Failure | None = None
             try:
-                for value in getattr(served, call.method)(*call.arguments):
+                for value in getattr(served, call[0])(*call[1:]) or ():
                     connection.send(value)
             except Exception as error:  # raised again in the server
                 last = Failure.of(error)
@@ -233,7 +238,7 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The loaded pairs and the current exploration. Each method yields the answers to send to the server."""
+    """The loaded pairs and the current exploration. Methods may return answers to send to the server."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
@@ -241,21 +246,19 @@ class _Served:
         self._parts: Iterator[Snapshot] = iter(())  # of the current exploration
         self._number = -1  # of the same exploration
 
-    def load(self, pair: str) -> Iterator[str]:
+    def load(self, pair: str) -> None:
         """Load a pair, sending its progress."""
         self._loaded[pair] = self._load(pair, self._report)
-        return iter(())
 
-    def load_drafter(self, pair: str, drafter: str) -> Iterator[str]:
+    def load_drafter(self, pair: str, drafter: str) -> None:
         """Load a drafter of a loaded pair, sending its progress."""
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
-        return iter(())
 
     def record(
-        self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
+        self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, stop=self._stop)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.

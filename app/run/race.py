@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import re
 import secrets
 import shutil
@@ -16,16 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from app.content.error_cards import Card, card, new_run_id
+from app.own_pairs import is_public
 from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
 from app.run.turns import SHARES
-from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
 from specdiff_core.schema.events import Committed, Event, Failed, RunStarted
 from specdiff_core.schema.methods import BASELINE, DRAFTED
@@ -36,8 +38,11 @@ SETTLE = 0.4
 """Seconds of the first lane's warm-up, in which the page redraws itself for the race (measured: 0.15 s of a core)."""
 BETWEEN = 0.5
 """Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
-FLUSH = 0.5
-"""Seconds between flushes of a trace file: each wakes the server, which may take a core from the decode."""
+FLUSH = 1.0
+"""Seconds between flushes of a trace file, each of which becomes an update of the page."""
+PAUSE = 0.3
+"""Seconds without a clock after a flush, in which the server and a page on this machine handle the update. They would
+take a core from the decode (measured: 0.15 s of a core)."""
 PATIENCE = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
@@ -47,8 +52,6 @@ ROOM = 500_000_000
 
 Lanes = Mapping[str, DecodeConfig]
 """The lanes of a race: name -> settings, in order of measurement, the baseline first."""
-Planner = Callable[[Mapping[str, Any]], Lanes]
-"""Untrusted values -> lanes; raises ConfigError."""
 
 
 def warm_up_of(lane: str) -> float:
@@ -56,19 +59,35 @@ def warm_up_of(lane: str) -> float:
     return SETTLE if lane == BASELINE else BETWEEN
 
 
+@contextlib.contextmanager
+def storing() -> Iterator[None]:
+    """Raise SpecDiffError if the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise SpecDiffError(
+            "The server's disk is full, so the run can't be kept.",
+            hint="Try again later, or ask the server's operator to make room.",
+        ) from error
+
+
 class Traces:
     """The files of this server's runs, with unguessable names, in a temporary folder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folder: Path | None = None
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def new(self, kind: str = "jsonl") -> Path:
         """The path of a new file; removes files beyond the limits of age and size."""
         with self._lock:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
-                atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
             room, now = ROOM, time.time()
             for old in sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= old.stat().st_size
@@ -79,12 +98,13 @@ class Traces:
     def keep(self, content: bytes, kind: str = "jsonl") -> str:
         """Keep a file; returns its address."""
         path = self.new(kind)
-        path.write_bytes(content)
+        with storing():
+            path.write_bytes(content)
         return address(path)
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
-        if self._folder is None or not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
+        if not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
             return None
         try:
             with (self._folder / name).open("rb") as file:
@@ -114,31 +134,38 @@ class Recorded(NamedTuple):
     threads: int  # CPU threads of the decode; 0: not known yet
 
 
-def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
+def record(
+    events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0, stop: threading.Event | None = None
+) -> Iterator[Recorded]:
     """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
-    begins, then every :data:`FLUSH` seconds, and at the end, also if ``events`` raises."""
-    count, tokens, threads, flushed = 0, 0, 0, time.monotonic()
-    with trace.open("ab") as file:
+    begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds that
+    ``stop`` cuts short, and at the end, also if ``events`` raises."""
+    count, tokens, threads, flushed, fresh = 0, 0, 0, time.monotonic(), bytearray()
 
-        def now() -> Recorded:
-            file.flush()
+    def now() -> Recorded:
+        with storing(), trace.open("ab") as file:
+            file.write(fresh)
+            fresh.clear()
             return Recorded(file.tell(), count, tokens, threads)
 
-        try:
-            for event in events:
-                file.write(event_line(event, lane))
-                count += 1
-                if isinstance(event, Committed):
-                    tokens += len(event.ids)
-                if isinstance(event, RunStarted):
-                    threads, flushed = event.threads, 0.0
-                if time.monotonic() - flushed >= FLUSH:
-                    yield now()
-                    flushed = time.monotonic()
-        except Exception:
-            yield now()  # keep what was measured
-            raise
-        yield now()
+    try:
+        for event in events:
+            fresh += event_line(event, lane)
+            count += 1
+            if isinstance(event, Committed):
+                tokens += len(event.ids)
+            if isinstance(event, RunStarted):
+                threads = event.threads
+                yield now()
+                flushed = time.monotonic()
+            elif time.monotonic() - flushed >= FLUSH:
+                yield now()
+                (stop or threading.Event()).wait(pause)  # between two events, the clock is off
+                flushed = time.monotonic()
+    except Exception:
+        yield now()  # keep what was measured
+        raise
+    yield now()
 
 
 @runtime_checkable
@@ -146,9 +173,9 @@ class Records(Protocol):
     """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: threading.Event, **options: Any
+        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
     ) -> Iterator[Recorded]:
-        """As :func:`record`, for the events of one decode."""
+        """As :func:`record`, for the events of one decode; ``to``: trace, lane and pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +184,6 @@ class Update:
 
     phase: str = "loading"  # then ready; then for each lane loading, warming, measuring
     lane: str = ""
-    message: str = "Preparing the run"
     size: int = 0  # bytes of the trace file, up to the end of a line
     tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
@@ -167,7 +193,7 @@ class Update:
         """End a lane with a Failed event; its earlier events stay."""
         shown = card(error, run)
         event = Failed(code=shown["code"], message=shown["message"], hint=shown["hint"], run=shown["run"])
-        with trace.open("r+b") as file:
+        with storing(), trace.open("r+b") as file:
             file.truncate(self.size)  # a killed process may have left half a line
             file.seek(0, 2)
             size = self.size + file.write(event_line(event, lane))
@@ -187,13 +213,14 @@ class Ask:
 
     prompt: str
     plan: Lanes
-    trace: Path
-    run: str
+    run: str = field(default_factory=new_run_id)
     watched: bool = False
     threads: int = 0
+    trace: Path = field(default_factory=lambda: TRACES.new())
 
 
-Decode = Callable[[Ask, threading.Event], Generator[Update, None, None]]
+Decode = Callable[[Ask, threading.Event], Generator["Update | str", None, None]]
+"""Decodes a race: yields updates, and messages while something loads."""
 
 
 def decoding(factory: Factory) -> Decode:
@@ -201,19 +228,20 @@ def decoding(factory: Factory) -> Decode:
     return on_gpu(lambda ask, stop: seconds_of(ask.plan))(partial(_decode, factory))
 
 
-def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update, None, None]:
+def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update | str, None, None]:
     """Decode all lanes, one after the other. A failing lane does not end the others.
 
     Raises:
         Exception: nothing can be compared: vanilla or every other lane failed to load, or the first decode failed.
     """
-    now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
+    with storing():
+        now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
     failures: dict[str, Exception] = {}
     try:
         for lane, config in ask.plan.items():  # before the first clock starts
-            now = replace(now, lane=lane)
+            yield (now := replace(now, lane=lane))
             try:
-                yield from _load(factory, config, now, stop)
+                yield from following(partial(factory, config.pair, config.drafter), stop)
             except Stopped:
                 raise
             except Exception as error:
@@ -224,7 +252,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         for lane, reason in failures.items():
             now = now.failed(ask.trace, lane, reason, ask.run)
         yield (now := replace(now, phase="ready"))
-        threads = ask.threads
+        threads, pause = ask.threads, PAUSE if ask.watched and not is_public() else 0.0
         for lane, config in ask.plan.items():
             if lane in failures:
                 continue
@@ -232,9 +260,16 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 raise Stopped
             before = now = replace(now, phase="loading", lane=lane)
             try:
-                engine = yield from _load(factory, config, now, stop)  # again: the decoding process may have died
-                options = {"grain": "step", "warm_up": warm_up_of(lane) if ask.watched else 0.0, "threads": threads}
-                for part in _record(engine, ask, lane, stop, options):
+                # Again, because the decoding process may have died.
+                engine = yield from following(partial(factory, config.pair, config.drafter), stop)
+                warm_up = warm_up_of(lane) if ask.watched else 0.0
+                options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
+                to = (ask.trace, lane, pause)
+                if isinstance(engine, Records):
+                    parts = engine.record(ask.prompt, config, *to, **options)
+                else:
+                    parts = record(engine.decode(ask.prompt, config, **options), *to, stop)
+                for part in parts:
                     now = replace(
                         now,
                         phase="warming" if now.phase == "loading" else "measuring",
@@ -254,89 +289,52 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         pass
 
 
-def _load(
-    factory: Factory, config: DecodeConfig, now: Update, stop: threading.Event
-) -> Generator[Update, None, Decoder]:
-    """Load a lane's engine with its drafter; yields updates."""
-    found: list[Decoder] = []
-    for message in following(lambda progress: found.append(factory(config.pair, config.drafter, progress)), stop):
-        yield replace(now, message=message or now.message)
-    return found[0]
-
-
-def _record(engine: Decoder, ask: Ask, lane: str, stop: threading.Event, options: dict[str, Any]) -> Iterator[Recorded]:
-    """Record a lane in its engine's process."""
-    prompt, config = ask.prompt, ask.plan[lane]
-    if isinstance(engine, Records):
-        return engine.record(prompt, config, ask.trace, lane, stop=stop, **options)
-    return record(engine.decode(prompt, config, stop=stop, **options), ask.trace, lane)
-
-
 class Race(Job):
-    """A race. It uses its visitor's share from the first clock on.
+    """A race. It uses the share of its ``visitor`` (a session; "": none) from the first clock on."""
 
-    Args:
-        decode: see :func:`decoding`.
-        visitor: session of the visitor; "" for none.
-        watched, threads: see :class:`Ask`.
-    """
-
-    def __init__(
-        self,
-        decode: Decode,
-        prompt: str,
-        plan: Lanes,
-        *,
-        run: str = "",
-        visitor: str = "",
-        watched: bool = False,
-        threads: int = 0,
-    ) -> None:
-        super().__init__(run)
-        self.trace, self.now = TRACES.new(), Update()
-        self._ask = Ask(
-            prompt=prompt, plan=dict(plan), trace=self.trace, run=self.run, watched=watched, threads=threads
-        )
-        self._decode, self._visitor = decode, visitor
-        LOG.info("run %s: %s", self.run, ", ".join(plan), extra={"run": self.run})
+    def __init__(self, decode: Decode, ask: Ask, visitor: str = "") -> None:
+        super().__init__(ask.run)
+        self.ask, self.now = ask, Update()
+        self._decode, self.visitor = decode, visitor
+        LOG.info("run %s: %s", self.run, ", ".join(ask.plan), extra={"run": self.run})
 
     def work(self) -> Iterator[object]:
-        """Decode, yielding updates."""
         try:
-            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self._ask, self.stop)) as updates:
-                for self.now in updates:
-                    self.phase = self.now.phase
-                    if self.phase == "ready":
-                        share.enter_context(SHARES.of(self._visitor, self.stop, lambda: self.now.tokens))
-                    yield self.now
+            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self.ask, self.stop)) as updates:
+                check: Callable[[], None] | None = None
+                for update in updates:
+                    if isinstance(update, Update):
+                        self.now, self.phase = update, update.phase
+                    if check is None and self.phase == "ready":
+                        check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
+                    if check:
+                        check()
+                    yield update
         except SpecDiffError as error:  # the visitor's share or the GPU time is used up
             if not self.now.tokens:
                 raise
-            self.now = self.now.failed(self.trace, self.now.lane, error, self.run)  # keep what was decoded
-
-    @property
-    def calm(self) -> bool:
-        """Whether a lane is being measured."""
-        return self.phase == "measuring"
+            self.stop.set()
+            self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)  # keep what was decoded
 
     def progress(self) -> dict[str, Any]:
         """The current lane, and the size of the trace file."""
         now = self.now
-        content: dict[str, Any] = {
+        return {
             "phase": "loading" if now.phase == "ready" else now.phase,
             "lane": now.lane,
-            "message": now.message,
+            "message": self.message,
+            **({"settle": warm_up_of(now.lane)} if now.phase == "warming" else {}),
+            "lanes": list(self.ask.plan),
+            "trace": address(self.ask.trace),
+            "size": now.size,
         }
-        if now.phase == "warming":
-            content["settle"] = warm_up_of(now.lane)
-        return {**content, "lanes": list(self._ask.plan), "trace": address(self.trace), "size": now.size}
 
     def result(self) -> dict[str, Any]:
         """The outcome; whatever ended the race, its measurements are kept."""
         failures = self.now.failures
         if self.error is not None or (self.stop.is_set() and not self.now.tokens and not failures):
             return {"phase": "stopped", "trace": None}  # nothing was measured
-        if failures and all(lane in failures for lane in self._ask.plan if lane != BASELINE):
+        if failures and all(lane in failures for lane in self.ask.plan if lane != BASELINE):
             return {"phase": "failed", "source": "failed", "card": next(iter(failures.values()))}
         return {"phase": "stopped" if self.stop.is_set() else "finished", "source": "run"}
 
@@ -355,7 +353,7 @@ def results(job: Race) -> Iterator[dict[str, Any]]:
         job.stop.set()
     if job.error is not None:
         raise job.error
-    yield {"finished": True, "lanes": read_trace(job.trace).lanes}
+    yield {"finished": True, "lanes": read_trace(job.ask.trace).lanes}
 
 
 def read_race(path: Path | str) -> tuple[Trace, str]:

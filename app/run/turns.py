@@ -86,7 +86,7 @@ class Used(NamedTuple):
 
 
 class Shares:
-    """Each visitor's use within the last :data:`WINDOW` seconds."""
+    """Each visitor's use within the last :data:`WINDOW` seconds; without a visitor nothing is counted."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -94,37 +94,27 @@ class Shares:
         self._used: dict[str, list[Used]] = {}
 
     @contextmanager
-    def of(self, visitor: str, stop: threading.Event, tokens: Callable[[], int]) -> Iterator[None]:
-        """Count a run at its end, and stop it when its visitor's seconds are used up. Without a
-        visitor nothing is counted.
+    def of(self, visitor: str, tokens: Callable[[], int]) -> Iterator[Callable[[], None]]:
+        """Count a run at its end. Yields a function to call during the run, which raises LimitReached
+        once the visitor's seconds are used up.
 
         Args:
             tokens: returns the new tokens of the run so far.
 
         Raises:
-            LimitReached: the share is used up before or during the run.
+            LimitReached: the share is used up before the run.
         """
-        left = self._left(visitor) if visitor else math.inf
-        began, spent = self._clock(), threading.Event()
+        self._check(visitor)
+        began = self._clock()
 
-        def end() -> None:
-            spent.set()
-            stop.set()
+        def used(tokens: int) -> Used:
+            return Used(self._clock(), tokens, self._clock() - began)
 
-        timer = threading.Timer(left, end) if left < math.inf else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
         try:
-            yield
+            yield lambda: self._check(visitor, used(0))
         finally:
-            if timer is not None:
-                timer.cancel()
             if visitor:
-                self._add(visitor, Used(self._clock(), tokens(), self._clock() - began))
-            if spent.is_set():  # replaces exceptions of the stopped run
-                self._left(visitor)
-                raise _reached(limit(SECONDS), "seconds", 0)
+                self._add(visitor, used(tokens()))
 
     def _add(self, visitor: str, used: Used) -> None:
         with self._lock:
@@ -134,32 +124,24 @@ class Shares:
                 if not self._used[one]:
                     del self._used[one]
 
-    def _left(self, visitor: str) -> float:
-        """Seconds that a visitor has left.
-
-        Raises:
-            LimitReached: no seconds or no tokens are left.
-        """
+    def _check(self, visitor: str, *running: Used) -> None:
+        """Raise LimitReached if no seconds or no tokens are left beside the ``running`` run."""
         now = self._clock()
         with self._lock:
-            runs = [run for run in self._used.get(visitor, ()) if run.at > now - WINDOW]
+            runs = [run for run in (*self._used.get(visitor, ()), *running) if run.at > now - WINDOW]
         for name, what, spent in (
             (TOKENS, "new tokens", [run.tokens for run in runs]),
             (SECONDS, "seconds", [run.seconds for run in runs]),
         ):
-            if (most := limit(name)) > sum(spent):
+            if not visitor or sum(spent) < (most := limit(name)):
                 continue
             free = next(i for i in range(1, len(spent) + 1) if sum(spent[i:]) < most)
-            raise _reached(most, what, runs[free - 1].at + WINDOW - now)
-        return limit(SECONDS) - sum(run.seconds for run in runs)
-
-
-def _reached(most: float, what: str, wait: float) -> LimitReached:
-    return LimitReached(
-        f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
-        hint=f"You can run again in about {duration(max(1, wait))}. Recordings and lessons still work, and a lab of "
-        "your own has no limit.",
-    )
+            wait = duration(max(1, runs[free - 1].at + WINDOW - now))
+            raise LimitReached(
+                f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
+                hint=f"You can run again in about {wait}. Recordings and lessons still work, and a lab of your own "
+                "has no limit.",
+            )
 
 
 TURNS, SHARES = Turns(), Shares()

@@ -24,24 +24,23 @@ KNOBS = ("gamma", "steps", "temperature")
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The race of the Live tab and of ``/race``: a :data:`~app.run.race.Planner`."""
+    """The lanes of the Live tab and of ``/race``, from untrusted values; raises ConfigError."""
     return two_lanes(controls.check_settings(values))
 
 
 def place() -> Controls:
     """Place the controls, and wire those that depend on each other."""
-    own = controls.place(
+    own = Controls(
         TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
     )
     widgets, preset = own.settings, own.beside
     pair = widgets["pair"]
-    options = [controls.preset_values(item) for item in PRESETS]
-    chosen = [widgets[name] for name in options[0]]
-    preset.input(None, [preset, pair, *chosen], chosen, js=scripts.choose(options, PLAYS))
+    chosen = [widgets[name] for name in controls.preset_values(OPENING)]
+    preset.input(settings_of, [preset, pair], chosen, **QUIET)
     touched = [  # a dropdown also fires `input` when it only loses the focus
         widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
     ]
-    gr.on(touched, None, None, preset, js=scripts.constant(controls.CUSTOM))
+    gr.on(touched, None, None, preset, js=f"() => '{controls.CUSTOM}'")
     gamma, steps = widgets["gamma"], widgets["steps"]
     both, window = [pair, widgets["drafter"]], [gamma, steps]
     knobs = [gamma.input, gamma.release, steps.input, steps.release]
@@ -63,24 +62,24 @@ def presets_here(pair: str) -> Any:
     return gr.update(choices=controls.preset_choices(pair))
 
 
+def settings_of(preset: str, pair: str) -> list[Any]:
+    """The settings of a preset, with the pair's own drafter of that kind; custom settings stay."""
+    places = {str(place): PRESETS[place] for place in presets_of(pair)}
+    if preset not in places:
+        return [gr.skip()] * len(controls.preset_values(OPENING))
+    values = controls.preset_values(places[preset])
+    drafter = find_pair(pair).playing(values["drafter"])
+    return [*{**values, "drafter": drafter.name if drafter else gr.skip()}.values()]
+
+
 def first_preset(pair: str, chosen: str) -> list[Any]:
     """The first preset of another pair, and its settings. The chosen preset stays if the pair has it, and so do custom
     settings."""
-    choices, places = controls.preset_choices(pair), presets_of(pair)
-    if not places or chosen in [name for _, name in choices]:
-        return [gr.skip()] * (1 + len(controls.preset_values(OPENING)))
-    values = controls.preset_values(PRESETS[places[0]])
-    values["drafter"] = stand_ins(pair).get(values["drafter"], values["drafter"])
-    return [gr.update(choices=choices, value=str(places[0])), *values.values()]
-
-
-def stand_ins(pair: str) -> dict[str, str]:
-    """Drafter of a preset -> the drafter of the pair that replaces it."""
-    found = {preset.config.drafter: find_pair(pair).playing(preset.config.drafter) for preset in PRESETS}
-    return {name: spec.name for name, spec in found.items() if spec is not None}
-
-
-PLAYS = {pair: stand_ins(pair) for pair in PAIRS}
+    choices = controls.preset_choices(pair)
+    first = choices[0][1]
+    if chosen in [name for _, name in choices]:
+        return [gr.skip(), *settings_of(controls.CUSTOM, pair)]
+    return [gr.update(choices=choices, value=first), *settings_of(first, pair)]
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:

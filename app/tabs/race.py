@@ -30,7 +30,7 @@ SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
-    """The lanes of a race of several methods, each named by its method: a :data:`~app.run.race.Planner`.
+    """The lanes of a race of several methods, from untrusted values; each is named by its method.
 
     Raises:
         ConfigError: too few or too many methods, one that the pair has not, or a setting that does not work.
@@ -55,7 +55,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 def place() -> Controls:
     """Place the controls, and wire what stays between them."""
-    card = controls.place(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
+    card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]
     rule.choices = [item for item in rule.choices if item[1] in RULES]
     pair.change(methods_here, [pair, methods], methods, **QUIET)

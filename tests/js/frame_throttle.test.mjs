@@ -66,10 +66,10 @@ test('a lane that is shown between two clocks is not drawn again at once', () =>
   clock.now += 200;
   window.specdiff.players.live.live.warming = false;
   window.requestAnimationFrame(() => {});
-  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [800]);
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [1800]);
 });
 
-test('while a lane is measured the page is drawn at once, and then once a second', () => {
+test('while a lane is measured the page is drawn at once, and then every two seconds', () => {
   const { window, frames, timers, clock, draw, wait } = page({ run: 'a' });
   const seen = [];
   const ask = (name) => window.requestAnimationFrame(() => seen.push(name));
@@ -83,7 +83,7 @@ test('while a lane is measured the page is drawn at once, and then once a second
   ask('soon');
   ask('with that');
   assert.equal(frames.size, 0);
-  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [700]);
+  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [1700]);
   wait();
   draw();
   draw();
@@ -99,9 +99,9 @@ test('the end of the measurement frees what waits', () => {
   window.requestAnimationFrame(() => seen.push('held'));
   assert.equal(frames.size, 0);
   window.specdiff.players.live.live = null;
-  heard['specdiff:measured']();
+  heard['specdiff:draw']();
   assert.equal(timers.size, 0);
-  heard['specdiff:measured'](); // and only once
+  heard['specdiff:draw'](); // and only once
   draw();
   assert.deepEqual(seen, ['first', 'held']);
   window.requestAnimationFrame(() => seen.push('free'));
