@@ -533,9 +533,10 @@ export class App extends Job {
     const other = this.trace && this.wanted && this.wanted !== this.asked &&
       !['measured', 'file'].includes(this.source);
     const drafter = new URLSearchParams(this.wanted).get('drafter') ?? '';
-    const { predictions } = this.options;
+    const { predictions, typical } = this.options;
+    const denoises = !this.noSteps.has(drafter);
     this.stale = other
-      ? `${NOT_RUN} ${predictedWords(predictions, this.wanted, !this.noSteps.has(drafter))}`.trim()
+      ? `${NOT_RUN} ${predictedWords(predictions, typical, this.wanted, denoises)}`.trim()
       : '';
     this.redraw();
   }
