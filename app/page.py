@@ -223,8 +223,10 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
 
     def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
         ended = ""
+        stop = stops.get(request.session_hash)
+        if stop is None or stop.is_set():  # of a download that is still ending
+            stop = stops[request.session_hash] = Event()
         try:
-            stop = stops.setdefault(request.session_hash, Event())
             for message in following(lambda progress: load(pair, progress), stop):
                 yield controls.model_of(pair, message, fetching=True)
         except Stopped:
@@ -233,7 +235,8 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
         finally:
-            stops.pop(request.session_hash, None)
+            if stops.get(request.session_hash) is stop:
+                del stops[request.session_hash]
         yield controls.model_of(pair, ended)
 
     def halt(request: gr.Request) -> None:

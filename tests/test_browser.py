@@ -854,6 +854,25 @@ def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder
         assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
 
+def test_the_first_values_of_the_controls_replace_no_race_that_was_asked_for(
+    browser: Any, address: str, folder: Path
+) -> None:
+    """On a busy machine they arrive while it is fetched, or when it is shown."""
+    detail = {"url": f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"}
+    first = f"{RACE}.wanted = ''; {RACE}.controls({RACE}.recordings[0].asked)"
+    with visit(browser, address) as page:
+        open_tab(page, "race")
+        page.wait_for_function(ready("race"))
+        page.evaluate(
+            f"(detail) => {{ Object.assign({RACE}, {{ asked: '', chosen: false }});"
+            f" window.specdiff.openRace(detail); {first}; }}",
+            detail,
+        )
+        page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
+        calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.calls - calls; }}")
+        assert not calls, "nothing else is fetched"
+
+
 def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, folder: Path) -> None:
     """Whichever arrives first."""
     url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"

@@ -61,6 +61,14 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
   const { before, after } = leadWords(drafted, vanilla, 'A drafter', 2, true);
   assert.ok(!/\d{2}/.test(before) && after.includes(speed) && after.includes('40 tokens'));
   assert.ok(!leadWords(drafted, vanilla, 'A drafter', 2, false).after.includes('×'));
+  const grown = drafted.events.map((event) =>
+    event.kind === 'DraftReady' ? { ...event, parents: event.ids.map((_, i) => i - 1) } : event
+  );
+  assert.match(
+    leadWords(buildLane(grown), vanilla, 'A drafter', 2, true).before,
+    /guesses trees of up to \d+ tokens,/,
+    'of a tree its nodes are counted, not its depth, which looks like a wrong γ',
+  );
   const many = leadWords(drafted, vanilla, 'EAGLE', 6, true);
   assert.ok(
     !many.before.includes('EAGLE') && many.after.includes('EAGLE'),

@@ -205,11 +205,12 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
       after: ` First: ${who}, ${numbers}`,
     };
   }
-  const ahead = Math.max(0, ...drafted.rounds.map((round) => round.drafted));
+  const most = Math.max(0, ...drafted.rounds.map((round) => round.proposal?.ids.length ?? 0));
+  const guesses = drafted.rounds.some((round) => round.tree)
+    ? `trees of up to ${plural(most, 'token')}`
+    : `up to ${plural(most, 'token')} ahead`;
   return {
-    before: `${who} guesses up to ${
-      plural(ahead, 'token')
-    } ahead, and the target model checks them in one pass`,
+    before: `${who} guesses ${guesses}, and the target model checks them in one pass`,
     after: `: ${numbers}`,
   };
 }
