@@ -78,9 +78,8 @@ export function predictedWords(predictions, typical, asked, denoises) {
   if (!drafter || drafter === 'none') return '';
   const map = predictions[pair]?.[drafter];
   const steps = denoises ? config.steps : 1;
-  const [speedUp, tau] =
-    (map && samplesAsUsual(config) && useOf(config) === 'window' &&
-      between(map.cells, [temperature, steps, gamma])) || [];
+  const [speedUp, tau] = (map && samplesAsUsual(config) && useOf(config) === 'window' &&
+    between(map.cells, [temperature, steps, gamma])) || [];
   if (speedUp) {
     return `Predicted: ${times(speedUp)} with ${
       ratio(tau)

@@ -1,9 +1,11 @@
 // The layout of a player, and the figures below the window.
 
+import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/charts.js';
 import { Bar } from './bar.js';
-import { acceptanceFigure, Charts, confidenceFigure, tokensFigure } from './charts.js';
+import { Charts } from './charts.js';
 import { Component, glossed, Held, html } from './ui.js';
 import { DraftWindow } from './window.js';
+import { drawn } from './figure.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { Lead, Source } from './source.js';
@@ -11,11 +13,13 @@ import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-const FIGURES = {
-  tokens: tokensFigure,
-  acceptance: acceptanceFigure,
-  confidence: confidenceFigure,
-};
+const FIGURES = Object.fromEntries(
+  Object.entries({
+    tokens: tokensFigure,
+    acceptance: acceptanceFigure,
+    confidence: confidenceFigure,
+  }).map(([name, figure]) => [name, (scene, c) => drawn(figure(scene), c)]),
+);
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** @extends {Component<{app: App, scene: Scene}>} */
