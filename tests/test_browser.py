@@ -329,7 +329,11 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.click("#live-controls .sd-chip-button:has-text('Math')")
         page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Math: Four denoising steps'")
         number(page, "live", "seed", 5)
-        page.wait_for_selector(f"{stale}:visible")
+        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
+        number(page, "live", "tree_nodes", 9)  # predicted by similar trees
+        page.wait_for_selector(f"{stale}:has-text('Predicted: '):has-text('B 9')")
+        number(page, "live", "tree_nodes", 0)
+        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
         page.click("#live-run")
         page.wait_for_selector("#live-player .sd-chip:has-text('Your run')")
         assert page.locator(stale).is_hidden()
