@@ -11,15 +11,17 @@ import { Lanes } from './lanes.js';
 import { Lead, Source } from './source.js';
 import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
+/** @import { Colours } from './charts.js' */
+/** @import { Figure } from '../state/exploration.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-const FIGURES = Object.fromEntries(
-  Object.entries({
-    tokens: tokensFigure,
-    acceptance: acceptanceFigure,
-    confidence: confidenceFigure,
-  }).map(([name, figure]) => [name, (scene, c) => drawn(figure(scene), c)]),
-);
+/** @param {(scene: Scene) => Partial<Figure>} figure @returns {(scene: Scene, c: Colours) => object | string} */
+const painted = (figure) => (scene, c) => drawn(figure(scene), c);
+const FIGURES = {
+  tokens: painted(tokensFigure),
+  acceptance: painted(acceptanceFigure),
+  confidence: painted(confidenceFigure),
+};
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** @extends {Component<{app: App, scene: Scene}>} */
