@@ -508,7 +508,7 @@ def test_a_measured_lane_is_not_disturbed_by_animations(browser: Any, address: s
         assert page.evaluate(f"Boolean({LIVE}.live)"), "the lane was measured all the while"
         page.click("#live-stop")
         page.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
-        assert measured <= 3, "frames a second"
+        assert 0.5 < measured <= 3, "frames a second"
         assert any(page.evaluate(drawn) > 3 for _ in range(3)), "a busy machine may need a moment"
 
 

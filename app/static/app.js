@@ -51,7 +51,7 @@ import { wordsOf } from './views/inspector.js';
  */
 
 /** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean, hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under way: the part that has arrived */
-/** @typedef {{name: string, token: number, lane: Lane, view: Round, place: Place, who: string}} Pinned a position; `token`: of the text, or −1 */
+/** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place, who: string}} Pinned a position; `token`: of the text, or −1 */
 
 const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
 const NOTHING = 'Stopped. Nothing was measured.';
@@ -234,7 +234,7 @@ export class App extends Job {
     this.status.show(
       message.phase === 'loading'
         ? `${message.message || 'Loading'}…`
-        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with about one update a second. The replay starts when all lanes are done.`,
+        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one update a second. The replay starts when all lanes are done.`,
     );
     this.redraw();
   }
@@ -359,10 +359,11 @@ export class App extends Job {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
     const { title, lanes } = await fetchTrace(found.url);
-    const [drafted, vanilla] = [lanes.drafted, lanes.vanilla].map((events) =>
-      buildLane(events ?? [])
+    const run = this.numbersOf(
+      buildLane(lanes.drafted ?? []),
+      true,
+      buildLane(lanes.vanilla ?? []),
     );
-    const run = this.numbersOf(drafted, true, vanilla);
     return run && { title, run };
   }
 
@@ -416,8 +417,10 @@ export class App extends Job {
       return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
     }
     if (isServed(lane)) return SERVED;
-    const round = shown.older ? state.window : view;
-    const greedy = lane.header.config.temperature === 0;
+    const [round, greedy] = [
+      shown.older ? state.window : view,
+      lane.header.config.temperature === 0,
+    ];
     return [
       narrate(round, (id) => piece(lane, id), greedy),
       whyNothing(round, greedy, wordsOf(lane)),
@@ -429,7 +432,15 @@ export class App extends Job {
   /** Inspect a place of the round. @param {Lane} lane @param {Round} view @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
-    this.pinned = { name: this.selected ?? '', token: -1, lane, view, place, who: '' };
+    this.pinned = {
+      name: this.selected ?? '',
+      token: -1,
+      lane,
+      view,
+      round: view.round,
+      place,
+      who: '',
+    };
     this.draw();
   }
 
@@ -444,7 +455,7 @@ export class App extends Job {
     const who = name === this.selected && this.names.length <= 2
       ? ''
       : this.shown.named[name].label;
-    this.pinned = { name, token, lane, view, place, who };
+    this.pinned = { name, token, lane, view, round: view.round, place, who };
     this.draw();
     const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
     if (byKey) inspector.focus({ preventScroll: true });
