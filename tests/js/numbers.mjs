@@ -19,6 +19,7 @@ import {
   waiting,
 } from '../../app/static/state/metrics.js';
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
+import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
 import { readFile, unzip } from '../../app/static/state/trace.js';
 
@@ -91,8 +92,8 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const labels = { drafted: name, vanilla: baseline };
-  const { trusted } = verdict({ drafted: own, vanilla: base }, labels, crowded);
+  const stage = new Stage(Object.keys(lanes), lanes, { methods: {}, crowded });
+  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
   return {
     rounds,
     final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,
