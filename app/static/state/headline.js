@@ -1,14 +1,6 @@
 // The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
 
-import {
-  alpha,
-  firstDifference,
-  pace,
-  passesOf,
-  predicted,
-  speedUp,
-  tau,
-} from './metrics.js';
+import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import {
   dash,
@@ -198,10 +190,16 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
       after: ` First: ${who}, ${numbers}`,
     };
   }
-  const most = Math.max(0, ...drafted.rounds.map((round) => round.proposal?.ids.length ?? 0));
-  const guesses = drafted.rounds.some((round) => round.tree)
-    ? `trees of up to ${plural(most, 'token')}`
-    : `up to ${plural(most, 'token')} ahead`;
+  const most = (/** @type {(round: Lane['rounds'][0]) => number | undefined} */ of) =>
+    Math.max(0, ...drafted.rounds.map((round) => of(round) ?? 0));
+  const drafts = most(({ tree }) => tree?.branches.length);
+  const nodes = most(({ tree }) => tree?.lines.length);
+  const ahead = plural(most((round) => round.drafted), 'token');
+  const guesses = drafts
+    ? `${plural(drafts, 'draft')} of up to ${ahead}`
+    : nodes
+    ? `trees of up to ${plural(nodes, 'token')}`
+    : `up to ${ahead} ahead`;
   return {
     before: `${who} guesses ${guesses}, and the target model checks them in one pass`,
     after: `: ${numbers}`,

@@ -237,8 +237,9 @@ export class SideBySide {
     return html`
       <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
         <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
-            <p class="sd-sub" aria-live="polite">${this.going || why}</p>
-            <p class="sd-sub">${NOTE}</p></section>
+        <p class="sd-sub" aria-live="polite">${this.going || why}</p>
+        <p class="sd-sub">${NOTE}</p>
+      </section>
     `;
   }
 
