@@ -103,6 +103,13 @@ def test_contrast(text: str, ground: str, mode: int) -> None:
     assert contrast(palette.ROLES[text][mode], palette.ROLES[ground][mode]) >= 4.5
 
 
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["card", "line", "edge"])
+def test_the_thumb_of_a_slider_stands_out(ground: str, mode: int) -> None:
+    """From its track and from the card around it: WCAG asks 3:1 of a control."""
+    assert contrast(palette.ROLES["accent"][mode], palette.ROLES[ground][mode]) >= 3
+
+
 def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
     """Roles are the only way to a colour, and every method has one of its own, with a mark of its own."""
     assert {method.colour for method in METHODS} <= set(palette.ROLES)

@@ -329,7 +329,11 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.click("#live-controls .sd-chip-button:has-text('Math')")
         page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Math: Four denoising steps'")
         number(page, "live", "seed", 5)
-        page.wait_for_selector(f"{stale}:visible")
+        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
+        number(page, "live", "tree_nodes", 9)  # predicted by similar trees
+        page.wait_for_selector(f"{stale}:has-text('Predicted: '):has-text('B 9')")
+        number(page, "live", "tree_nodes", 0)
+        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
         page.click("#live-run")
         page.wait_for_selector("#live-player .sd-chip:has-text('Your run')")
         assert page.locator(stale).is_hidden()
@@ -852,6 +856,25 @@ def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder
         page.evaluate(tell, {**detail, "lanes": ["gone"]})
         page.wait_for_selector("#race-player .sd-card:visible")
         assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
+
+
+def test_the_first_values_of_the_controls_replace_no_race_that_was_asked_for(
+    browser: Any, address: str, folder: Path
+) -> None:
+    """On a busy machine they arrive while it is fetched, or when it is shown."""
+    detail = {"url": f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"}
+    first = f"{RACE}.wanted = ''; {RACE}.controls({RACE}.recordings[0].asked)"
+    with visit(browser, address) as page:
+        open_tab(page, "race")
+        page.wait_for_function(ready("race"))
+        page.evaluate(
+            f"(detail) => {{ Object.assign({RACE}, {{ asked: '', chosen: false }});"
+            f" window.specdiff.openRace(detail); {first}; }}",
+            detail,
+        )
+        page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
+        calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.calls - calls; }}")
+        assert not calls, "nothing else is fetched"
 
 
 def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, folder: Path) -> None:

@@ -110,7 +110,7 @@ export class App extends Job {
     this.asked = ''; // the settings of the trace, as a link's query
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
-    this.linked = false; // a link chose the recording
+    this.chosen = false; // the visitor or a link chose a race
     /** @type {number | null} threads for the next run */
     this.threads = null;
     this.calls = 0; // requests; late answers to earlier ones are dropped
@@ -270,13 +270,21 @@ export class App extends Job {
     return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
   }
 
-  /** Show a trace that the server offers as a file. @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string, asked?: string}} race */
-  async open({ url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' }) {
+  /**
+   * Show a trace that the server offers as a file.
+   * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string, asked?: string}} race
+   * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens the page
+   */
+  async open(
+    { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' },
+    chosen = true,
+  ) {
     if (measuring()) {
       this.card.show(REFUSAL);
       return;
     }
     const call = (this.calls += 1);
+    this.chosen ||= chosen;
     this.card.hide();
     try {
       const trace = await fetchTrace(url);
@@ -523,9 +531,9 @@ export class App extends Job {
     const before = this.wanted;
     this.wanted = asked;
     if (this.live || this.busy) return;
-    const same = asked === this.asked || (before ? asked === before : this.linked);
+    const same = asked === this.asked || (before ? asked === before : this.chosen);
     const match = same ? null : this.recordings.find((one) => one.asked === asked);
-    if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url });
+    if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url }, false);
     else this.compare();
   }
 
@@ -534,9 +542,10 @@ export class App extends Job {
     const other = this.trace && this.wanted && this.wanted !== this.asked &&
       !['measured', 'file'].includes(this.source);
     const drafter = new URLSearchParams(this.wanted).get('drafter') ?? '';
-    const { predictions } = this.options;
+    const { predictions, typical } = this.options;
+    const denoises = !this.noSteps.has(drafter);
     this.stale = other
-      ? `${NOT_RUN} ${predictedWords(predictions, this.wanted, !this.noSteps.has(drafter))}`.trim()
+      ? `${NOT_RUN} ${predictedWords(predictions, typical, this.wanted, denoises)}`.trim()
       : '';
     this.redraw();
   }
@@ -721,7 +730,6 @@ export class App extends Job {
         ? { url: `runs/${moment.trace}`, source: 'kept', asked: moment.asked }
         : null);
     if (!wanted) return false;
-    this.linked = true;
     if (this.file !== moment.trace) await this.open(wanted);
     if (this.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
     return true;
@@ -849,5 +857,5 @@ export function mount(element, props, watch, options) {
       : options.recordings.some(({ url }) => fileOf(url) === moment.trace));
   const [opening] = options.recordings;
   if (moment && wanted) app.openMoment(moment);
-  else if (opening && !app.trace && !app.live && !app.calls) app.open({ url: opening.url });
+  else if (opening && !app.trace && !app.live && !app.calls) app.open({ url: opening.url }, false);
 }

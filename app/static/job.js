@@ -57,6 +57,7 @@ export class Job {
   }
 
   set busy(on) {
+    if (on === this.busy) return; // each update sets it, and a style that changes is computed again
     this.root.classList.toggle('sd-busy', on);
     this.content.setAttribute('aria-busy', String(on)); // not on the status line
     guard();

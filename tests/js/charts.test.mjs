@@ -6,7 +6,12 @@ import { make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { nameLanes } from '../../app/static/state/marks.js';
 import { rowAt } from '../../app/static/state/race.js';
-import { acceptanceFigure, confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
+import * as figures from '../../app/static/state/charts.js';
+import { drawn } from '../../app/static/views/figure.js';
+
+const tokensFigure = (scene, c) => drawn(figures.tokensFigure(scene), c);
+const acceptanceFigure = (scene, c) => drawn(figures.acceptanceFigure(scene), c);
+const confidenceFigure = (scene, c) => drawn(figures.confidenceFigure(scene), c);
 
 const c = new Proxy({}, {
   get: (_, role) =>

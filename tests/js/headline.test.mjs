@@ -12,7 +12,7 @@ import {
   whySlow,
 } from '../../app/static/state/headline.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
-import { clockOf } from '../../app/static/state/metrics.js';
+import { clockOf, waiting } from '../../app/static/state/metrics.js';
 import { markOf, rowAt, standings } from '../../app/static/state/race.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
@@ -22,7 +22,6 @@ const changed = (lane, change) =>
   );
 const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
 const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));
-const LABELS = { drafted: 'drafted', vanilla: 'vanilla' };
 const map = (pair, of) =>
   Object.fromEntries(Object.entries(pair).map(([name, lane]) => [name, lane && of(lane)]));
 
@@ -33,7 +32,8 @@ function headline(pair, share = 1) {
   const clocks = Object.fromEntries(
     Object.entries(pair).map(([name, lane]) => [name, lane && clockOf(lane, states[name], t)]),
   );
-  const race = verdict(pair, LABELS, 0.2);
+  const waits = Object.values(pair).some((lane) => (waiting(lane) ?? 0) >= 0.2);
+  const race = verdict(pair, waits ? 'Busy machine' : '');
   const [speed, words, slower = false] = outcome(pair, clocks, race, false);
   return {
     race,
@@ -61,6 +61,14 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
   const { before, after } = leadWords(drafted, vanilla, 'A drafter', 2, true);
   assert.ok(!/\d{2}/.test(before) && after.includes(speed) && after.includes('40 tokens'));
   assert.ok(!leadWords(drafted, vanilla, 'A drafter', 2, false).after.includes('×'));
+  const grown = drafted.events.map((event) =>
+    event.kind === 'DraftReady' ? { ...event, parents: event.ids.map((_, i) => i - 1) } : event
+  );
+  assert.match(
+    leadWords(buildLane(grown), vanilla, 'A drafter', 2, true).before,
+    /guesses trees of up to \d+ tokens,/,
+    'of a tree its nodes are counted, not its depth, which looks like a wrong γ',
+  );
   const many = leadWords(drafted, vanilla, 'EAGLE', 6, true);
   assert.ok(
     !many.before.includes('EAGLE') && many.after.includes('EAGLE'),
@@ -158,7 +166,7 @@ test('a lane that was stopped is compared with nothing, and without a token it c
     assert.equal(leadWords(part, busy(vanilla), 'A drafter', 2, false).after, '');
     assert.doesNotMatch(headline({ drafted: part, vanilla: busy(vanilla) }).speed, /:/);
   }
-  const race = verdict({ drafted: none, vanilla }, LABELS, 0.2);
+  const race = verdict({ drafted: none, vanilla }, '');
   assert.equal(race.claim, '');
   const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };
   const [speed] = outcome(nothing, { drafted: null, vanilla: null }, race, true);

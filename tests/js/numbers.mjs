@@ -19,14 +19,13 @@ import {
   waiting,
 } from '../../app/static/state/metrics.js';
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
+import { Stage } from '../../app/static/state/stage.js';
+import { acceptanceFigure } from '../../app/static/state/charts.js';
 import { readFile, unzip } from '../../app/static/state/trace.js';
-
-const { acceptanceFigure } = await import('../../app/static/views/charts.js');
 
 const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
   readFileSync(process.argv[2], 'utf8'),
 );
-const colours = new Proxy({}, { get: () => '' });
 
 const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => event.kind === kind ? [i] : []);
 
@@ -56,7 +55,7 @@ function alone(lane) {
     return { ...numbersAt(state), t: lane.times[index] };
   });
   const end = stateAt(lane, Infinity);
-  const figure = acceptanceFigure({ lane, state: end, view: null }, colours);
+  const { data = [] } = acceptanceFigure({ lane, state: end, view: null });
   return {
     rounds,
     end: {
@@ -64,7 +63,7 @@ function alone(lane) {
       seconds: lane.duration,
       seconds_by: lane.finished ? lane.finished.seconds_by : {},
       waiting: waiting(lane),
-      alpha_at: typeof figure === 'string' ? [] : figure.data[0].y,
+      alpha_at: data.length ? data[0].y : [],
       complete: complete(lane),
     },
     depths: lane.rounds.flatMap((round) => round.tree ? [round.tree.depths] : []),
@@ -93,8 +92,8 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const labels = { drafted: name, vanilla: baseline };
-  const { trusted } = verdict({ drafted: own, vanilla: base }, labels, crowded);
+  const stage = new Stage(Object.keys(lanes), lanes, { methods: {}, crowded });
+  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
   return {
     rounds,
     final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,

@@ -23,25 +23,36 @@ test('nothing is said outside of what was measured', () => {
   }
 });
 
-test('words for a plain window only', () => {
+test('a plain window is interpolated; a tree has the range of similar settings, or a reason', () => {
   const known = { toy: { block: { device: 'a CPU', cells } } };
+  const similar = [{
+    pair: 'toy',
+    temperature: 0,
+    device: 'cpu: A',
+    dtype: 'fp32',
+    over: 'over 5 prompts',
+    about: 'Races',
+    cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] },
+  }];
   const plain = { pair: 'toy', drafter: 'block', temperature: 0, steps: 1, gamma: 4, top_p: 1 };
   const words = (more, denoises = true) =>
-    predictedWords(known, new URLSearchParams({ ...plain, ...more }).toString(), denoises);
+    predictedWords(known, similar, new URLSearchParams({ ...plain, ...more }).toString(), denoises);
   assert.match(words({}), /1\.60×.*3\.00.*a CPU/);
   assert.match(words({ steps: 3 }, false), /1\.60×/);
   for (
     const other of [
       { pair: 'other' },
-      { drafter: 'none' },
-      { tree_nodes: 8 },
-      { num_drafts: 4 },
+      { tree_nodes: 64 },
+      { tree_nodes: 8, temperature: 1, rule: 'ratio' },
+      { num_drafts: 4, selection: 'self' },
       { auto: true },
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
     ]
-  ) assert.equal(words(other), '', JSON.stringify(other));
+  ) assert.match(words(other), /^No prediction/, JSON.stringify(other));
+  assert.equal(words({ drafter: 'none' }), '', 'vanilla has no speed-up');
+  assert.match(words({ tree_nodes: 8, gamma: 8 }), /0\.90–1\.40× over 5 prompts.*γ 8, B 8 on A/);
   assert.match(words({ temperature: 1, rule: 'ratio' }), /1\.20×/);
 });
 

@@ -8,7 +8,22 @@ export function piece(lane, id) {
   return known === undefined ? `<${id}>` : known;
 }
 
-const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
+const RAW_BYTE = /(\\x[89a-f][0-9a-f])/i;
+
+const bytesOf = (source) =>
+  source.split(RAW_BYTE).flatMap((part, i) =>
+    i % 2 ? [parseInt(part.slice(2), 16)] : [...new TextEncoder().encode(part)]
+  );
+
+/** The text of bytes; null if they end within a character. @param {number[]} bytes */
+function decoded(bytes) {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
+  } catch (error) {
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
+}
 
 /**
  * Make pieces readable. A character whose bytes are spread over tokens appears at the token that
@@ -16,43 +31,17 @@ const RAW_BYTE = /\\x([89a-f][0-9a-f])/gi;
  */
 export function joinPieces(pieces) {
   const shown = pieces.slice();
-  const decode = (bytes) =>
-    new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes));
-  let i = 0;
-  while (i < pieces.length) {
-    if (!pieces[i].match(RAW_BYTE)) {
-      i += 1;
-      continue;
-    }
-    let bytes = [];
-    let done = false;
-    for (let j = i; j < Math.min(i + 4, pieces.length) && !done; j += 1) {
-      bytes = bytes.concat(rawBytes(pieces[j]));
-      try {
-        shown[j] = decode(bytes);
-        for (let k = i; k < j; k += 1) shown[k] = '';
-        i = j;
-        done = true;
-      } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // TypeError: an incomplete character
-      }
-    }
-    i += 1;
+  for (let i = 0; i < pieces.length; i += 1) {
+    if (!RAW_BYTE.test(pieces[i])) continue;
+    const last = [i, i + 1, i + 2, i + 3].find((j) =>
+      j < pieces.length && decoded(pieces.slice(i, j + 1).flatMap(bytesOf)) !== null
+    );
+    if (last === undefined) continue;
+    shown.fill('', i, last);
+    shown[last] = decoded(pieces.slice(i, last + 1).flatMap(bytesOf)) ?? '';
+    i = last;
   }
   return shown;
-}
-
-function rawBytes(source) {
-  const bytes = [];
-  let from = 0;
-  for (const match of source.matchAll(RAW_BYTE)) {
-    bytes.push(
-      ...new TextEncoder().encode(source.slice(from, match.index)),
-      parseInt(match[1], 16),
-    );
-    from = match.index + match[0].length;
-  }
-  return bytes.concat(...new TextEncoder().encode(source.slice(from)));
 }
 
 /** Whether the prompt of a lane was a chat message: the token ids that the target read do not end with it. @param {Lane | null} lane */

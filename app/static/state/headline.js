@@ -1,18 +1,8 @@
 // The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
 
-import {
-  alpha,
-  firstDifference,
-  pace,
-  passesOf,
-  predicted,
-  speedUp,
-  tau,
-  waiting,
-} from './metrics.js';
+import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import {
-  busyWords,
   dash,
   milliseconds,
   percent,
@@ -41,8 +31,8 @@ const CLAIMS = {
   '': '✓ Lossless rule: the text has the target’s own distribution.',
 };
 
-/** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {Pair<string>} labels @param {number} crowded threads that waited, from which a time cannot be trusted */
-export function verdict({ drafted, vanilla }, labels, crowded) {
+/** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {string} doubt why the clock cannot be trusted, if so */
+export function verdict({ drafted, vanilla }, doubt) {
   const header = (drafted || vanilla)?.header;
   const lossless = header ? header.lossless : true;
   const reports = drafted && isServed(drafted) && drafted.finished
@@ -51,12 +41,7 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
   const wrote = (drafted || vanilla)?.shown.length; // else it makes no claim
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
     drafted.shown.length && vanilla.shown.length;
-  /** @type {[string, number | null][]} */
-  const waits = [[labels.drafted ?? '', waiting(drafted)], [
-    labels.vanilla ?? '',
-    waiting(vanilla),
-  ]];
-  const trusted = !(compared && waits.some(([, wait]) => (wait ?? 0) >= crowded));
+  const trusted = !(compared && doubt);
   const cost = trusted ? predicted(drafted, vanilla) : null;
   return {
     claim: header && wrote
@@ -65,7 +50,7 @@ export function verdict({ drafted, vanilla }, labels, crowded) {
     lossy: !lossless && header?.exactness !== 'unchecked',
     alone: header?.threads === 1, // whether it ran on one thread
     trusted,
-    busy: trusted ? '' : busyWords(waits),
+    busy: trusted ? '' : doubt,
     final: compared ? speedUp(pace(drafted), pace(vanilla)) : null,
     predicted: cost
       ? `Predicted, not measured: τ / (v + c·NFE/round) = ${times(cost.value)} with v = ${
@@ -205,11 +190,18 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
       after: ` First: ${who}, ${numbers}`,
     };
   }
-  const ahead = Math.max(0, ...drafted.rounds.map((round) => round.drafted));
+  const most = (/** @type {(round: Lane['rounds'][0]) => number | undefined} */ of) =>
+    Math.max(0, ...drafted.rounds.map((round) => of(round) ?? 0));
+  const drafts = most(({ tree }) => tree?.branches.length);
+  const nodes = most(({ tree }) => tree?.lines.length);
+  const ahead = plural(most((round) => round.drafted), 'token');
+  const guesses = drafts
+    ? `${plural(drafts, 'draft')} of up to ${ahead}`
+    : nodes
+    ? `trees of up to ${plural(nodes, 'token')}`
+    : `up to ${ahead} ahead`;
   return {
-    before: `${who} guesses up to ${
-      plural(ahead, 'token')
-    } ahead, and the target model checks them in one pass`,
+    before: `${who} guesses ${guesses}, and the target model checks them in one pass`,
     after: `: ${numbers}`,
   };
 }

@@ -13,21 +13,16 @@ const PHASES = {
   Committed: 'commit',
 };
 
-/** The name of an event in a link, or null if stepping does not stop there. */
-const nameOf = (event) =>
-  event.kind === 'DenoiseStep' ? `step${event.step + 1}` : PHASES[event.kind] ?? null;
+/** The name of an event in a link; empty if stepping does not stop there. @param {any} event */
+const nameOf = ({ kind, step }) => kind === 'DenoiseStep' ? `step${step + 1}` : PHASES[kind] ?? '';
 
 /**
  * The position of the playhead in a lane: the last stop that it has passed.
  * @param {Lane} lane @param {number} n events that were passed @returns {{round: number, at: string} | null}
  */
 export function momentAt(lane, n) {
-  for (let i = Math.min(n, lane.events.length) - 1; i >= 0; i -= 1) {
-    const event = /** @type {any} */ (lane.events[i]);
-    const at = nameOf(event);
-    if (at) return { round: event.round + 1, at };
-  }
-  return null;
+  const event = /** @type {any} */ (lane.events.slice(0, n).findLast(nameOf));
+  return event ? { round: event.round + 1, at: nameOf(event) } : null;
 }
 
 /**
@@ -35,15 +30,11 @@ export function momentAt(lane, n) {
  * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
  */
 export function stopOf(stops, lane, name, { round, at }) {
-  let found = -1;
-  for (let i = 0; i < stops.length; i += 1) {
-    if (stops[i].lane !== name) continue;
-    const event = /** @type {any} */ (lane.events[stops[i].n - 1]);
-    if (event.round !== round - 1) continue;
-    found = i;
-    if (nameOf(event) === at) return i;
-  }
-  return found;
+  const eventOf = (i) => /** @type {any} */ (lane.events[stops[i].n - 1]);
+  const own = stops.flatMap((stop, i) =>
+    stop.lane === name && eventOf(i).round === round - 1 ? [i] : []
+  );
+  return own.find((i) => nameOf(eventOf(i)) === at) ?? own.at(-1) ?? -1;
 }
 
 /** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */

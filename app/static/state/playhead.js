@@ -9,6 +9,7 @@ const NICE = [
 ].flat();
 export const RACE_SECONDS = 12;
 
+const EPSILON = 1e-9; // seconds
 const FELT = 60; // tokens per second; slower races can be watched in real time
 
 /** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
@@ -72,17 +73,9 @@ export class Playhead {
 
   /** Go `count` stops forward (negative: back) from here. */
   step(count) {
-    if (this.stop >= 0) {
-      this.stand(this.stop + count);
-      return;
-    }
-    const passed = this.stops.filter((stop) => stop.t <= this.t + 1e-9).length; // up to the playhead
-    this.stand(
-      count > 0 ? passed - 1 + count : passed - 1 + count + (this.onTime(passed - 1) ? 0 : 1),
-    );
-  }
-
-  onTime(index) {
-    return index >= 0 && Math.abs(this.stops[index].t - this.t) < 1e-9;
+    const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
+    const between = this.stop < 0 && !(this.stops[passed]?.t >= this.t - EPSILON);
+    const here = this.stop >= 0 ? this.stop : passed;
+    this.stand(here + count + Number(between && count < 0));
   }
 }

@@ -1,5 +1,5 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map,
-// and the typical range after it. Pure.
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map or taken from similar
+// settings, and the typical range after it. Pure.
 
 import { ratio, times } from './format.js';
 import { useOf } from './marks.js';
@@ -30,59 +30,85 @@ export function between(cells, where) {
   return below && above && below.map((value, i) => value + share * (above[i] - value));
 }
 
-/** Whether settings sample as recorded results do. @param {Record<string, unknown>} settings */
+/** Whether settings sample as recorded results do. @param {Record<string, any>} settings */
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
-  !Number(top_k) && Number(top_p) === 1 && !draft_temperature &&
-  (!Number(temperature) || rule === 'ratio');
+  !top_k && top_p === 1 && !draft_temperature && (!temperature || rule === 'ratio');
 
 /**
- * The prediction for a window in words; empty for trees, several drafts, a controller, or truncated sampling. @param {Predictions} known @param {string} asked settings as a link's query
- * @param {boolean} denoises whether the drafter uses T
+ * The measured range nearest to the settings of a run; null if the pair, the temperature or the method was not measured,
+ * or only with windows less than half or more than twice the size.
+ * @param {Measured[]} known @param {Record<string, any>} config @param {boolean} denoises whether the drafter uses T
+ * @param {string} [dtype] preferred among equally near ranges
  */
-export function predictedWords(known, asked, denoises) {
-  const query = new URLSearchParams(asked);
-  const number = (name) => Number(query.get(name) ?? 0);
-  const found = known[query.get('pair') ?? '']?.[query.get('drafter') ?? ''];
-  const temperature = number('temperature');
-  const window = !number('tree_nodes') && number('num_drafts') <= 1 && query.get('auto') !== 'true';
-  if (!found || !window || !samplesAsUsual(Object.fromEntries(query))) return '';
-  const steps = denoises ? number('steps') : 1;
-  const [speedUp, tau] = between(found.cells, [temperature, steps, number('gamma')]) ?? [];
-  return speedUp
-    ? `Predicted: ${times(speedUp)} with ${
-      ratio(tau)
-    } tokens per round, from runs on ${found.device}.`
-    : '';
-}
-
-/**
- * The measured range nearest to the settings of a run, in words, and its source; null if the pair,
- * the temperature, the kind of device or the method was not measured, or only with windows less
- * than half or more than twice the size. @param {Measured[]} known @param {RunStarted} header
- * @param {boolean} denoises whether the drafter uses T
- */
-export function typicalWords(known, { config, device, dtype }, denoises) {
+function nearest(known, config, denoises, dtype = '') {
   if (!samplesAsUsual(config)) return null;
   const shape = useOf(config);
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
-  const own = [config.gamma, steps, config.tree_nodes, config.num_drafts].map(Number);
+  const own = [config.gamma, steps, config.tree_nodes, config.num_drafts];
+  const [near] = known.filter((one) =>
+    one.pair === config.pair && one.temperature === config.temperature
+  ).flatMap((one) =>
+    (one.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
+      one,
+      cell,
+      far: Math.max(...own.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1))))),
+    }))
+  ).sort((a, b) => a.far - b.far || +(b.one.dtype === dtype) - +(a.one.dtype === dtype));
+  return near && near.far <= 1 ? near : null;
+}
+
+/** The settings of a link's query. @param {string} asked @returns {Record<string, any>} */
+const settingsOf = (asked) =>
+  Object.fromEntries([...new URLSearchParams(asked)].map(([name, value]) => [
+    name,
+    value === 'true' ? true : value === 'false' ? false : Number.isNaN(+value) ? value : +value,
+  ]));
+
+/** @param {string} device without its kind */
+const named = (device) => device.replace(/^\w+: /, '');
+
+/**
+ * The prediction for settings, in words: interpolated for a plain window, otherwise the measured range of the nearest
+ * settings. Empty without a drafter. @param {Predictions} predictions @param {Measured[]} typical
+ * @param {string} asked settings as a link's query @param {boolean} denoises whether the drafter uses T
+ */
+export function predictedWords(predictions, typical, asked, denoises) {
+  const config = settingsOf(asked);
+  const { pair, drafter, temperature, gamma } = config;
+  if (!drafter || drafter === 'none') return '';
+  const map = predictions[pair]?.[drafter];
+  const steps = denoises ? config.steps : 1;
+  const [speedUp, tau] = (map && samplesAsUsual(config) && useOf(config) === 'window' &&
+    between(map.cells, [temperature, steps, gamma])) || [];
+  if (speedUp) {
+    return `Predicted: ${times(speedUp)} with ${
+      ratio(tau)
+    } tokens per round, from runs on ${map.device}.`;
+  }
+  const near = nearest(typical, config, denoises);
+  if (!near) return 'No prediction: nothing similar has been recorded.';
+  const { one, cell: [, , , , low, high, words] } = near;
+  return `Predicted: ${ratio(low)}–${times(high)} ${one.over}, from runs at ${words} on ${
+    named(one.device)
+  }.`;
+}
+
+/**
+ * The measured range nearest to the settings of a run, in words, and its source; null if the kind of device or similar
+ * settings were not measured. @param {Measured[]} known @param {RunStarted} header
+ * @param {boolean} denoises whether the drafter uses T
+ */
+export function typicalWords(known, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
-  const near =
-    known.flatMap((one) =>
-      one.pair === config.pair && one.temperature === config.temperature &&
-        one.device.startsWith(kind)
-        ? (one.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
-          one,
-          cell,
-          far: Math.max(
-            ...own.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1)))),
-          ),
-        }))
-        : []
-    ).sort((a, b) => a.far - b.far || +(b.one.dtype === dtype) - +(a.one.dtype === dtype))[0];
-  if (!near || near.far > 1) return null;
+  const near = nearest(
+    known.filter((one) => one.device.startsWith(kind)),
+    config,
+    denoises,
+    dtype,
+  );
+  if (!near) return null;
   const { one, cell: [, , , , low, high, words], far } = near;
-  const where = `${one.device === device ? 'here' : `on ${one.device.replace(/^\w+: /, '')}`}${
+  const where = `${one.device === device ? 'here' : `on ${named(one.device)}`}${
     one.dtype === dtype ? '' : ` in ${one.dtype}`
   }${far ? ` at ${words}` : ''}`;
   return {

@@ -132,19 +132,12 @@ export class Stage {
       state,
       shown,
       view: shown.round,
-      moment: momentOf(shown),
+      moment: [state?.n, shown.round?.round, shown.phase].join(), // changes with every event
       over,
       running: !player,
     };
   }
 }
-
-/** A key that changes with every event of the shown round. @param {Shown} shown */
-const momentOf = ({ round, phase, older }) =>
-  round
-    ? [round.round, round.passes.length, round.draft, round.scored, round.verified, round.committed]
-      .map((one) => typeof one === 'number' ? one : Number(Boolean(one))).join() + phase + older
-    : '';
 
 /** The round of a lane to show, and its phase: between two rounds the last one stays. @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
 export function roundOf(state, stands) {

@@ -171,7 +171,7 @@ function Origin({ app, answer }) {
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
       <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
         html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
-      <dl class="sd-cmp-facts">${from.map(([name, value]) =>
+      <dl class="sd-facts">${from.map(([name, value]) =>
         html`
           <dt>${name}</dt>
           <dd>${name === 'command' ? html`<code>${value}</code>` : value}</dd>

@@ -1,13 +1,12 @@
-// Draws the figures of any question, whose colours are roles, and applies its switches.
+// Gives figures, whose colours are roles, to Plotly in this page's style, and applies the switches of a question.
 
-import { axis, layout } from './charts.js';
 /** @import { Figure, Report } from '../state/exploration.js' */
 /** @import { Colours } from './charts.js' */
 
 /** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
 export function painted(value, c) {
   if (typeof value === 'string') {
-    return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] : value;
+    return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] || value : value;
   }
   if (Array.isArray(value)) return value.map((one) => painted(one, c));
   return value && typeof value === 'object'
@@ -15,29 +14,56 @@ export function painted(value, c) {
     : value;
 }
 
-const LEGEND = { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } };
+const AXIS = {
+  gridcolor: '@line',
+  linecolor: '@line',
+  zeroline: false,
+  tickfont: { size: 11, color: '@muted' },
+  automargin: true,
+  fixedrange: true,
+};
+const LAYOUT = {
+  margin: { l: 44, r: 10, t: 8, b: 38 },
+  showlegend: false,
+  legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } },
+  paper_bgcolor: 'rgba(0,0,0,0)',
+  plot_bgcolor: 'rgba(0,0,0,0)',
+  font: { family: 'Inter, system-ui, sans-serif', size: 12, color: '@ink' },
+  uirevision: 'keep',
+  hoverlabel: { bgcolor: '@card', bordercolor: '@edge', font: { color: '@ink', size: 12 } },
+  bargap: 0.35,
+  dragmode: false,
+};
+
+/** An axis in this page's style, widened up to `reach`. @param {Record<string, any>} [axis] */
+const styled = ({ title = '', range, ...more } = {}, reach = 0) => ({
+  ...AXIS,
+  title: { text: title, font: { size: 11.5, color: '@muted' }, standoff: 6 },
+  ...(range && { range: reach > range[1] ? [range[0], reach] : range }),
+  ...more,
+});
 
 /**
  * A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
- * @param {Figure} figure @param {Colours} c @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
+ * @param {Partial<Figure>} figure @param {Colours} c @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
  */
-export function drawn({ data = [], layout: described, empty = '' }, c, added = { data: [] }) {
+export function drawn({ data = [], layout: own = {}, empty = '' }, c, added = { data: [] }) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
-  const { xaxis = {}, yaxis = {}, ...rest } = painted(described, c);
-  const styled = ({ title = '', range, ...more }, reach = 0) => {
-    const wide = range && reach > range[1] ? [range[0], reach] : range;
-    return axis(c, title, wide ? { ...more, range: wide } : more);
+  const axes = Object.keys(own).filter((name) => /^[xy]axis\d$/.test(name));
+  const layout = {
+    ...LAYOUT,
+    ...own,
+    xaxis: styled(own.xaxis, added.reach?.x),
+    yaxis: styled(own.yaxis, added.reach?.y),
+    ...Object.fromEntries(axes.map((name) => [name, styled(own[name])])),
+    margin: {
+      ...LAYOUT.margin,
+      ...(own.showlegend && { t: 12 }),
+      ...(own.yaxis2 && { r: 48 }),
+    },
   };
-  const shape = layout(c, styled(xaxis, added.reach?.x), styled(yaxis, added.reach?.y));
-  for (const name of Object.keys(rest)) {
-    if (/^[xy]axis\d$/.test(name)) rest[name] = styled(rest[name]);
-  }
-  const room = { t: rest.showlegend ? 12 : shape.margin.t, r: rest.yaxis2 ? 48 : shape.margin.r };
-  return {
-    data: painted(marks, c),
-    layout: { ...shape, legend: LEGEND, ...rest, margin: { ...shape.margin, ...room } },
-  };
+  return painted({ data: marks, layout }, c);
 }
 
 /** Whether something is shown at these values of the switches; missing switches hide nothing. @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */

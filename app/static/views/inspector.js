@@ -25,7 +25,7 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
 export const wordsOf = (lane) => (id) => id === null ? OTHERS : quoted(piece(lane, id));
 
 /** Whether a random draw decided the test. @param {Inspected} what */
-export const isChance = ({ test, holds }, greedy) =>
+const isChance = ({ test, holds }, greedy) =>
   Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
   !(test?.kind === 'tree' && holds === 'none');
 

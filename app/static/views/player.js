@@ -1,20 +1,26 @@
 // The layout of a player, and the figures below the window.
 
+import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/charts.js';
 import { Bar } from './bar.js';
-import { acceptanceFigure, Charts, confidenceFigure, tokensFigure } from './charts.js';
+import { Charts } from './charts.js';
 import { Component, glossed, Held, html } from './ui.js';
 import { DraftWindow } from './window.js';
+import { drawn } from './figure.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { Lead, Source } from './source.js';
 import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
+/** @import { Colours } from './charts.js' */
+/** @import { Figure } from '../state/exploration.js' */
 /** @import { Scene } from '../state/stage.js' */
 
+/** @param {(scene: Scene) => Partial<Figure>} figure @returns {(scene: Scene, c: Colours) => object | string} */
+const painted = (figure) => (scene, c) => drawn(figure(scene), c);
 const FIGURES = {
-  tokens: tokensFigure,
-  acceptance: acceptanceFigure,
-  confidence: confidenceFigure,
+  tokens: painted(tokensFigure),
+  acceptance: painted(acceptanceFigure),
+  confidence: painted(confidenceFigure),
 };
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 

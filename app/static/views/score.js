@@ -23,14 +23,10 @@ const ALONE =
   'A single thread never waits for other threads, so its clock can be trusted beside other programs';
 
 /** @param {App} app @param {Scene} scene */
-function known(app, { lanes, states, clocks, selected, baseline, named, running }) {
+function known(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
   const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected); // a race under way has no result
-  const labels = {
-    drafted: named[selected ?? '']?.label ?? null,
-    vanilla: named[baseline ?? '']?.label ?? null,
-  };
-  const race = verdict(own, labels, stage.crowded);
+  const race = verdict(own, app.doubt(selected ?? ''));
   return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 

@@ -1,12 +1,12 @@
 // Two runs along one text; a rejection can be inspected and continued with another token.
 
-import { aligned, trackOf, uniform } from '../state/exploration.js';
-import { again, inspected } from '../state/inspect.js';
+import { aligned, trackOf } from '../state/exploration.js';
+import { inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
 import { buildLane, stateAt } from '../state/lane.js';
-import { cell as inCell, LEGEND, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { classes, glossed, html, Link, View } from './ui.js';
-import { Inspector, isChance, wordsOf } from './inspector.js';
+import { cell as inCell, LEGEND, quoted, short, SOURCES } from '../state/format.js';
+import { classes, html, Link, View } from './ui.js';
+import { Inspector } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
 import { fetchTrace } from '../state/trace.js';
 /** @import { Answer, Cell } from '../state/exploration.js' */
@@ -136,10 +136,6 @@ export class SideBySide {
     this.lanes = {};
     /** @type {Looked | null} */
     this.looked = null;
-    this.seed = 0;
-    this.drawn = ''; // the result of another u, in words
-    /** @type {number | null} the token drawn with it */
-    this.came = null;
     this.going = ''; // the status of a branch
     this.asked = false; // whether a branch was requested
   }
@@ -180,7 +176,7 @@ export class SideBySide {
       : {};
     const what = inspected(view, verified.accepted, greedy);
     this.looked = { key, name, round, lane, view, verified, what, greedy, own };
-    Object.assign(this, { drawn: '', came: null, going: '' });
+    this.going = '';
     this.changed();
     if (scrolls) {
       document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
@@ -208,29 +204,6 @@ export class SideBySide {
     this.changed();
   }
 
-  /** The same test with another u: a simulation on the recorded numbers. @param {Looked} looked */
-  roll({ what, lane }) {
-    this.seed += 1;
-    const word = wordsOf(lane);
-    const threshold = what.test?.threshold ?? 0;
-    const { accepted, counts } = again(what, threshold, 1, this.seed);
-    const came = what.rows[counts.indexOf(1)];
-    const u = uniform(this.seed)();
-    this.came = came?.id ?? null;
-    this.drawn = what.test?.kind === 'tree'
-      ? `Simulated, not decoded: the target draws ${
-        this.came === null ? 'one of all others' : word(this.came)
-      }, which is ${
-        accepted ? 'drafted here: the walk goes on' : 'not drafted here: the walk ends'
-      }.`
-      : `Simulated, not decoded: u = ${ratio(u)}, ${
-        accepted
-          ? `below ${ratio(threshold)}: the draft ${word(what.drafted)} is accepted`
-          : `not below ${ratio(threshold)}: rejected, and replaced by ${word(this.came)}`
-      }.`;
-    this.changed();
-  }
-
   /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
     const { name, lane, verified, what, own, greedy } = looked;
@@ -245,14 +218,12 @@ export class SideBySide {
     const why = own.why ??
       (chosen.length ? '' : 'The trace holds no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
-    const take = (id) => {
-      const kind = classes('sd-take', id === this.came && 'sd-came');
-      return html`
-        <button type="button" class=${kind} data-take=${id} disabled=${this.asked}
+    const take = (id) =>
+      html`
+        <button type="button" class="sd-take" data-take=${id} disabled=${this.asked}
           onclick=${() => this.go(looked, { take: Number(id) })}>
           ${quoted(piece(lane, Number(id)))}<small>${numbers(id)}</small></button>
       `;
-    };
     const takes = !own.why && [
       html`<b>Choose another token and continue:</b>`,
       ...chosen.map(take),
@@ -265,12 +236,10 @@ export class SideBySide {
     ];
     return html`
       <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
-        <div class="sd-whatif" hidden=${!isChance(what, greedy)}>
-          <${Link} act=${() => this.roll(looked)}>${glossed('Draw u again', null)}<//>
-              <span class="sd-sub" aria-live="polite">${this.drawn}</span></div>
-            <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
-            <p class="sd-sub" aria-live="polite">${this.going || why}</p>
-            <p class="sd-sub">${NOTE}</p></section>
+        <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
+        <p class="sd-sub" aria-live="polite">${this.going || why}</p>
+        <p class="sd-sub">${NOTE}</p>
+      </section>
     `;
   }
 

@@ -1,0 +1,186 @@
+// The figures of a race, whose colours are roles (views/figure.js paints them). Pure.
+
+import { cell, exact } from './format.js';
+import { labelHeights } from './race.js';
+import { piece } from './detokenize.js';
+/** @import { Figure } from './exploration.js' */
+/** @import { Scene } from './stage.js' */
+
+/** Escape a label: Plotly interprets markup, and a lane's name may be foreign. */
+const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+
+/** Round tick values up to the longest text; the space for labels above it has none. */
+function ticks(most) {
+  const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
+
+/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @returns {Partial<Figure>} */
+export function tokensFigure({ names, named, states, clocks, duration, total, selected }) {
+  const most = Math.max(1, total);
+  const gap = most * 0.075;
+  const drawn = names.flatMap((name) => { // leaves out lanes that failed before their first token
+    const [state, clock, own] = [states[name], clocks[name], named[name]];
+    if (!state || !clock || !own || (clock.done && !state.tokens.length)) return [];
+    const [colour, label] = [`@${own.colour}`, escaped(own.label)];
+    const end = { x: clock.seconds, y: state.points.at(-1)?.total ?? 0, done: clock.done };
+    return [{ name, own, colour, label, points: state.points, end }];
+  });
+  if (!drawn.length) return { empty: 'Each lane gets a line when it has tokens.' };
+  const heights = labelHeights(drawn.map(({ end }) => end), most, gap);
+  return {
+    data: drawn.map(({ name, own, colour, label, points, end }) => ({
+      x: [...points.map(({ t }) => t), end.x],
+      y: [...points.map((point) => point.total), end.y],
+      name: own.label,
+      type: 'scatter',
+      mode: 'lines+markers',
+      marker: {
+        symbol: own.mark,
+        size: 8,
+        opacity: [...points.map(() => 0), 1],
+        color: colour,
+      },
+      line: { shape: 'hv', width: name === selected ? 3 : 1.8, color: colour, dash: own.dash },
+      hovertemplate: `${label}: %{y} tokens at %{x:.4f} s<extra></extra>`,
+    })),
+    layout: {
+      xaxis: { title: 'decode time, s', range: [0, duration * 1.04 || 1] },
+      yaxis: {
+        title: 'tokens',
+        range: [0, most + gap * (names.length + 1)],
+        tickvals: ticks(most),
+      },
+      annotations: drawn.map(({ colour, label, end: { x, y } }, i) => ({
+        x,
+        y,
+        ax: x,
+        ay: heights[i],
+        axref: 'x',
+        ayref: 'y',
+        text: label,
+        showarrow: true,
+        arrowhead: 0,
+        arrowwidth: 1,
+        arrowcolor: colour,
+        font: { size: 11.5, color: colour },
+        bgcolor: '@card',
+        borderpad: 1,
+        xanchor: x > 0.55 * duration ? 'right' : 'left',
+      })),
+    },
+  };
+}
+
+/** The axis of the positions in a window. */
+const positions = (size, start) => ({
+  title: 'position in the window',
+  range: [start, size + 1 - start],
+  dtick: size > 16 ? 4 : 1,
+  showgrid: false,
+});
+
+/** Shares accepted by position, and this round's tests. @param {Scene} scene @returns {Partial<Figure>} */
+export function acceptanceFigure({ lane, state, view }) {
+  if (!lane || !state) return { empty: 'Vanilla drafts nothing, so nothing is tested.' };
+  const { testedAt, acceptedAt } = state.sums;
+  const tests = view?.verified?.tests ?? [];
+  if (!testedAt.length && !tests.length) return { empty: 'No draft has been tested yet.' };
+  const greedy = lane.header?.config.temperature === 0; // then u has no effect
+  const marks = (of, y, marker) => ({
+    type: 'scatter',
+    mode: 'markers',
+    x: of.map((t) => t.position + 1),
+    y,
+    customdata: of.map((t) => [
+      `“${cell(piece(lane, t.id))}”`,
+      ...[t.p, t.q, t.threshold].map(exact),
+      t.draw === null ? 'none (shared noise)' : exact(t.draw),
+      t.accepted ? 'accepted' : 'rejected',
+    ]),
+    marker,
+    hovertemplate:
+      '%{customdata[0]} %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>',
+  });
+  const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
+  return {
+    data: [
+      {
+        type: 'bar',
+        x: testedAt.map((_, i) => i + 1),
+        y: testedAt.map((n, i) => acceptedAt[i] / n),
+        customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
+        marker: { color: '@draft-tint', line: { color: '@draft', width: 1 } },
+        hovertemplate:
+          'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
+      },
+      marks(tests, tests.map((t) => t.threshold), {
+        size: 10,
+        symbol: tests.map((t) => t.accepted ? 'circle' : 'x'),
+        color: tests.map((t) => t.accepted ? '@draft' : '@residual'),
+        line: { color: '@card', width: 1 },
+      }),
+      marks(drawn, drawn.map((t) => t.draw), {
+        size: 15,
+        symbol: 'line-ew',
+        line: { color: '@ink', width: 2 },
+      }),
+    ],
+    layout: {
+      xaxis: positions(Math.max(1, ...lane.rounds.map((round) => round.size)), 0.4),
+      yaxis: { title: 'acceptance probability', range: [-0.04, 1.06], dtick: 0.25 },
+    },
+  };
+}
+
+/** Confidence by denoising step and position of a round. @param {Scene} scene @returns {Partial<Figure>} */
+export function confidenceFigure({ lane, view }) {
+  if (!lane) return { empty: 'Vanilla has no drafter.' };
+  if (!view?.passes.length) {
+    return {
+      empty: view?.copied
+        ? 'A copied draft has no confidence, because it needs no drafter pass.'
+        : 'No drafter pass of this round has been recorded yet.',
+    };
+  }
+  const { passes, size } = view;
+  const total = Math.max(view.steps, passes.length);
+  const x = Array.from({ length: size }, (_, i) => i + 1);
+  const rows = Array.from({ length: total }, (_, step) => passes[step]); // undefined: still to come
+  return {
+    data: [{
+      type: 'heatmap',
+      x,
+      y: rows.map((_, step) => step + 1),
+      z: rows.map((pass) => pass ? pass.confidence.slice(0, size) : x.map(() => null)), // a tree may be shallower than the window
+      text: rows.map((pass) =>
+        x.map((_, i) => {
+          const id = pass?.ids[i] ?? null;
+          return id === null ? 'masked' : `“${cell(piece(lane, id))}”`;
+        })
+      ),
+      zmin: 0,
+      zmax: 1,
+      xgap: 2,
+      ygap: 2,
+      colorscale: [[0, '@raised'], [0.02, '@draft-tint'], [1, '@draft']],
+      hovertemplate: 'position %{x}, step %{y}<br>%{text}<br>confidence %{z:.7~g}<extra></extra>',
+      colorbar: {
+        thickness: 8,
+        len: 1,
+        outlinewidth: 0,
+        tickfont: { size: 10.5, color: '@muted' },
+        tickvals: [0, 0.5, 1],
+      },
+    }],
+    layout: {
+      xaxis: positions(size, 0.5),
+      yaxis: {
+        title: 'denoising step',
+        autorange: 'reversed',
+        dtick: total > 12 ? 4 : 1,
+        showgrid: false,
+      },
+    },
+  };
+}
