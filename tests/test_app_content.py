@@ -246,7 +246,7 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
     assert len(WORKSHOP) == 8
     assert sum(lesson.core for lesson in WORKSHOP) == 5
     for lesson in WORKSHOP:
-        assert 0 <= lesson.correct < len(lesson.answers) == len(lesson.why), lesson.name
+        assert [one.right for one in lesson.answers].count(True) == 1, lesson.name
         assert 0 <= lesson.right < len(lesson.guesses) and re.search(r"\d", evidence.truth(lesson.name)), lesson.name
         watch = lesson.watch
         assert bool(watch.explore) + bool(watch.trace) + (watch.area in workshop.FIGURES) == 1, lesson.name
@@ -338,7 +338,7 @@ def test_the_teachers_guide_has_every_lesson_its_minutes_its_wrong_guesses_and_t
         found = re.search(r"^\*(Core, )?(\d+) minutes\. Key: guess (.), check (.)\.\*$", part, re.MULTILINE)
         assert found and bool(found[1]) == lesson.core, lesson.name
         minutes.append(int(found[2]))
-        assert ("abc".index(found[3]), "abc".index(found[4])) == (lesson.right, lesson.correct), lesson.name
+        assert "abc".index(found[3]) == lesson.right and lesson.answers["abc".index(found[4])].right, lesson.name
         assert all(f"“{words}”" in part for words in lesson.guesses if words != lesson.guesses[lesson.right])
     assert f"in {sum(minutes)} minutes" in learn()
     shown = re.sub("<[^>]+>", "", teaching.guide())

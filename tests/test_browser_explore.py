@@ -287,11 +287,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert sorted(there) == sorted(refused)
         assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.answer.choice.tokens")
         for key in ("b/2", "a/2"):
-            page.evaluate(
-                "(key) => document.querySelector('[data-figure=along]')"
-                ".emit('plotly_click', { points: [{ customdata: [key] }] })",
-                key,
-            )
+            page.click(f'.sd-track-column [data-key="{key}"]')
             page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
             assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
         assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A: round 3, position ")
