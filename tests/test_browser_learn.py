@@ -164,7 +164,7 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         page.keyboard.press("Escape")
         assert not page.locator(".sd-present-address").is_visible() and page.locator(CARD).count() == 1
         page.keyboard.press("?")
-        assert page.locator("dialog[open] kbd").count() == 9
+        assert page.locator("dialog[open] kbd").count() == 11
         page.keyboard.press("?")
         assert page.locator("dialog[open]").count() == 0
         page.keyboard.press(" ")
