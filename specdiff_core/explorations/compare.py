@@ -303,16 +303,12 @@ def _exactness(row: Row) -> list[str]:
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if row["temperature"] or not row.get("texts"):
         return ["✓ same distribution", "The rule preserves the target’s distribution; two samples from it differ."]
-    all_same = row["same_text"] == row["texts"]
-    why = (
-        ""
-        if all_same
-        else "; elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
-    )
-    return [
-        f"{'✓' if all_same else '≈'} {row['same_text']} of {row['texts']} texts",
-        f"{row['same_text']} of {row['texts']} texts match vanilla’s token for token{why}.",
-    ]
+    same, texts = row["same_text"], row["texts"]
+    counted = f"{same} of {texts} texts"
+    if same == texts:
+        return [f"✓ {counted}", f"{counted} match vanilla’s token for token."]
+    why = "elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
+    return [f"≈ {counted}", f"{counted} match vanilla’s token for token; {why}."]
 
 
 def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Board:
@@ -320,10 +316,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     shown = []
     for row in rows:
         look, alone = looks.get(row["label"], VANILLA), "one prompt of a kind: no interval"
-        if row.get("low") is not None:
-            said = f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}"
-        else:
-            said = "the baseline" if row["method"] == BASELINE else alone
+        measured = alone if row.get("low") is None else draw.spread(row)
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(
             {
@@ -333,7 +326,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
                 "value": row["speedup"],
                 "low": row.get("low"),
                 "high": row.get("high"),
-                "said": said,
+                "said": "the baseline" if row["method"] == BASELINE else measured,
                 "race": row.get("race"),
                 "busy": busy or (row.get("waiting") or 0) >= CROWDED,
                 "cells": [*([number, ""] for number in numbers), _exactness(row)],
@@ -387,8 +380,7 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[
     for label, look in looks.items():
         own = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
         said = [
-            f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}"
-            + ("" if row.get("low") is None else f"<br>95 % interval {ratio(row['low'])} to {ratio(row['high'])}")
+            f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}<br>{draw.spread(row)}"
             for row in own
         ]
         bar = draw.bars(
