@@ -255,12 +255,11 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             folder = ROOT / "assets" / EXPLORATIONS[watch.explore].tab
             answers = [json.loads(path.read_text("utf-8")) for path in folder.glob(f"{watch.explore}*.json")]
             figures = [figure for one in answers if "report" in one for figure in one["report"]["figures"]]
-            assert {watch.panel, watch.beside} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
+            assert {watch.panel} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
             drawn = {line.get("name") for figure in figures if figure["key"] == watch.panel for line in figure["data"]}
             boards = [board for one in answers if "report" in one for board in one["report"].get("boards", ())]
             drawn |= {row["label"] for board in boards for row in board["rows"]} if watch.panel == "board" else set()
             assert set(watch.lines) <= drawn, "a lesson draws what is there"
-            assert bool(watch.beside) == (watch.panel == "widget")
         elif watch.trace:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
             places = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]

@@ -51,7 +51,8 @@ def drafts() -> str:
 
 def _line(x: Any, y: Any, text: Any, colour: str, dash: str) -> dict[str, Any]:
     """A line with a text at each mark."""
-    look = {"mode": "lines+markers+text", "text": text, "textposition": "top center", "textfont": {"color": colour}}
+    places = [*["top center"] * (len(text) - 1), "top left"]
+    look = {"mode": "lines+markers+text", "text": text, "textposition": places, "textfont": {"color": colour}}
     return draw.trace("", x, y, colour, dash=dash, mark="circle", hover="%{y:.2f}", **look, cliponaxis=False)
 
 

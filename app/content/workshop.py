@@ -30,7 +30,6 @@ class Watch(Record, frozen=True, kw_only=True):
     answer: str = ""  # which of its recorded answers; empty: the default one
     panel: str = ""  # one of its figures, by its key, "widget" or "board"
     lines: tuple[str, ...] = ()  # lines of the figure, or methods of the board; empty: all
-    beside: str = ""  # a panel that follows the widget, shown beside it to a room
     query: dict[str, str] = {}  # of “Run it here”: less than was recorded
     trace: str = ""  # or a recording; “Run it here” uses its settings
     round: int = 1

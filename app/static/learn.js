@@ -17,7 +17,7 @@ import { send } from './views/room.js';
 
 /**
  * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
- * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines @property {string} beside
+ * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines
  * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
  * @property {string} area
  */
@@ -196,7 +196,7 @@ class Learn {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        scene: () => held('.sd-scene'),
+        scene: () => !watch.trace && held('.sd-scene'), // shown in the step before
         extra: () => held('.sd-formula'),
       },
       {
@@ -238,7 +238,7 @@ class Learn {
 
   /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
-    const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
+    const { explore, answer, panel, lines, query, trace, round, at, area } = lesson.watch;
     if (!trace && !explore) {
       openTab('learn');
       return this.root.querySelector(area);
@@ -274,13 +274,9 @@ class Learn {
       );
     };
     await offer();
-    const panelOf = (key) =>
-      player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
-    for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
-      one.classList.toggle('sd-guide-beside', one === panelOf(beside));
-    }
     if (panel === 'board') return player.root.querySelector('.sd-exp-board');
-    return panel === 'widget' ? player.aside : panelOf(panel);
+    if (panel === 'widget') return player.aside;
+    return player.root.querySelector(`[data-figure="${panel}"]`)?.closest('.sd-panel') ?? null;
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would

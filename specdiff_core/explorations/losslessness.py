@@ -215,7 +215,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return Report(
             answer=f"After {facts['runs']:,} runs of each rule, {'; '.join(words)}." if last else "",
             notes=[counted, *unseen, *([] if self.temperature else [cold])] if last else [],
-            figures=[_distances(rows), _joint(facts.get("joint", [])), THREE],
+            figures=[_distances(rows), _joint(facts.get("joint", []))],
         )
 
     def _outside(self, row: dict[str, Any]) -> str:
@@ -346,17 +346,6 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
             showlegend=True,
         ),
     )
-
-
-THREE = Figure(
-    key="three",
-    title="Three tokens",
-    hint="the test of one position; drag below",
-    layout=axes(
-        "", "probability", xaxis=draw.CATEGORY, yaxis={"range": [0, 1]}, barmode="group", bargap=0.2, showlegend=True
-    ),
-)
-"""The page draws it from its sliders (``app/static/views/widgets.js``)."""
 
 
 # The models, with the logits of each prefix computed once.
