@@ -700,7 +700,7 @@ def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_p
     what = parse(Learn, {})
     writer = learn._Writer(engine, 0)
     prompts = what.prompts(engine)[0][:3]
-    corpus = writer.write([(writer.encode(prompt), 0.0) for prompt in prompts], 40)
+    corpus = writer.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
     twin = learn._Twin(engine, learn.STREAK, tmp_path, 0)
     from specdiff_core.train.answers import batch_of
 
