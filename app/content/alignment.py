@@ -11,7 +11,8 @@ from app.content import evidence
 from app.content.html import element
 from specdiff_core.explorations import figures as draw
 
-STYLES = {"mdlm": ("@residual", "dash"), "mdlm_streak": ("@accent", "solid")}
+STYLES = {"mdlm": ("@residual", "dash", "bottom center"), "mdlm_streak": ("@accent", "solid", "top center")}
+"""Drafter -> colour and dash of its line, and the place of its name at the last mark but one."""
 
 
 def figures() -> str:
@@ -22,13 +23,14 @@ def figures() -> str:
 def twins() -> str:
     """Acceptance by position of the drafter mdlm and of its streak-distilled twin, at temperature 0."""
     cold, warm = evidence.twins(0.0), evidence.twins(1.0)
+    size = len(cold[0]["alpha_at"])
     lines = [
-        _line(range(1, 1 + len(one["alpha_at"])), one["alpha_at"], [*[""] * (len(one["alpha_at"]) - 1), name], *style)
+        _line(range(1, size + 1), one["alpha_at"], [*[""] * (size - 2), name, ""], *style)
         for one, (name, style) in zip(cold, STYLES.items(), strict=True)
     ]
     before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
     said = (
-        f"Positions 1 to {len(cold[0]['alpha_at'])} at temperature 0: {before} for mdlm, {after} for its twin. Tokens "
+        f"Positions 1 to {size} at temperature 0: {before} for mdlm, {after} for its twin. Tokens "
         f"per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at temperature 1: {warm[0]['tau']:.2f} and "
         f"{warm[1]['tau']:.2f}."
     )
@@ -44,14 +46,14 @@ def drafts() -> str:
         f"speed-up falls from {draw.times(speeds[0])} to {draw.times(speeds[-1])}: here scoring a draft costs more "
         "than it gains."
     )
-    line = _line([str(k) for k in ks], speeds, [f"τ {tau:.2f}" for tau in taus], *STYLES["mdlm_streak"])
+    places = [*["top right"] * (len(ks) - 1), "bottom left"]
+    line = _line([str(k) for k in ks], speeds, [f"τ {tau:.2f}" for tau in taus], "@accent", "solid", places)
     axes = draw.speeds("K, drafts in a round", xaxis=draw.CATEGORY)
     return _figure("Self-selection among K drafts", said, [line], axes)
 
 
-def _line(x: Any, y: Any, text: Any, colour: str, dash: str) -> dict[str, Any]:
+def _line(x: Any, y: Any, text: Any, colour: str, dash: str, places: Any) -> dict[str, Any]:
     """A line with a text at each mark."""
-    places = [*["top center"] * (len(text) - 1), "top left"]
     look = {"mode": "lines+markers+text", "text": text, "textposition": places, "textfont": {"color": colour}}
     return draw.trace("", x, y, colour, dash=dash, mark="circle", hover="%{y:.2f}", **look, cliponaxis=False)
 
