@@ -132,6 +132,13 @@ def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
         assert "0.70" not in page.inner_text(result)
         page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
         page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
+        areas = page.eval_on_selector_all(
+            ".sd-scene-areas p:has([data-area=kept])",
+            "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => +i.style.getPropertyValue('--p')))",
+        )
+        assert sum(areas[0]) == pytest.approx(float(slider.input_value()), abs=0.01), "overlap and residual make p"
+        assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
+        assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
 
 
 def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, address: str) -> None:

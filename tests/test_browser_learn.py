@@ -55,6 +55,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
+        assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
         for number, option in enumerate(lesson.answers):
