@@ -220,33 +220,26 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     which methods are slower than vanilla; from the rows of each temperature, fastest first."""
     degrees = sorted(degree for degree, own in ranked.items() if own)
     cold, warm = degrees[0], degrees[-1]
-    first, last = ranked[cold][0], ranked[warm][0]
 
-    def best(degree: float, row: Row) -> str:
+    def best(degree: float) -> str:
+        row, *others = ranked[degree]
         if row["speedup"] <= 1:
             reached = f"the best is {row['short']} with {times(row['speedup'])}"
-            return f"At temperature {degree:g} no method beats vanilla; {reached}"
-        rival = next(
-            (one for one in ranked[degree][1:] if (one.get("high") or 0) > (row.get("low") or one["speedup"])), None
-        )
+            return f"At temperature {degree:g} no method beats vanilla; {reached}."
+        rival = next((one for one in others if (one.get("high") or 0) > (row.get("low") or row["speedup"])), None)
         close = f" (intervals overlap with {rival['short']}’s)" if rival and row.get("low") is not None else ""
-        return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}"
+        return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
 
-    answer = best(cold, first) + "."
     if warm == cold:
-        return answer, ["Only one temperature was measured; the ranking may differ at another."]
-    answer += f" {best(warm, last)}."
-    notes = []
+        return best(cold), ["Only one temperature was measured; the ranking may differ at another."]
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
-    moved = hot.get(first["method"])
-    if moved and moved is not last:
-        place = 1 + ranked[warm].index(moved)
-        notes.append(
-            f"The ranking changes with the temperature: {first['short']} falls from first to place {place} of "
-            f"{len(ranked[warm])}, {times(first['speedup'])} to {times(moved['speedup'])}."
-        )
-    else:
-        notes.append("The same method leads at both temperatures.")
+    (leader, first), order = next(iter(cool.items())), list(hot)
+    notes = ["The same method leads at both temperatures."]
+    if place := order.index(leader) if leader in order else 0:
+        notes = [
+            f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
+            f"{len(order)}, {times(first['speedup'])} to {times(hot[leader]['speedup'])}."
+        ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
         if not {tree, window} <= cool.keys() & hot.keys():
             continue
@@ -258,10 +251,9 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
                 f"{ratio(d['tau'])}): a tree must contain the token that the target draws, while a window is tested "
                 "with p/q."
             )
-    losing = [row["short"] for row in ranked[warm] if row["speedup"] < 1]
-    if losing:
+    if losing := [row["short"] for row in ranked[warm] if row["speedup"] < 1]:
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
-    return answer, notes
+    return f"{best(cold)} {best(warm)}", notes
 
 
 # Figures.
