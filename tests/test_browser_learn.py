@@ -66,6 +66,9 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
             page.wait_for_function(
                 "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
             )
+            tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
+            selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
+            assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
         following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(THERE)
