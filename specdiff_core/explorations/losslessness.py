@@ -160,7 +160,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
         law = exact_law(self, target, prompt)
-        counts = {rule: Counter[Text]() for rule in rules}
+        counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
         rows, due = list[dict[str, Any]](), 100.0
         clock = DeviceClock(engine.pair.placement.device, "total")
 
