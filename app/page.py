@@ -41,8 +41,10 @@ FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
     "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
     "inter-greek.woff2": "U+0370-03FF",
+    "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
 }
-"""Font files of the page -> the characters that each covers."""
+"""Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
+MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
@@ -61,7 +63,8 @@ def served(path: Path) -> str:
 def head(address: Callable[[Path], str] = served) -> str:
     """Typeface, palette and style sheet, for ``launch(head=)``; the typeface lies where ``address`` says."""
     faces = [
-        f"@font-face {{ font-family: Inter; font-weight: 100 900; font-display: swap; unicode-range: {letters}; "
+        f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
+        f"font-weight: 100 900; font-display: swap; unicode-range: {letters}; "
         f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
         for name, letters in FONTS.items()
     ]

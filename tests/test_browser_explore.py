@@ -132,6 +132,13 @@ def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
         assert "0.70" not in page.inner_text(result)
         page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
         page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
+        areas = page.eval_on_selector_all(
+            ".sd-scene-areas p:has([data-area=kept])",
+            "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => +i.style.getPropertyValue('--p')))",
+        )
+        assert sum(areas[0]) == pytest.approx(float(slider.input_value()), abs=0.01), "overlap and residual make p"
+        assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
+        assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
 
 
 def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, address: str) -> None:
@@ -287,11 +294,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert sorted(there) == sorted(refused)
         assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.answer.choice.tokens")
         for key in ("b/2", "a/2"):
-            page.evaluate(
-                "(key) => document.querySelector('[data-figure=along]')"
-                ".emit('plotly_click', { points: [{ customdata: [key] }] })",
-                key,
-            )
+            page.click(f'.sd-track-column [data-key="{key}"]')
             page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
             assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
         assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A: round 3, position ")

@@ -55,16 +55,20 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
+        assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
-        for number, why in enumerate(lesson.why):
+        for number, option in enumerate(lesson.answers):
             page.locator(f"{CARD} .sd-guide-option").nth(number).click()
-            assert why in page.inner_text(f"{CARD} .sd-guide-verdict")
+            assert option.why in page.inner_text(f"{CARD} .sd-guide-verdict")
         whose = "Your run" if lesson.watch.trace else "The recording"
         if not lesson.recorded:  # the scripted page has recordings of its own
             page.wait_for_function(
                 "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
             )
+            tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
+            selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
+            assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
         following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(THERE)
@@ -117,12 +121,12 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             page.keyboard.press("ArrowRight")
             at_step(page, number, 4)
             page.locator(f"{CARD} .sd-guide-option").first.click()
-            assert not any(why in page.text_content(CARD) for why in lesson.why)
+            assert not any(one.why in page.text_content(CARD) for one in lesson.answers)
             assert page.locator(f"{CARD} [data-right]").count() == 0
             page.keyboard.press("R")
             rights = page.eval_on_selector_all(f"{CARD} [data-right]", "all => all.map((one) => one.dataset.right)")
-            assert rights == [str(i == lesson.correct).lower() for i in range(len(lesson.answers))]
-            assert all(why in page.text_content(CARD) for why in lesson.why)
+            assert rights == [str(one.right).lower() for one in lesson.answers]
+            assert all(one.why in page.text_content(CARD) for one in lesson.answers)
             assert page.evaluate(fits)
             assert f"lesson={lesson.name}&step=4" in page.url and "present=1" in page.url
             page.keyboard.press("ArrowRight")
@@ -164,7 +168,7 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         page.keyboard.press("Escape")
         assert not page.locator(".sd-present-address").is_visible() and page.locator(CARD).count() == 1
         page.keyboard.press("?")
-        assert page.locator("dialog[open] kbd").count() == 9
+        assert page.locator("dialog[open] kbd").count() == 11
         page.keyboard.press("?")
         assert page.locator("dialog[open]").count() == 0
         page.keyboard.press(" ")
@@ -338,8 +342,8 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
         seen = page.inner_text("body")
         for lesson in WORKSHOP:
             assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
-            assert all(words in seen for words in lesson.answers)
-            assert not any(why in seen for why in lesson.why)
+            assert all(one.words in seen for one in lesson.answers)
+            assert not any(one.why in seen for one in lesson.answers)
         blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"
         assert float(page.evaluate(blank).removesuffix("px")) > 80, "room to write"
         for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):

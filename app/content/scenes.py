@@ -170,11 +170,11 @@ def _denoise() -> str:
 def _temperature() -> str:
     cold, warm = rounds(FOUR)[FIRST], rounds(SAMPLED)[FIRST]
     caption = (
-        f"The same prompt, drafter and settings. At temperature 0 {cold.verified.accepted} of {len(cold.draft)} "
-        f"guesses are accepted, at temperature 1 {warm.verified.accepted} of {len(warm.draft)}."
+        f"The same prompt, drafter and settings. The target accepts {cold.verified.accepted} of {len(cold.draft)} "
+        f"guesses at temperature 0, and {warm.verified.accepted} of {len(warm.draft)} at temperature 1."
     )
-    rows = (_row("0", cold.window(), cold.before), _row("1", warm.window(), warm.before))
-    return _figure(caption, *rows)
+    found = {"temperature 0": cold, "temperature 1": warm}
+    return _figure(caption, *(_row(label, own.window(), own.before) for label, own in found.items()))
 
 
 def _alignment() -> str:

@@ -36,7 +36,7 @@ import { readMoment } from './state/moment.js';
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
-/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
@@ -344,14 +344,13 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, or show them in the widget. */
+  /** Let clicks on a figure's marks open races. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
     element.on('plotly_click', ({ points }) => {
       const clicked = points[0].customdata?.[0];
-      if (clicked && this.widget?.pick) this.widget.pick(clicked);
-      else if (clicked) this.openRace(clicked);
+      if (clicked) this.openRace(clicked);
     });
   }
 

@@ -17,7 +17,7 @@ import { send } from './views/room.js';
 
 /**
  * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
- * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines @property {string} beside
+ * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines
  * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
  * @property {string} area
  */
@@ -48,8 +48,9 @@ async function until(ready, tries = 80) {
   return null;
 }
 
-/** The tab of a question. */
-const tabOf = (name) => name === 'compare' ? 'compare' : 'explore';
+/** The tab that a lesson points at. @param {Watch} watch */
+const tabOf = ({ trace, explore }) =>
+  trace ? 'live' : { '': 'learn', compare: 'compare' }[explore] ?? 'explore';
 
 /** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind */
 function playerOf(kind) {
@@ -196,7 +197,7 @@ class Learn {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        scene: () => held('.sd-scene'),
+        scene: () => !watch.trace && held('.sd-scene'), // shown in the step before
         extra: () => held('.sd-formula'),
       },
       {
@@ -238,13 +239,11 @@ class Learn {
 
   /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
-    const { explore, answer, panel, lines, beside, query, trace, round, at, area } = lesson.watch;
-    if (!trace && !explore) {
-      openTab('learn');
-      return this.root.querySelector(area);
-    }
+    const { explore, answer, panel, lines, query, trace, round, at, area } = lesson.watch;
+    const tab = /** @type {'live' | 'explore' | 'compare'} */ (tabOf(lesson.watch));
+    openTab(tab);
+    if (!trace && !explore) return this.root.querySelector(area);
     if (trace) {
-      openTab('live');
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
       this.offer([], player, 'live', () => this.race(player));
@@ -256,8 +255,6 @@ class Learn {
       player.draw(); // the element must exist now, not in the next frame
       return player.root.querySelector(area);
     }
-    const tab = tabOf(explore);
-    openTab(tab);
     const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
     if (player.options.recorded[explore]?.includes(answer)) player.stems[explore] = answer;
@@ -274,13 +271,9 @@ class Learn {
       );
     };
     await offer();
-    const panelOf = (key) =>
-      player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
-    for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
-      one.classList.toggle('sd-guide-beside', one === panelOf(beside));
-    }
     if (panel === 'board') return player.root.querySelector('.sd-exp-board');
-    return panel === 'widget' ? player.aside : panelOf(panel);
+    if (panel === 'widget') return player.aside;
+    return player.root.querySelector(`[data-figure="${panel}"]`)?.closest('.sd-panel') ?? null;
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would
@@ -325,7 +318,8 @@ class Learn {
   }
 
   /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any. Points at nothing. @param {Lesson} lesson */
-  async prove({ name, watch, recorded, proof }) {
+  async prove(lesson) {
+    const { name, watch, recorded, proof } = lesson;
     const file = recorded || watch.trace;
     const asked = proof || watch.explore;
     const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
@@ -340,6 +334,7 @@ class Learn {
       return null;
     });
     const explored = (await explore?.answerOf(asked)) ?? null;
+    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch)); // making a player opened its tab
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();
     return null;

@@ -220,33 +220,26 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     which methods are slower than vanilla; from the rows of each temperature, fastest first."""
     degrees = sorted(degree for degree, own in ranked.items() if own)
     cold, warm = degrees[0], degrees[-1]
-    first, last = ranked[cold][0], ranked[warm][0]
 
-    def best(degree: float, row: Row) -> str:
+    def best(degree: float) -> str:
+        row, *others = ranked[degree]
         if row["speedup"] <= 1:
             reached = f"the best is {row['short']} with {times(row['speedup'])}"
-            return f"At temperature {degree:g} no method beats vanilla; {reached}"
-        rival = next(
-            (one for one in ranked[degree][1:] if (one.get("high") or 0) > (row.get("low") or one["speedup"])), None
-        )
+            return f"At temperature {degree:g} no method beats vanilla; {reached}."
+        rival = next((one for one in others if (one.get("high") or 0) > (row.get("low") or row["speedup"])), None)
         close = f" (intervals overlap with {rival['short']}’s)" if rival and row.get("low") is not None else ""
-        return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}"
+        return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
 
-    answer = best(cold, first) + "."
     if warm == cold:
-        return answer, ["Only one temperature was measured; the ranking may differ at another."]
-    answer += f" {best(warm, last)}."
-    notes = []
+        return best(cold), ["Only one temperature was measured; the ranking may differ at another."]
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
-    moved = hot.get(first["method"])
-    if moved and moved is not last:
-        place = 1 + ranked[warm].index(moved)
-        notes.append(
-            f"The ranking changes with the temperature: {first['short']} falls from first to place {place} of "
-            f"{len(ranked[warm])}, {times(first['speedup'])} to {times(moved['speedup'])}."
-        )
-    else:
-        notes.append("The same method leads at both temperatures.")
+    (leader, first), order = next(iter(cool.items())), list(hot)
+    notes = ["The same method leads at both temperatures."]
+    if place := order.index(leader) if leader in order else 0:
+        notes = [
+            f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
+            f"{len(order)}, {times(first['speedup'])} to {times(hot[leader]['speedup'])}."
+        ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
         if not {tree, window} <= cool.keys() & hot.keys():
             continue
@@ -258,10 +251,9 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
                 f"{ratio(d['tau'])}): a tree must contain the token that the target draws, while a window is tested "
                 "with p/q."
             )
-    losing = [row["short"] for row in ranked[warm] if row["speedup"] < 1]
-    if losing:
+    if losing := [row["short"] for row in ranked[warm] if row["speedup"] < 1]:
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
-    return answer, notes
+    return f"{best(cold)} {best(warm)}", notes
 
 
 # Figures.
@@ -303,16 +295,12 @@ def _exactness(row: Row) -> list[str]:
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if row["temperature"] or not row.get("texts"):
         return ["✓ same distribution", "The rule preserves the target’s distribution; two samples from it differ."]
-    all_same = row["same_text"] == row["texts"]
-    why = (
-        ""
-        if all_same
-        else "; elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
-    )
-    return [
-        f"{'✓' if all_same else '≈'} {row['same_text']} of {row['texts']} texts",
-        f"{row['same_text']} of {row['texts']} texts match vanilla’s token for token{why}.",
-    ]
+    same, texts = row["same_text"], row["texts"]
+    counted = f"{same} of {texts} texts"
+    if same == texts:
+        return [f"✓ {counted}", f"{counted} match vanilla’s token for token."]
+    why = "elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
+    return [f"≈ {counted}", f"{counted} match vanilla’s token for token; {why}."]
 
 
 def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Board:
@@ -320,10 +308,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     shown = []
     for row in rows:
         look, alone = looks.get(row["label"], VANILLA), "one prompt of a kind: no interval"
-        if row.get("low") is not None:
-            said = f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}"
-        else:
-            said = "the baseline" if row["method"] == BASELINE else alone
+        measured = alone if row.get("low") is None else draw.spread(row)
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(
             {
@@ -333,7 +318,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
                 "value": row["speedup"],
                 "low": row.get("low"),
                 "high": row.get("high"),
-                "said": said,
+                "said": "the baseline" if row["method"] == BASELINE else measured,
                 "race": row.get("race"),
                 "busy": busy or (row.get("waiting") or 0) >= CROWDED,
                 "cells": [*([number, ""] for number in numbers), _exactness(row)],
@@ -387,8 +372,7 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[
     for label, look in looks.items():
         own = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
         said = [
-            f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}"
-            + ("" if row.get("low") is None else f"<br>95 % interval {ratio(row['low'])} to {ratio(row['high'])}")
+            f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}<br>{draw.spread(row)}"
             for row in own
         ]
         bar = draw.bars(

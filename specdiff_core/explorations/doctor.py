@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -65,43 +65,43 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         ways = _ways(engine, self.base)
         if len(ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
-        known = _Known(self.drafter, skipped, why)
         declared = Variant("", "", "as declared", drafter)
         layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.fit(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
-        done, total = 0, len(prompts) * (2 * len(ways) + len(changes))
+        trials = list[_Trial]()
+        done, total = itertools.count(1), len(prompts) * (2 * len(ways) + len(changes))
+        facts: dict[str, Any] = {"skipped": skipped, "not_changed": why, "gamma": gamma}
+
+        def answer() -> Answer:
+            return Answer(rows=_rows(trials, gamma), facts=facts)
 
         def written(way: str) -> Iterator[Step]:
-            nonlocal done
             for prompt in prompts:
                 if stopped():
                     return
                 with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
                     texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
-                done += 1
-                yield Step(done, total, f"the target writes: {prompt.id}", known.answer)
+                yield Step(next(done), total, f"the target writes: {prompt.id}", answer)
 
         def tried(change: Variant, way: str = "") -> Iterator[Step]:
-            nonlocal done
+            trials.append(_Trial(change))
             for prompt, text in texts[way].items():
                 if stopped():
                     return
-                known.tried(change, prompt, text, gamma)
-                done += 1
-                yield Step(done, total, f"{change.declaration} {change.change}".strip(), known.answer)
+                trials[-1].run(prompt, text, gamma)
+                yield Step(next(done), total, f"{change.declaration} {change.change}".strip(), answer)
 
         yield from written("")
-        yield from tried(declared)
-        for change in changes:
+        for change in (declared, *changes):
             yield from tried(change)
         for way in list(ways)[1:]:
             yield from written(way)
             yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
         if not stopped():
-            known.over = True
-            yield Step(total, total, "done", known.answer)
+            facts |= _verdict(self.drafter, _rows(trials, gamma))
+            yield Step(total, total, "done", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         answer, *notes = facts.get("findings", [""])
@@ -118,104 +118,83 @@ class _Text:
     features: dict[int, Tensor]  # layer -> [n, W], for all tokens but the last
 
 
-class _Known:
-    """The results so far."""
+@dataclass(slots=True)
+class _Trial:
+    """A variant, and how far its drafts were correct."""
 
-    def __init__(self, drafter: str, skipped: list[str], why: Mapping[str, str]) -> None:
-        self._drafter, self._skipped = drafter, skipped
-        self.why = dict(why)  # declaration -> why it was not changed
-        self.over = False
-        self._kept: list[tuple[Variant, dict[str, list[int]]]] = []  # text -> correct tokens of each draft
-        self._failed: dict[int, str] = {}
-        self._gamma = 0
+    change: Variant
+    kept: dict[str, list[int]] = field(default_factory=dict)  # text -> correct tokens of each draft
+    failed: str = ""
 
-    def tried(self, change: Variant, prompt: str, text: _Text, gamma: int) -> None:
+    def run(self, prompt: str, text: _Text, gamma: int) -> None:
         """Draft along a text."""
-        if not self._kept or self._kept[-1][0] is not change:
-            self._kept.append((change, {}))
-        self._gamma = gamma
         try:
-            if found := list(_kept(change, text, gamma)):
-                self._kept[-1][1][prompt] = found
+            if found := list(_kept(self.change, text, gamma)):
+                self.kept[prompt] = found
         except SpecDiffError as error:  # it cannot draft with this change
-            self._failed[len(self._kept) - 1] = error.message
+            self.failed = error.message
 
-    def answer(self) -> Answer:
-        rows = self._rows()
-        facts: dict[str, Any] = {"skipped": self._skipped, "not_changed": self.why, "gamma": self._gamma}
-        if self.over:
-            facts |= self._verdict(rows)
-        return Answer(rows=rows, facts=facts)
 
-    def _rows(self) -> list[dict[str, Any]]:
-        """A row for each variant, the declared one first. Intervals are bootstraps over texts; those of ratios are wide
-        enough that at most 5 % of correctly declared drafters have any change above 1 by chance."""
-        import numpy as np
+def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
+    """A row for each variant, the declared one first. Intervals are bootstraps over texts; those of ratios are wide
+    enough that at most 5 % of correctly declared drafters have any change above 1 by chance."""
+    import numpy as np
 
-        if not self._kept:
-            return []
-        first = self._kept[0][1]
-        level = 50 * (1 - LEVEL) / max(1, len(self._kept) - 1)
-        rows = []
-        for number, (change, kept) in enumerate(self._kept):
-            row: dict[str, Any] = {name: getattr(change, name) for name in ("declaration", "declared", "change")}
-            row["texts"] = len(kept)
-            rows.append(row)
-            if number in self._failed:
-                row["failed"] = self._failed[number]
-            both = [text for text in kept if text in first]
-            if not both or number in self._failed:
-                continue
-            # [texts, γ + 1]: drafts with at least so many correct tokens
-            own, theirs = (
-                np.array([[sum(n >= j for n in one[text]) for j in range(self._gamma + 1)] for text in both], float)
-                for one in (kept, first)
-            )
-            drawn = resamples(len(both))
-            reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
-            tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
-            counts = reached[0].tolist()
-            row |= {
-                "drafts": int(counts[0]),
-                "tau": float(tau[0]),
-                "alpha_at": [after / count if count else None for count, after in itertools.pairwise(counts)],
-            }
-            if number:
-                row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
-                if len(both) >= FEWEST:
-                    row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
-        return rows
+    level = 50 * (1 - LEVEL) / max(1, len(trials) - 1)
+    rows = []
+    for number, trial in enumerate(trials):
+        row: dict[str, Any] = {name: getattr(trial.change, name) for name in ("declaration", "declared", "change")}
+        row["texts"] = len(trial.kept)
+        rows.append(row)
+        both = [text for text in trial.kept if text in trials[0].kept]
+        if trial.failed:
+            row["failed"] = trial.failed
+        if trial.failed or not both:
+            continue
+        # [texts, γ + 1]: drafts with at least so many correct tokens
+        own, theirs = (
+            np.array([[sum(n >= j for n in one.kept[text]) for j in range(gamma + 1)] for text in both], float)
+            for one in (trial, trials[0])
+        )
+        drawn = resamples(len(both))
+        reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
+        tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
+        counts = reached[0].tolist()
+        row |= {
+            "drafts": int(counts[0]),
+            "tau": float(tau[0]),
+            "alpha_at": [after / count if count else None for count, after in itertools.pairwise(counts)],
+        }
+        if number:
+            row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
+            if len(both) >= FEWEST:
+                row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
+    return rows
 
-    def _verdict(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The verdict, and a sentence that explains it."""
-        declared, *changed = rows
-        tau, name = declared.get("tau"), self._drafter
-        if tau is None or declared["texts"] < FEWEST:
-            words = f"{declared['texts']} texts are too few: use at least {FEWEST}."
-            return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
-        better = [row for row in changed if row.get("low") is not None and row["low"] > 1]
-        count = f"{len(changed)} changes"
-        if better:
-            best = max(better, key=lambda row: row["tau"])
-            look = "look" if best["declaration"].endswith("s") else "looks"
-            finding = (
-                f"The {best['declaration']} {look} wrongly declared: with {best['change']} instead of "
-                f"{best['declared']}, τ is {best['tau']:.2f}, not {tau:.2f} ({best['ratio']:.2f}×, interval "
-                f"{best['low']:.2f} to {best['high']:.2f})."
-            )
-            also = sorted({row["declaration"] for row in better} - {best["declaration"]})
-            also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
-            return {
-                "verdict": "wrong",
-                "suspect": best["declaration"],
-                "change": best["change"],
-                "findings": [finding, *also],
-            }
-        if tau < WEAK:
-            finding = f"{name} is weak: τ is {tau:.2f} as declared, and none of {count} raises it."
-            return {"verdict": "weak", "findings": [finding]}
-        finding = f"All declarations of {name} look right: τ is {tau:.2f} as declared, and none of {count} raises it."
-        return {"verdict": "right", "findings": [finding]}
+
+def _verdict(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The verdict on a drafter, and a sentence that explains it."""
+    declared, *changed = rows
+    tau = declared.get("tau")
+    if tau is None or declared["texts"] < FEWEST:
+        words = f"{declared['texts']} texts are too few: use at least {FEWEST}."
+        return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
+    better = [row for row in changed if (row.get("low") or 0) > 1]
+    if not better:
+        verdict = "weak" if tau < WEAK else "right"
+        words = f"{name} is weak" if tau < WEAK else f"All declarations of {name} look right"
+        finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
+        return {"verdict": verdict, "findings": [finding]}
+    best = max(better, key=lambda row: row["tau"])
+    look = "look" if best["declaration"].endswith("s") else "looks"
+    finding = (
+        f"The {best['declaration']} {look} wrongly declared: with {best['change']} instead of {best['declared']}, τ is "
+        f"{best['tau']:.2f}, not {tau:.2f} ({best['ratio']:.2f}×, interval {best['low']:.2f} to {best['high']:.2f})."
+    )
+    also = sorted({row["declaration"] for row in better} - {best["declaration"]})
+    also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
+    found = {"suspect": best["declaration"], "change": best["change"]}
+    return {"verdict": "wrong", **found, "findings": [finding, *also]}
 
 
 def _words(engine: Engine) -> Any:

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 UNTRAINED, TOKENS, STREAK = "untrained", "token_wise", "streak"
 LABELS = {UNTRAINED: "before training", TOKENS: "token-wise loss", STREAK: "streak-distillation"}
 STYLES = {
+    UNTRAINED: Style("@muted", "x", "dot", LABELS[UNTRAINED]),
     TOKENS: Style("@residual", "square", "dash", LABELS[TOKENS]),
     STREAK: Style("@draft", "circle", "solid", LABELS[STREAK]),
 }
-BARS = {UNTRAINED: ("@muted", "/"), TOKENS: ("@residual", "."), STREAK: ("@draft", "")}
+HATCHES = {"dot": "/", "dash": ".", "solid": ""}
+"""Dash of a line -> hatch of a bar."""
 GAMMA = 8
 """Tokens of a draft."""
 ROWS, ANCHORS = 12, 16
@@ -98,16 +100,16 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         yield Step(1, total, "the target writes texts", answer)
         corpus: list[texts.Answer] = []
         tested: list[texts.Answer] = []
-        asked = [(writer.encode(one), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
-        begun = [(writer.encode(one), 1.0) for _ in range(VARIANTS) for one in held_out]
-        for part in (asked[first : first + TOGETHER] for first in range(0, len(asked), TOGETHER)):
-            corpus += writer.write(part, self.tokens)
+        asked = [(engine.encode(one.prompt), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
+        begun = [(engine.encode(one.prompt), 1.0) for _ in range(VARIANTS) for one in held_out]
+        for first in range(0, len(asked), TOGETHER):
+            corpus += writer.write(asked[first : first + TOGETHER], self.tokens)
             if stopped():
                 return
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(asked)} texts to learn from", answer)
-        for part in (begun[first : first + TOGETHER] for first in range(0, len(begun), TOGETHER)):
-            beginnings = [one.tokens.tolist() for one in writer.write(part, BEGUN)]
-            tested += writer.write([(ids, 0.0) for ids in beginnings], self.tokens)
+        for first in range(0, len(begun), TOGETHER):
+            beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
+            tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
             if stopped():
                 return
         facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
@@ -192,20 +194,19 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [row | {"by": name} for name, own in by.items() for row in own]
-    data = draw.lines(points, "by", "seconds", "tau", _words, style=STYLES)
+
+    def words(row: draw.Row) -> str:
+        return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
+
     return Figure(
         key="learning",
         title="Learning to be accepted",
         hint="τ of greedy rounds on held-out texts",
         wide=True,
-        data=data,
+        data=draw.lines(points, "by", "seconds", "tau", words, style=STYLES),
         layout=axes("seconds of its own training", "τ at γ 8, tokens per round", showlegend=True),
         empty="The curves begin when the target has written the texts.",
     )
-
-
-def _words(row: dict[str, Any]) -> str:
-    return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
 
 
 def _visible(piece: str) -> str:
@@ -262,10 +263,9 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        colour, hatch = BARS[name]
-        words = f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
-        own = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
-        data.append(draw.bars([LABELS[name]], [row["speedup"]], LABELS[name], colour, hatch, **own))
+        own, words = STYLES[name], f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        more: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
+        data.append(draw.bars([own.label], [row["speedup"]], own.label, own.colour, HATCHES[own.dash], **more))
     return Figure(
         key="race",
         title="The race, before and after",
@@ -288,9 +288,6 @@ class _Writer:
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
         self._engine, self._threads, self._stopped = engine, engine.quickest_threads(), stopped
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
-
-    def encode(self, prompt: Prompt) -> list[int]:
-        return list(self._engine.encode(prompt.prompt))
 
     def text(self, ids: Sequence[int]) -> str:
         return str(self._engine.pair.tokenizer.decode(list(ids), skip_special_tokens=True))

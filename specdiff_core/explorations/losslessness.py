@@ -13,7 +13,7 @@ import functools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
@@ -45,6 +45,7 @@ POINTS = 12
 """Points of a curve."""
 DRAWS = 400
 """Samples of the exact distribution for the noise floor."""
+NOISE = "noise: 99 % of exact samples stay below"
 
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
@@ -159,8 +160,20 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
         law = exact_law(self, target, prompt)
-        found = _Found(self, rules, law)
+        counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
+        rows, due = list[dict[str, Any]](), 100.0
         clock = DeviceClock(engine.pair.placement.device, "total")
+
+        def answer() -> Answer:
+            """The curves so far with a point for now, and the exact and sampled joint distributions."""
+            done = counts[rules[0]].total()
+            now = [] if rows and rows[-1]["runs"] == done else _points(self, law, counts)
+            joint = [
+                {"text": list(text), "exact": law[text], **{rule: own[text] / done for rule, own in counts.items()}}
+                for text in sorted(law, key=lambda text: -law[text])[:16]
+            ]
+            facts = {"joint": joint, "outcomes": len(law), "runs": done, "threads": 1}
+            return Answer(rows=[*rows, *now], facts=facts)
 
         def play(rule: str, seed: int) -> Text:
             written: list[int] = []
@@ -179,57 +192,38 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
                     if stopped():
                         return
                     for number, rule in enumerate(rules):  # each with its own draws: one bad sample affects one rule
-                        found.counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
-            found.mark(after)
-            yield Step(after, self.runs, f"{after:,} runs of each rule", found.answer)
+                        counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
+            if after >= min(due, self.runs):  # evenly spaced on a logarithmic axis
+                due = after * (self.runs / 100) ** (1 / POINTS)
+                rows += _points(self, law, counts)
+            yield Step(after, self.runs, f"{after:,} runs of each rule", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         last = [row for row in rows if row["runs"] == facts["runs"]]
-        exact = [row["rule"] for row in last if row["lossless"]]
-        within = [row["rule"] for row in last if row["lossless"] and row["distance"] <= row["floor_high"]]
-        caught = [row for row in last if row["p_value"] < PVALUE]
-        if len(within) == len(exact):
-            kept = (
-                f"every lossless rule ({draw.listed(exact)}) stays within the noise"
-                if exact
-                else "no lossless rule ran"
-            )
-        else:
-            kept = f"{len(within)} of {len(exact)} lossless rules stay within the noise of exact samples (99 %)"
-        bias = "".join(
-            f"; {row['rule']} does not: its bias is {ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)} (99 %)"
-            for row in caught
+        kept = [row["rule"] for row in last if row["distance"] <= row["floor_high"]]
+        words = [f"{draw.listed(kept)} {'stays' if len(kept) == 1 else 'stay'} within the noise of exact samples"]
+        words = words if kept else []
+        words += [self._outside(row) for row in last if row["rule"] not in kept]
+        unseen = (
+            f"The rule {row['rule']} is not exact, but you would not notice it here: its bias is at most "
+            f"{ratio(row['bias_high'], 3)} (99 %); 100 times as many runs would narrow that to a tenth."
+            for row in last
+            if not row["lossless"] and row["rule"] in kept and self.temperature
         )
+        cold = "At temperature 0 every rule writes the most probable token, even one that is not exact."
+        counted = f"{facts['outcomes']} outcomes are possible."
         return Report(
-            answer=f"After {facts['runs']:,} runs of each rule, {kept}{bias}." if last else "",
-            notes=[
-                *([f"{facts['outcomes']} outcomes are possible."] if last else []),
-                *(self._bias(row) for row in last if not row["lossless"]),
-            ],
-            figures=[_distances(rows), _joint(facts.get("joint", [])), THREE],
+            answer=f"After {facts['runs']:,} runs of each rule, {'; '.join(words)}." if last else "",
+            notes=[counted, *unseen, *([] if self.temperature else [cold])] if last else [],
+            figures=[_distances(rows), _joint(facts.get("joint", []))],
         )
 
-    def _bias(self, row: dict[str, Any]) -> str:
-        """Whether these runs show that a biased rule is biased."""
-        rule, bounds = row["rule"], f"{ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)}"
-        if self.temperature == 0:
-            return f"At temperature 0 every rule writes the most probable token, even {rule}, which is not exact."
-        found = (
-            f"The rule {rule} is not exact. Its text is at distance {ratio(row['distance'], 3)} from the exact "
-            f"distribution; 99 % of exact samples stay below {ratio(row['floor_high'], 3)}"
-        )
-        other = (
-            "This case was built to show the bias; with the embedded pair (Models: mdlm) it may not show."
-            if self.models == "coins"
-            else "Models: coins is a case built to show it."
-        )
-        if row["distance"] > row["floor_high"]:
-            chance = "< 10⁻⁶" if row["p_value"] < PVALUE else f"= {row['p_value']:.1g}"
-            return f"{found}: the bias shows. It is {bounds} (99 %), p {chance}. {other}"
-        return (
-            f"{found}: you would not notice the bias here. It may be up to {ratio(row['bias_high'], 3)} (99 %); "
-            f"100 times as many runs would narrow that to a tenth. {other}"
-        )
+    def _outside(self, row: dict[str, Any]) -> str:
+        """How far a rule's text is from the noise, and whether that shows a bias."""
+        if row["p_value"] >= PVALUE:
+            return f"{row['rule']} is outside it, perhaps by chance (p = {row['p_value']:.1g})"
+        bounds = f"{ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)}"
+        return f"{row['rule']} does not: its bias is {bounds} (99 %, p < 10⁻⁶)"
 
 
 def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
@@ -248,69 +242,33 @@ def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Te
     return law
 
 
-class _Found:
-    """Counts by rule, and the points of their curves."""
+def _points(
+    choice: Losslessness, law: Mapping[Text, float], counts: Mapping[str, Counter[Text]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each rule: the total variation between its texts and the exact distribution; the
+    mean and 99 % quantile for as many exact samples; and bounds of the true distance, which differs
+    by less than that quantile (triangle inequality)."""
+    import numpy as np
 
-    def __init__(self, choice: Losslessness, rules: Sequence[str], law: dict[Text, float]) -> None:
-        import numpy as np
-
-        self.choice, self.law = choice, law
-        self.counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
-        self.p = np.array(list(law.values()))
-        self._next, self.rows = 100.0, list[dict[str, Any]]()
-
-    def mark(self, runs: int) -> None:
-        """Add a point to each curve if one is due; points are evenly spaced on a logarithmic axis."""
-        if runs < self._next and runs < self.choice.runs:
-            return
-        self._next = runs * (self.choice.runs / 100) ** (1 / POINTS)
-        self.rows += self._points(runs)
-
-    def _points(self, runs: int) -> list[dict[str, Any]]:
-        """A row for each rule: the total variation between its texts and the exact distribution;
-        the mean and 99 % quantile for as many exact samples; and bounds of the true distance, which
-        differs by less than that quantile (triangle inequality)."""
-        import numpy as np
-
-        draws = np.random.default_rng([self.choice.seed, runs])
-        drawn = draws.multinomial(runs, self.p / self.p.sum(), size=DRAWS) / runs
-        noise = np.abs(drawn - self.p).sum(-1) / 2
-        floor, high = float(noise.mean()), float(np.quantile(noise, LEVEL))
-        rows = []
-        for rule, counts in self.counts.items():
-            seen = np.array([counts[text] for text in self.law])
-            size = counts.total()
-            stray = size - int(seen.sum())  # texts that the target cannot write
-            distance = float(np.abs(seen / size - self.p).sum() + stray / size) / 2
-            rows.append(
-                {
-                    "rule": rule,
-                    "runs": runs,
-                    "distance": distance,
-                    "floor": floor,
-                    "floor_high": high,
-                    "bias_low": max(0.0, distance - high),
-                    "bias_high": distance + high,
-                    "p_value": 0.0 if stray else chi_squared(seen, self.p * size),
-                    "lossless": self.choice.config(rule, 0).rule.lossless,
-                }
-            )
-        return rows
-
-    def answer(self) -> Answer:
-        """The curves so far with a point for now, and the exact and sampled joint distributions."""
-        runs = next(iter(self.counts.values())).total()
-        rows = self.rows if self.rows and self.rows[-1]["runs"] == runs else [*self.rows, *self._points(runs)]
-        likeliest = sorted(self.law, key=lambda text: -self.law[text])[:16]
-        joint = [
-            {
-                "text": list(text),
-                "exact": self.law[text],
-                **{rule: counts[text] / runs for rule, counts in self.counts.items()},
-            }
-            for text in likeliest
-        ]
-        return Answer(rows=rows, facts={"joint": joint, "outcomes": len(self.law), "runs": runs, "threads": 1})
+    p, runs = np.array(list(law.values())), next(iter(counts.values())).total()
+    drawn = np.random.default_rng([choice.seed, runs]).multinomial(runs, p / p.sum(), size=DRAWS) / runs
+    noise = np.abs(drawn - p).sum(-1) / 2
+    high = float(np.quantile(noise, LEVEL))
+    for rule, own in counts.items():
+        seen, size = np.array([own[text] for text in law]), own.total()
+        stray = size - int(seen.sum())  # texts that the target cannot write
+        distance = float(np.abs(seen / size - p).sum() + stray / size) / 2
+        yield {
+            "rule": rule,
+            "runs": runs,
+            "distance": distance,
+            "floor": float(noise.mean()),
+            "floor_high": high,
+            "bias_low": max(0.0, distance - high),
+            "bias_high": distance + high,
+            "p_value": 0.0 if stray else chi_squared(seen, p * size),
+            "lossless": choice.config(rule, 0).rule.lossless,
+        }
 
 
 def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
@@ -338,14 +296,17 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
         rule: own if exact[rule] else draw.Style("@alarm", "x", "solid", f"{rule} (not exact)")
         for rule, own in draw.styles(rules).items()
     }
-    runs, data = [row["runs"] for row in first], []
-    for field, name, dash, fill in (
-        ("floor_high", "noise: 99 % of exact samples stay below", "dot", "tozeroy"),
-        ("floor", "noise: mean", "dash", "none"),
-    ):
-        y = [row[field] for row in first]
-        look: dict[str, Any] = {"fill": fill, "fillcolor": "@target-tint"}
-        data.append(draw.trace(name, runs, y, "@target", dash=dash, width=1.4, hover=f"{name}: %{{y:.4f}}", **look))
+    noise = draw.trace(
+        NOISE,
+        [row["runs"] for row in first],
+        [row["floor_high"] for row in first],
+        "@target",
+        dash="dot",
+        width=1.4,
+        hover=f"{NOISE}: %{{y:.4f}}",
+        fill="tozeroy",
+        fillcolor="@target-tint",
+    )
 
     def words(row: draw.Row) -> str:
         return f"{row['rule']}, {row['runs']:,} runs: distance {row['distance']:.4f}<br>p = {row['p_value']:.1g}"
@@ -355,7 +316,7 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
         key="distances",
         title="Distance to the exact distribution",
         wide=True,
-        data=[*data, *draw.lines(rows, "rule", "runs", "distance", words, style=style)] if rows else [],
+        data=[noise, *draw.lines(rows, "rule", "runs", "distance", words, style=style)] if rows else [],
         hint="total variation of the first tokens' joint distribution; for an exact rule it falls as 1/√N",
         layout=axes("runs of each rule", "total variation", xaxis=log, yaxis=log, showlegend=True),
         empty="A line for each rule appears after its first runs.",
@@ -387,17 +348,6 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     )
 
 
-THREE = Figure(
-    key="three",
-    title="Three tokens",
-    hint="the test of one position; drag below",
-    layout=axes(
-        "", "probability", xaxis=draw.CATEGORY, yaxis={"range": [0, 1]}, barmode="group", bargap=0.2, showlegend=True
-    ),
-)
-"""The page draws it from its sliders (``app/static/views/widgets.js``)."""
-
-
 # The models, with the logits of each prefix computed once.
 
 
@@ -408,6 +358,8 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
         table = _coin_target if coins else lambda text: _logs(_dirichlet(choice.seed, 1, *text))
         guess = _coin_drafter if coins else _random_drafter(choice.seed)
         return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
+    from specdiff_core.models.device import on_device
+
     prompt = engine.encode(choice.prompt)
     if len(prompt) > 64:
         raise ConfigError("The prompt is too long for this.", field="prompt", hint="A few words are enough.")
@@ -418,24 +370,11 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
         run.read(text[:-1])
         return run.score(text[-1:]).logits[0]
 
-    return Remembered(ask, real.vocab_size, real.suppress), _remembering(engine.drafter(choice.models)), prompt
-
-
-def _remembering(drafter: Any) -> Any:
-    """A drafter on the same network that keeps the logits of each window."""
-    from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
-
-    known: dict[tuple[Text, int], Tensor] = {}
-
-    class Remembering(MaskedDiffusionDrafter):
-        def logits(self, ids: Tensor, gamma: int) -> Tensor:
-            key = (tuple(ids.tolist()), gamma)
-            if key not in known:
-                known[key] = super().logits(ids, gamma)
-            return known[key]
-
-    fields = {field.name: getattr(drafter, field.name) for field in dataclasses.fields(drafter)}
-    return Remembering(**fields)
+    drafter: Any = engine.drafter(choice.models)
+    logits = functools.cache(lambda ids, gamma: drafter.logits(on_device(ids, drafter.device), gamma))
+    remembering: Any = dataclasses.replace(drafter)
+    remembering.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
+    return Remembered(ask, real.vocab_size, real.suppress), remembering, prompt
 
 
 class Remembered:

@@ -15,7 +15,7 @@ from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.metrics import Metrics, fold, speed_up
+from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
@@ -153,11 +153,6 @@ class Runs:
         measured = {prompt for prompt, _ in own}
         vanilla = [metrics for prompt, metrics in self._runs(BASELINE) if prompt in measured]
         return sum((metrics for _, metrics in own), Metrics()), sum(vanilla, Metrics())
-
-    def speedup(self, key: str, flavour: str = "") -> float | None:
-        """Vanilla's seconds per token over a key's, on the same prompts, optionally of one kind of text."""
-        own, vanilla = self.sums(key, flavour)
-        return speed_up(vanilla, own)
 
     def intervals(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
         """The speed-up of a key by group of prompts, and their ``mean``."""

@@ -203,7 +203,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         return Report(
             answer=answer or runs,
             notes=[*([runs] if answer else []), *(self._branched(branch) if "tokens" in branch else ())],
-            figures=[_along(rows, named, branch), _by_time(own, named)] if rows else [],
+            figures=[_by_time(own, named)] if rows else [],
             titles={RACE: self.title},
             lanes={name: named[name] for name in ("a", "b") if name in named},
         )
@@ -238,58 +238,6 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         if "same" in branch:
             tokens = plural(branch["tokens"], "token")
             yield f"{branch['same']} of the branch’s {tokens} match the run’s. Its times are not comparable."
-
-
-def _along(rows: Sequence[Row], named: Mapping[str, str], branch: Mapping[str, Any]) -> Figure:
-    """Rounds as bars along the text: accepted tokens, the target's own token, and a cross at each rejection."""
-    names = list(dict.fromkeys(row["run"] for row in rows))
-    shown = {name: escaped(named.get(name, name)) for name in names}
-
-    def words(row: Row) -> list[Any]:
-        words = f"round {row['round']}: {row['accepted']} of {row['drafted']} accepted"
-        added = f"<br>the target wrote {escaped(quoted(row['added']))}"
-        if row["refused"] is None:
-            return [None, words + added]
-        odds = f"p = {ratio(row['p'])}, q = {ratio(row['q'])}"
-        rejected = f"<br>rejected {escaped(quoted(row['refused']))}, {odds}"
-        return [f"{row['run']}/{row['round'] - 1}", words + rejected + added]
-
-    def part(name: str, own: Sequence[Row], target: bool, colour: str, hatch: str) -> dict[str, Any]:
-        sizes = [1 if target else row["accepted"] for row in own]
-        bases = [row["position"] - 0.5 + (row["accepted"] if target else 0) for row in own]
-        more: dict[str, Any] = {"base": bases, "width": 0.5, "orientation": "h", "customdata": list(map(words, own))}
-        return draw.bars(sizes, [shown[row["run"]] for row in own], name, colour, hatch, **more)
-
-    after = [row for row in rows if row["added_as"] in ("residual", "target")]
-    rejected = [row for row in rows if row["refused"] is not None]
-    data = [
-        part("accepted drafts", [row for row in rows if row["accepted"]], False, "@draft", ""),
-        part("bonus token", [row for row in rows if row["added_as"] == "bonus"], True, "@bonus", "/"),
-        part("the target’s token", after, True, "@residual", "x"),
-        draw.trace(
-            "rejection",
-            [row["position"] + row["accepted"] for row in rejected],
-            [shown[row["run"]] for row in rejected],
-            "@residual",
-            mark="x",
-            size=9,
-            words=map(words, rejected),
-        ),
-    ]
-    if branch.get("take", -1) >= 0 and BRANCH in names:
-        said = f"forced: {escaped(quoted(branch['token']))}"
-        data.append(
-            draw.trace("forced", [branch["position"]], [BRANCH], "@accent", mark="diamond", size=11, hover=said)
-        )
-    order = {"categoryorder": "array", "categoryarray": [shown[name] for name in reversed(names)]}
-    return Figure(
-        key="along",
-        title="Rounds along the text",
-        hint="each bar is a round; click a rejection ✕ to inspect it",
-        wide=True,
-        data=[one for one in data if one["x"]],
-        layout=axes("new tokens", "", xaxis=FROM_ZERO, yaxis=draw.CATEGORY | order, barmode="overlay", showlegend=True),
-    )
 
 
 def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figure:

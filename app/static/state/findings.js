@@ -249,20 +249,11 @@ export const FINDINGS = {
         : '';
       return `the tree of B = ${nodes} nodes gave τ = ${ratio(tree.tau)}${beside}.${rows}`;
     },
-    answer: ({ rows, facts: { curve } }) => {
-      const tree = rows.find((row) =>
-        row.nodes && row.tau && rows.some((one) => chainOf(row, one))
-      );
-      const chain = rows.find((row) => tree && chainOf(tree, row));
+    answer: ({ facts: { curve } }) => {
       const one = costAt(curve, 1);
-      const beside = tree && chain
-        ? ` ${tree.label}, B = ${tree.nodes}: τ = ${
-          ratio(tree.tau)
-        }; the same drafter’s window of γ = ${chain.gamma}: τ = ${ratio(chain.tau)}.`
-        : '';
       return `from 1 to 17 rows, each costs ${
         percent((costAt(curve, 17) - one) / 16 / one)
-      } of a pass.${beside}`;
+      } of a pass.`;
     },
   },
   lossless: {
@@ -308,11 +299,6 @@ export const FINDINGS = {
     },
   },
 };
-
-/** Whether a row is a single window with the drafter and the γ of a tree. @param {Record<string, any>} tree @param {Record<string, any>} row */
-const chainOf = (tree, row) =>
-  !row.nodes && row.drafts === 1 && row.drafter === tree.drafter && row.gamma === tree.gamma &&
-  row.tau;
 
 /** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 

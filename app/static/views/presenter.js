@@ -2,7 +2,7 @@
 // everything. Explanations and right answers are hidden until they are revealed. The link for the
 // room opens the same lesson at the same step, without the bar.
 
-import { Dialog, html, render } from './ui.js';
+import { classes, Dialog, html, render } from './ui.js';
 import { address } from './link.js';
 import { code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
@@ -22,17 +22,21 @@ import { isOpen, page } from '../page.js';
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @type {[string, string][]} the keys; most are buttons, too */
-const KEYS = [
-  ['→ or Page Down', 'next step'],
-  ['← or Page Up', 'previous step'],
-  ['R', 'reveal the explanation or the answers'],
-  ['Space', 'play or pause the recording'],
-  ['. and ,', 'one event of the recording forward and back'],
-  ['N and P', 'next and previous lesson'],
-  ['L', 'link for the room'],
-  ['?', 'these keys'],
-  ['Esc', 'leave'],
+/** @typedef {[keys: string[], shown: string, words: string, button: string, act: (room: Presenter<any>) => unknown]} Command what a presenter can do, by keys and most also by a button */
+
+/** @type {Command[]} */
+const COMMANDS = [
+  [['p'], 'P', 'previous lesson', '‹', (room) => room.turn(-1)],
+  [['n'], 'N', 'next lesson', '›', (room) => room.turn(1)],
+  [['ArrowLeft', 'PageUp'], '←', 'previous step; or Page Up', 'Back', (room) => room.step(-1)],
+  [['ArrowRight', 'PageDown'], '→', 'next step; or Page Down', 'Next', (room) => room.step(1)],
+  [['r'], 'R', 'reveal the explanation or the answers', 'Reveal', (room) => room.reveal()],
+  [[' '], 'Space', 'play or pause the recording', 'Play', (room) => room.player()?.toggle()],
+  [['.'], '.', 'one event of the recording forward', '', (room) => room.player()?.step(1)],
+  [[','], ',', 'one event of the recording back', '', (room) => room.player()?.step(-1)],
+  [['l'], 'L', 'link for the room', 'Room link', (room) => room.show('link')],
+  [['?'], '?', 'these keys', 'Keys', (room) => room.show('help')],
+  [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
 ];
 
 /** A hint on the link for a room. @param {URL} link @param {boolean} coded as a QR code */
@@ -137,29 +141,19 @@ export class Presenter {
   }
 
   draw() {
-    const { number, lessons, guide, lesson } = this;
-    const button = (words, key, act, more = {}) =>
+    const { number, lessons, lesson } = this;
+    const off = { Reveal: !this.guide.hides, Play: !this.player() };
+    const button = (/** @type {Command} */ [, shown, words, name, act]) =>
       html`
-        <button type="button" class="sd-b" onclick=${act}
-          ...${more}>${words}<kbd aria-hidden="true">${key}</kbd></button>
+        <button type="button" class=${classes('sd-b', name === 'Reveal' && 'sd-present-reveal')}
+          disabled=${off[name] ?? false} aria-label=${name.length === 1 ? words : null}
+          onclick=${() => act(this)}>${name}<kbd aria-hidden="true">${shown}</kbd></button>
       `;
-    const reveal = { class: 'sd-b sd-guide-next sd-present-reveal', disabled: !guide.hides };
-    const toggle = () => this.player()?.toggle();
-    const [lessonBack, lessonOn, ...buttons] = [
-      button('‹', 'P', () => this.turn(-1), { 'aria-label': 'Previous lesson' }),
-      button('›', 'N', () => this.turn(1), { 'aria-label': 'Next lesson' }),
-      button('Back', '←', () => this.step(-1)),
-      button('Next', '→', () => this.step(1)),
-      button('Reveal', 'R', () => this.reveal(), reveal),
-      button('Play', 'Space', toggle, { disabled: !this.player() }),
-      button('Room link', 'L', () => this.show('link')),
-      button('Keys', '?', () => this.show('help')),
-      button('Leave', 'Esc', () => this.leave()),
-    ];
+    const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
     const close = () => this.show('');
-    const keys = KEYS.map(([key, words]) =>
+    const keys = COMMANDS.map(([, shown, words]) =>
       html`
-        <dt><kbd>${key}</kbd></dt>
+        <dt><kbd>${shown}</kbd></dt>
         <dd>${words}</dd>
       `
     );
@@ -248,31 +242,13 @@ export class Presenter {
     ) return;
     if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
-    const act = this.acts()[key.length === 1 ? key.toLowerCase() : key];
-    if (!act || (this.dialog && key === 'Escape')) return; // a dialog closes itself
+    const pressed = key.length === 1 ? key.toLowerCase() : key;
+    const act = COMMANDS.find(([keys]) => keys.includes(pressed))?.[4];
+    const { dialog } = this;
+    if (!act || (dialog && key === 'Escape')) return; // a dialog closes itself
     event.preventDefault();
     event.stopPropagation();
-    const same = this.dialog && this.dialog === { l: 'link', '?': 'help' }[key.toLowerCase()];
-    if (this.dialog) this.show('');
-    if (!same) act();
-  }
-
-  acts() {
-    const [next, back] = [() => this.step(1), () => this.step(-1)];
-    return {
-      ArrowRight: next,
-      PageDown: next,
-      ArrowLeft: back,
-      PageUp: back,
-      n: () => this.turn(1),
-      p: () => this.turn(-1),
-      r: () => this.reveal(),
-      ' ': () => this.player()?.toggle(),
-      '.': () => this.player()?.step(1),
-      ',': () => this.player()?.step(-1),
-      l: () => this.show('link'),
-      '?': () => this.show('help'),
-      Escape: () => this.leave(),
-    };
+    if (dialog) this.show('');
+    if (!dialog || pressed !== { link: 'l', help: '?' }[dialog]) act(this);
   }
 }

@@ -294,35 +294,24 @@ export class Playground {
     return { kept, added: this.p.map((p, i) => p - kept[i]) };
   }
 
-  /** The bars of its figure. */
-  adds(key) {
-    if (key !== 'three') return { data: [] };
+  /** Bars of each token: q, the two areas of p, and its share of the draws. */
+  areas() {
     const { kept, added } = this.parts;
-    const bar = (name, y, colour, pattern = '', base = [0, 0, 0]) => ({
-      type: 'bar',
-      name,
-      x: TOKENS,
-      y,
-      base,
-      offsetgroup: base === kept || y === kept ? 'p' : name, // one bar of two areas
-      hovertemplate: `${name}(%{x}) = %{y:.3f}<extra></extra>`,
-      marker: {
-        color: pattern ? '@card' : colour,
-        line: { color: colour, width: 1 },
-        pattern: pattern
-          ? { shape: pattern, fgcolor: colour, bgcolor: '@card', size: 5, solidity: 0.55 }
-          : {},
-      },
-    });
-    const shares = this.drawn?.counts.map((count) => count / DRAWS);
-    return {
-      data: [
-        bar('q, drafter', this.q, '@draft'),
-        bar('p, target: accepted, min(p, q)', kept, '@bonus', '/'),
-        bar('p, target: from the residual', added, '@residual', 'x', kept),
-        ...(shares ? [bar(`${MANY} draws`, shares, '@plum', '.')] : []),
-      ],
-    };
+    const bar = (area, share, words) =>
+      share > 0.005 &&
+      html`<i data-area=${area} style="--p: ${share}">${ratio(share)} ${words}</i>`;
+    return TOKENS.map((token, i) =>
+      html`
+        <p><b>q(${token})</b>${bar('drafted', this.q[i], '')}</p>
+        <p><b>p(${token})</b>${bar('kept', kept[i], 'accepted')}${bar(
+          'added',
+          added[i],
+          'residual',
+        )}</p>
+        ${this.drawn &&
+          html`<p><b>drawn</b>${bar('drawn', this.drawn.counts[i] / DRAWS, '')}</p>`}
+      `
+    );
   }
 
   roll() {
@@ -370,6 +359,7 @@ export class Playground {
         <header><h2>Three tokens</h2><span class="sd-sub">${glossed(
           'accept with probability min(1, p/q), otherwise draw from the residual; a simulation in this browser',
         )}</span></header>
+        <div class="sd-scene sd-scene-areas">${this.areas()}</div>
         <div class="sd-exp-sides">
           <div>${sliders('p', 'target')}${sliders('q', 'drafter')}</div>
           <div><p class="sd-exp-result" aria-live="polite">${this.result}</p>
