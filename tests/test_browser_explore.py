@@ -256,7 +256,9 @@ def test_two_opened_traces_stand_side_by_side_and_the_engine_decodes_on(browser:
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
         chosen.set_input_files(traces)
-        page.wait_for_function(f"{EXPLORE}.isOpened && document.querySelectorAll('.sd-track-column').length === 96")
+        page.wait_for_function(
+            f"{EXPLORE}.shown.from === 'opened' && document.querySelectorAll('.sd-track-column').length === 96"
+        )
         assert all(url.startswith("blob:") for url in requests), "the server has no part in it"
         assert "Both wrote the same 96 tokens" in page.inner_text(".sd-exp-notes")
         assert page.locator(".sd-exp-lanes option").count() == 2 * 4

@@ -162,13 +162,20 @@ export class Explore extends Job {
     return this.root.querySelector('.sd-exp-aside');
   }
 
-  get answer() {
+  /** The answer that is shown and its source: the chosen one, or one that exists. */
+  get shown() {
     const all = {
       recorded: this.answers.recorded[this.stem],
       live: this.answers.live[this.name],
       opened: this.answers.opened[this.name],
     };
-    return all[this.source] || all.recorded || all.live || null;
+    const known = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
+    const from = known.find((one) => all[one]) ?? 'recorded';
+    return { from, answer: all[from] };
+  }
+
+  get answer() {
+    return this.shown.answer;
   }
 
   /** The file of the chosen recorded answer; undefined if none ships. */
@@ -183,17 +190,9 @@ export class Explore extends Job {
 
   /** Whether the races of the answer can be opened, now or at its end: an export leaves some out, and a measurement that fails loses them. */
   get hasRaces() {
-    return this.isOpened || (this.isLive && this.runs) ||
-      Object.keys(this.answer?.files ?? {}).length > 0;
-  }
-
-  get isLive() {
-    return Boolean(this.answer) && this.answer === this.answers.live[this.name];
-  }
-
-  /** Whether the answer was made here, from the visitor's traces. */
-  get isOpened() {
-    return Boolean(this.answer) && this.answer === this.answers.opened[this.name];
+    const { from, answer } = this.shown;
+    return from === 'opened' || (from === 'live' && this.runs) ||
+      Object.keys(answer?.files ?? {}).length > 0;
   }
 
   /** Called by Gradio for the arguments of a run, a stop or a reload. */
@@ -210,7 +209,7 @@ export class Explore extends Job {
     for (const [name, value] of Object.entries(this.form.changed())) {
       query.set(name, Array.isArray(value) ? value.join(',') : String(value));
     }
-    if (!this.isLive && this.stem !== this.options.recorded[this.name][0]) {
+    if (this.shown.from !== 'live' && this.stem !== this.options.recorded[this.name][0]) {
       query.set('answer', this.stem);
     }
     return query.toString();
@@ -240,7 +239,8 @@ export class Explore extends Job {
     this.stems[this.name] = stem;
     this.draw();
     await this.fetchRecorded();
-    if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
+    const { from, answer } = this.shown;
+    if (this.stem === stem && answer && from !== 'live') this.form.repeat(answer.choice);
   }
 
   /** The answer to a question, and whether this visitor measured it. */
@@ -274,58 +274,48 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor. The answer stays until there are two lanes. @param {File[]} files */
-  async read(files) {
+  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer stays until there are
+   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces @param {Omit<Card, 'message'>} failed shown with the reasons */
+  async read(traces, failed) {
     const { name } = this;
     const wrong = [];
     this.card.hide();
-    for (const file of files) {
+    for (const [title, trace] of traces) {
       try {
-        this.opened.add(file.name, await readFile(file));
+        this.opened.add(title, await trace());
       } catch (error) {
-        wrong.push(`${file.name}: ${error instanceof Error ? error.message : error}`);
+        wrong.push(`${title}: ${error instanceof Error ? error.message : error}`);
         console.warn('trace not opened:', error);
       }
     }
-    if (wrong.length) {
-      this.card.show({
-        title: wrong.length > 1 ? 'These files aren’t traces' : 'This file isn’t a trace',
-        message: `${wrong.join('; ')}.`,
-        hint:
-          'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
-      });
-    }
-    if (this.name === name) this.compareOpened();
-  }
-
-  /** Open one of the visitor's runs on the server. @param {string} title @param {Kept} run */
-  async readRun(title, { query }) {
-    const { name } = this;
-    this.card.hide();
-    try {
-      this.opened.add(title, await fetchTrace(`runs/${readMoment(query)?.trace}`));
-    } catch (error) {
-      this.card.show({
-        title: 'This run isn’t kept any more',
-        message: 'The server keeps runs for a few days, or until it restarts.',
-        hint: 'Choose another run, or open a trace that you downloaded.',
-      });
-      console.warn('run not opened:', error);
-      return;
-    }
-    if (this.name === name) this.compareOpened();
-  }
-
-  /** Show two of the open lanes, or ask for another. */
-  compareOpened() {
+    if (wrong.length) this.card.show({ ...failed, message: `${wrong.join('; ')}.` });
+    if (this.name !== name) return;
     if (this.opened.answer) this.showOpened();
-    else if (this.opened.lanes.length) {
+    else if (this.opened.lanes.length && !wrong.length) {
       this.card.show({
         title: 'One more lane is needed',
         message: 'This trace holds one lane. Open another trace to compare it with.',
         hint: '',
       });
     }
+  }
+
+  /** @param {File[]} files of the visitor */
+  readFiles(files) {
+    this.read(files.map((file) => [file.name, () => readFile(file)]), {
+      title: 'Not a trace',
+      hint:
+        'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
+    });
+  }
+
+  /** @param {string} title @param {Kept} run of the visitor, on the server */
+  readRun(title, { query }) {
+    this.read([[title, () => fetchTrace(`runs/${readMoment(query)?.trace}`)]], {
+      title: 'This run isn’t kept any more',
+      hint:
+        'The server keeps runs for a few days, or until it restarts. Choose another run, or open a trace that you downloaded.',
+    });
   }
 
   /** Show two lanes of the opened traces. */
@@ -357,20 +347,22 @@ export class Explore extends Job {
 
   /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
-    if (this.isOpened) {
+    const { from } = this.shown;
+    if (from === 'opened') {
       return this.addressOf(await gzip(new TextEncoder().encode(serialise(this.opened.trace))));
     }
     const file = this.answer.files?.[race];
-    return file && (this.isLive ? file : this.options.folder + file);
+    return file && (from === 'live' ? file : this.options.folder + file);
   }
 
   /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
+    const { from } = this.shown;
     const url = await this.race(file);
     if (!url) {
       this.showStatus(
-        this.isLive
+        from === 'live'
           ? (this.runs
             ? 'You can open the race when the measurement is done.'
             : 'This race is lost: the measurement ended before it was sent.')
@@ -388,7 +380,7 @@ export class Explore extends Job {
       lanes: Object.keys(labels),
       title,
       labels,
-      source: this.isLive ? 'measured' : this.isOpened ? 'file' : 'recording',
+      source: { live: 'measured', opened: 'file', recorded: 'recording' }[from],
     });
   }
 
@@ -422,7 +414,7 @@ export class Explore extends Job {
       form: this.form.values(),
       answer: this.answers.live[name],
     };
-    if (this.isOpened) this.more = values;
+    if (this.shown.from === 'opened') this.more = values;
     else this.form.repeat({ ...this.answer.choice, ...values });
     this.press('run');
     this.before = before;
@@ -443,7 +435,7 @@ export class Explore extends Job {
   }
 
   fileName(end) {
-    return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${
+    return `specdiff-${this.name}-${this.shown.from === 'opened' ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
     }.${end}`;
   }

@@ -166,7 +166,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
 
 def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
-    """The measured and the predicted map, their quotient, and slices with the controller as a line."""
+    """The measured and the predicted map, and slices with the controller as a line."""
     window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
 
     def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
@@ -197,13 +197,6 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
             title="Predicted",
             hint="E[τ] of the measured α_j over bare passes; not a measurement",
             data=of(lambda row: row.get("predicted"), both),
-            layout=window,
-        )
-        yield Figure(
-            key="difference",
-            title="Predicted over measured",
-            hint="1 where the formula holds",
-            data=of(lambda row: row["predicted"] / row["speedup"] if "predicted" in row else None, both),
             layout=window,
         )
     lines = draw.lines(

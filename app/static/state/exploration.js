@@ -128,15 +128,7 @@ export function treeTau(alphas, nodes) {
 /** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
-  const i = Math.min(
-    curve.length - 1,
-    Math.max(
-      1,
-      curve.findIndex(([width]) => width >= rows) === -1
-        ? curve.length - 1
-        : curve.findIndex(([width]) => width >= rows),
-    ),
-  );
+  const i = Math.max(1, curve.slice(0, -1).findLastIndex(([width]) => width < rows) + 1);
   const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }

@@ -156,8 +156,8 @@ function Rows({ app, answer: { rows } }) {
 
 /** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
-  const made = app.isLive ? app.made[app.name] : '';
-  const from = app.isOpened
+  const made = app.shown.from === 'live' ? app.made[app.name] : '';
+  const from = app.shown.from === 'opened'
     ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
       Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
@@ -209,8 +209,8 @@ function Full({ app, answer }) {
 
 /** The available answers, and the visitor's own traces. @param {{app: Explore}} props */
 function Sources({ app }) {
-  const { answer, name, stem, answers, opened } = app;
-  const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
+  const { name, stem, answers, opened } = app;
+  const { from: now, answer } = app.shown;
   const choice = (/** @type {Source} */ source, file, words) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
@@ -225,7 +225,7 @@ function Sources({ app }) {
   ];
   const pair = answer?.choice.pair ?? 'embedded';
   const words = answer
-    ? (app.isOpened
+    ? (now === 'opened'
       ? 'Read in this browser; nothing was sent to the server.'
       : `${originWords(answer)}${
         pair === 'embedded' ? '' : ` Pair: ${app.options.pairs[pair]?.label ?? pair}.`
@@ -236,7 +236,7 @@ function Sources({ app }) {
   const read = ({ currentTarget }) => {
     const files = [...currentTarget.files];
     currentTarget.value = ''; // the same file may be chosen again
-    app.read(files);
+    app.readFiles(files);
   };
   const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
   const open = (run) => app.readRun(titleOf(run), run);
@@ -256,14 +256,14 @@ function Sources({ app }) {
     `;
   };
   return html`<div class="sd-source">
-    <span class="sd-chip" data-kind=${app.isLive ? 'measured' : 'recording'}>${
+    <span class="sd-chip" data-kind=${now === 'live' ? 'measured' : 'recording'}>${
     answer && CHIPS[now]
   }</span>
     <span class="sd-source-words">${words}</span>
     <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
     <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
-    <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
+    <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }
 
