@@ -2,22 +2,24 @@
 // described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
 // it follows a measurement that still runs.
 
-import { busyMachine, csvOf, progressWords } from './state/exploration.js';
+import { aboutWords, busyMachine, csvOf, progressWords, racesOf } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
+import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
 import { Job, listen } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
 import { addresses, download } from './views/dom.js';
+import { buildLane } from './state/lane.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { readMoment } from './state/moment.js';
-/** @import { Answer } from './state/exploration.js' */
+/** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
 /** @import { Kept } from './state/history.js' */
 /** @import { Charts } from './views/charts.js' */
@@ -27,7 +29,7 @@ import { readMoment } from './state/moment.js';
  * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
  * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
  * @property {boolean} folded whether its form is folded
- * @property {Record<string, {title: string, question: string, columns: Record<string, string>, fields: Field[]}>} forms by question
+ * @property {Record<string, {title: string, question: string, columns: Record<string, string>, takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
  * @property {Record<string, string[]>} recorded the files of each question, without their ending
@@ -86,6 +88,13 @@ export class Explore extends Job {
     this.follows = false; // a measurement from before a reload
     this.looked = false; // whether the tab has been on the screen
     this.listed = false; // whether all numbers are shown
+    this.unfolded = false; // whether notes and further charts are shown
+    /** @type {Record<string, Record<string, number>>} by figure: values of its sliders */
+    this.sliders = {};
+    /** @type {{race: string, figure: string} | null} the mark of a figure whose races are listed */
+    this.races = null;
+    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a figure's formula */
+    this.drafted = { url: '', lane: null };
     /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
     this.voice = ''; // what assistive technology reads out
@@ -215,9 +224,50 @@ export class Explore extends Job {
     return query.toString();
   }
 
+  /** A figure, with its data computed if it has a formula. @param {Figure} figure */
+  computed(figure) {
+    const { answer } = this;
+    if (!figure.formula) return figure;
+    const values = Object.fromEntries(
+      (figure.sliders ?? []).map((
+        { name, value, high },
+      ) => [name, Math.min(high, this.sliders[figure.key]?.[name] ?? value)]),
+    );
+    if (figure.race) this.loadDrafted(figure.race);
+    return {
+      ...figure,
+      values,
+      ...FORMULAS[figure.formula](answer, figure, values, this.drafted.lane),
+    };
+  }
+
+  /** Load the drafted lane of a race, once. @param {string} race */
+  async loadDrafted(race) {
+    const url = await this.race(race);
+    if (url === this.drafted.url) return;
+    this.drafted = { url, lane: null };
+    const found = url && await fetchTrace(url).catch(() => null); // shown without it
+    if (!found || this.drafted.url !== url) return;
+    this.drafted.lane = buildLane(found.lanes.drafted ?? []);
+    this.draw();
+  }
+
+  /** About how long the measurement in the form takes, from the last one here or the defaults. */
+  get about() {
+    const { takes, scales, fields } = this.options.forms[this.name];
+    const live = this.answers.live[this.name];
+    const usual = Object.fromEntries(fields.map((field) => [field.name, field.default]));
+    const known = live?.seconds && live.done === live.total
+      ? { choice: live.choice, seconds: live.seconds }
+      : { choice: usual, seconds: takes };
+    const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
+    return aboutWords(this.form.values(), scales, known, weight);
+  }
+
   /** @param {string} name of a question */
   select(name) {
     this.name = name;
+    this.races = null;
     this.card.prefix = `${this.prefix}-${name}`; // of its form's ids
     this.source = this.answers.live[name] ? 'live' : 'recorded';
     const Widget = WIDGETS[name];
@@ -236,6 +286,7 @@ export class Explore extends Job {
   /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
   async choose(source, stem) {
     this.source = source;
+    this.races = null;
     this.stems[this.name] = stem;
     this.draw();
     await this.fetchRecorded();
@@ -334,14 +385,19 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, or show them in the widget. */
+  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
-    element.on('plotly_click', ({ points }) => {
-      const clicked = points[0].customdata?.[0];
-      if (clicked && this.widget?.pick) this.widget.pick(clicked);
-      else if (clicked) this.openRace(clicked);
+    element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
+      const clicked = customdata?.[0];
+      if (!clicked) return;
+      const races = racesOf(this.answer, clicked).length;
+      if (this.widget?.pick) this.widget.pick(clicked);
+      else if (races > 1 || (races && data?.type === 'heatmap')) {
+        this.races = { race: clicked, figure: element.dataset.figure };
+        this.draw();
+      } else this.openRace(clicked);
     });
   }
 
@@ -371,7 +427,8 @@ export class Explore extends Job {
       return;
     }
     const { titles = {}, lanes } = this.answer.report;
-    const title = titles[race] ?? race;
+    const title = titles[race] ??
+      race.replace(/^[^@]*/, (own) => titles[own] ?? own).replace('@', ', ');
     const labels = lanes && Object.keys(lanes).length
       ? Object.fromEntries(Object.entries(lanes).map(([lane, label]) => [lane, { label }]))
       : { vanilla: { label: 'Vanilla' }, [drafted]: { label: title } };

@@ -279,6 +279,7 @@ class Learn {
     for (const one of player.root.querySelectorAll('.sd-cmp-charts > *')) {
       one.classList.toggle('sd-guide-beside', one === panelOf(beside));
     }
+    panelOf(panel)?.closest('details')?.setAttribute('open', '');
     if (panel === 'board') return player.root.querySelector('.sd-exp-board');
     return panel === 'widget' ? player.aside : panelOf(panel);
   }

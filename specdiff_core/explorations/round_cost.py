@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, ratio, spread, styles, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, Method, methods_of
@@ -20,7 +20,7 @@ from specdiff_core.schema.methods import BASELINE, Method, methods_of
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32)
+ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32, 48, 64, 96, 128)
 """Rows of the timed target passes."""
 WINDOWS = (1, 4, 8, 16)
 """Windows of the timed drafter passes."""
@@ -34,6 +34,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     name: ClassVar = "what-it-takes"
     title: ClassVar = "What would it take?"
     question: ClassVar = "How accurate, or how cheap, must a drafter be to pay off?"
+    takes: ClassVar = 40
     columns: ClassVar = RUN_COLUMNS | {
         "method": "name of the method",
         "label": "its label",
@@ -105,7 +106,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 "token after an accepted one is easier than the token after a rejected one, so the measured curve "
                 "departs from the dotted one.",
             ],
-            figures=[_plane(rows), _passes(rows, facts), _lengths(rows)],
+            figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
         )
 
@@ -121,6 +122,34 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 
     hint = "measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×"
     return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
+
+
+def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figure]:
+    """Speed-up by people served at once, which the page predicts for the fastest method with a single window."""
+    single = [row for row in rows if row["gamma"] > 1 and not row["nodes"] and row["drafts"] == 1]
+    if (best := draw.fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
+        return
+    most = facts["curve"][-1][0] // 2  # a round needs two rows for each
+    yield Figure(
+        key="serving",
+        title=f"Serving load: does {best['label']} still pay?",
+        hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
+        wide=True,
+        formula="serving",
+        race=best["race"],
+        sliders=[
+            Slider(
+                name="people",
+                label="people served at once",
+                title="Each adds one row to a pass of vanilla, and γ + 1 rows to a pass that tests drafts",
+                low=1,
+                high=most,
+                step=1,
+                value=1,
+            )
+        ],
+        layout=draw.speeds("people served at once", xaxis={"type": "log", "dtick": "D2"}, showlegend=True),
+    )
 
 
 def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:

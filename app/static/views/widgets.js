@@ -19,7 +19,7 @@ import { ratio, times } from '../state/format.js';
  * A labelled slider that shows its value.
  * @param {{label: string, title: string, min: number, max: number, step: number, value: number, act: (value: number) => void, hidden?: boolean}} props
  */
-const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
+export const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`
     <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>
       <input type="range" ...${limits} value=${value} aria-label=${label} title=${title}
@@ -55,6 +55,27 @@ const QUESTIONS = [
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
   'Give each position its own α. Which one counts most: the first, or the last?',
 ];
+/** Drafters to begin with. @type {[words: string, box: Partial<Box>][]} */
+const PRESETS = [
+  ['copies from the text, free', { alpha: 0.4, gamma: 8, passes: 0, draft: 0, shape: 'window' }],
+  ['a small model, token by token', {
+    alpha: 0.7,
+    gamma: 4,
+    passes: 4,
+    draft: 0.1,
+    shape: 'window',
+  }],
+  ['one layer, a tree', {
+    alpha: 0.75,
+    gamma: 6,
+    passes: 6,
+    draft: 0.08,
+    shape: 'tree',
+    count: 24,
+  }],
+  ['block diffusion, one pass', { alpha: 0.8, gamma: 8, passes: 1, draft: 0.3, shape: 'window' }],
+  ['masked diffusion, 8 steps', { alpha: 0.85, gamma: 16, passes: 8, draft: 0.3, shape: 'window' }],
+];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
 const OWN = 'own'; // must not be a method's name
 const subscript = (number) =>
@@ -79,7 +100,7 @@ export class Sandbox {
     /** @type {[number, number][] | null} the curve parsed from it */
     this.typed = null;
     this.positions = ''; // '': one α for all, OWN, or a method
-    this.drafter = '';
+    this.preset = '';
     /** @type {Answer | null} */
     this.answer = null;
   }
@@ -154,12 +175,32 @@ export class Sandbox {
     this.changed();
   }
 
-  /** Use the measured cost of a drafter's pass. */
-  take(drafter) {
-    this.drafter = drafter;
-    const known = this.answer?.facts.drafts[drafter];
-    if (!known) return;
-    this.set({ draft: Number((costAt(known, this.box.gamma) / costAt(this.used, 1)).toFixed(2)) });
+  /** The presets by their words: made up, and the measured methods. @returns {Record<string, Partial<Box>>} */
+  get presets() {
+    const { rows = [], facts } = this.answer ?? {};
+    const measured = rows.flatMap((row) => {
+      const { label, alpha, gamma, steps: passes, nodes, drafts, drafter } = row;
+      const known = facts?.drafts[drafter];
+      if (!known || alpha === undefined) return [];
+      const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
+      const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
+      return [[`${label}, as measured`, {
+        alpha,
+        gamma,
+        passes,
+        draft,
+        shape,
+        count: nodes || drafts,
+      }]];
+    });
+    return Object.fromEntries([...PRESETS, ...measured]);
+  }
+
+  /** Begin with a preset, with one α for all positions. */
+  take(preset) {
+    this.preset = preset;
+    this.positions = '';
+    this.set({ ...this.presets[preset], alphas: null });
   }
 
   type(words) {
@@ -206,9 +247,9 @@ export class Sandbox {
       ', ',
     );
     const stops = /** @type {Set<string>} */ (new Set());
-    const drafters = [
-      ['', 'drafter: as set'],
-      ...Object.keys(answer?.facts.drafts ?? {}).map((name) => [name, `drafter: ${name}`]),
+    const presets = [
+      ['', 'begin with…'],
+      ...Object.keys(this.presets).map((words) => [words, words]),
     ];
     const positions = [
       ['', 'α: one for all'],
@@ -227,8 +268,8 @@ export class Sandbox {
               <div class="sd-row-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
                   act=${(shape) => this.set({ shape })} />
-                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${drafters}
-                  act=${(name) => this.take(name)} />
+                <${Select} label="Preset" value=${this.preset} options=${presets}
+                  act=${(words) => this.take(words)} />
                 <${Select} label="α of the positions" value=${this.positions} options=${positions}
                   act=${(name) => this.spread(name)} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
