@@ -38,7 +38,7 @@ import { readMoment } from './state/moment.js';
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
-/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };

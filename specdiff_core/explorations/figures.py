@@ -22,7 +22,7 @@ from specdiff_core.schema.palette import ROLES
 Row = Mapping[str, Any]
 
 
-class Slider(msgspec.Struct, kw_only=True):
+class Slider(msgspec.Struct):
     """A number that a visitor sets for a figure with a formula."""
 
     name: str

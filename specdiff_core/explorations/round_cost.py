@@ -137,17 +137,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
         wide=True,
         formula="serving",
         race=best["race"],
-        sliders=[
-            Slider(
-                name="people",
-                label="people served at once",
-                title="Each adds one row to a pass of vanilla, and γ + 1 rows to a pass that tests drafts",
-                low=1,
-                high=most,
-                step=1,
-                value=1,
-            )
-        ],
+        sliders=[Slider("people", "people served at once", "Each adds a row to a pass of vanilla", 1, most, 1, 1)],
         layout=draw.speeds("people served at once", xaxis={"type": "log", "dtick": "D2"}, showlegend=True),
     )
 

@@ -228,7 +228,7 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
 def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
     """α by the drafter's temperature, which the page computes from the recorded probabilities."""
     if facts.get("places"):
-        degree: dict[str, Any] = {"low": 0.0, "high": 2.0, "step": 0.05}
+        degree = (0.0, 2.0, 0.05, 0.7)
         yield Figure(
             key="matched",
             title="Which drafter temperature fits?",
@@ -237,8 +237,8 @@ def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
             wide=True,
             formula="matched",
             sliders=[
-                Slider(name="target", label="target", title="Temperature of the target", value=0.7, **degree),
-                Slider(name="drafter", label="drafter", title="Temperature of the drafter", value=0.7, **degree),
+                Slider("target", "target", "Temperature of the target", *degree),
+                Slider("drafter", "drafter", "Temperature of the drafter", *degree),
             ],
             layout=axes("temperature of the drafter", "α, share accepted", yaxis=FROM_ZERO, showlegend=True),
         )

@@ -247,17 +247,7 @@ def _block(cells: Rows, facts: Mapping[str, Any]) -> Iterator[Figure]:
         wide=True,
         formula="block",
         race=widest["race"],
-        sliders=[
-            Slider(
-                name="gamma",
-                label="γ",
-                title="Tokens drafted per round",
-                low=1,
-                high=widest["gamma"],
-                step=1,
-                value=min(4, widest["gamma"]),
-            )
-        ],
+        sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
         layout=axes(
             "γ, tokens drafted per round",
             "τ, tokens per round",

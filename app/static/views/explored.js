@@ -99,8 +99,10 @@ class Figures extends Component {
 
   /** The figures in the order in which they are drawn, and how many lead. */
   get parted() {
-    const { figures, lead } = this.props;
-    const leads = figures.filter(({ formula }, i) => i < lead || formula);
+    const { app, figures, lead } = this.props;
+    const leads = figures.filter(({ key, formula }, i) =>
+      i < lead || formula || key === app.widget?.figure
+    );
     const others = figures.filter((one) => !leads.includes(one));
     return { leads, others, all: [...leads, ...others] };
   }

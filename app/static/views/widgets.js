@@ -318,6 +318,7 @@ const MANY = DRAWS.toLocaleString('en');
 /** Three tokens: drag p and q, see the accepted part and the residual, and draw tokens. */
 export class Playground {
   static TOKENS = TOKENS;
+  figure = 'three'; // that it draws
 
   /** @param {() => void} changed draws the page again */
   constructor(changed) {
