@@ -276,7 +276,7 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
             race,
         )
         listed = page.locator(".sd-exp-races")
-        listed.get_by_role("button", name="Back to the map").click()
+        listed.get_by_role("button", name="Back to the chart").click()
         assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
         page.evaluate(f"(race) => {{ {EXPLORE}.races = {{ race, figure: 'measured' }}; {EXPLORE}.draw(); }}", race)
         assert page.locator("[data-figure=measured]").is_hidden()

@@ -524,6 +524,7 @@ export class Explore extends Job {
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
+    this.races = null;
     const query = this.query();
     if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
     this.busy = true;

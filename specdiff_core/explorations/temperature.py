@@ -141,7 +141,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 Figure(
                     key="speed",
                     title="Speed-up over vanilla at the same temperature",
-                    opens="a cell opens its race",
+                    opens="a cell lists its races",
                     data=of("speedup", lambda row: f"{times(row['speedup'])}<br>{spread(row)}", True),
                     layout=sides,
                     empty="No cell has been measured yet.",
@@ -149,7 +149,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 Figure(
                     key="tau",
                     title="τ, tokens per round",
-                    opens="a cell opens its race",
+                    opens="a cell lists its races",
                     hint="with an exact rule, the drafter’s temperature changes only this",
                     data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
                     layout=sides,
@@ -228,7 +228,6 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
 def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
     """α by the drafter's temperature, which the page computes from the recorded probabilities."""
     if facts.get("places"):
-        degree = (0.0, 2.0, 0.05, 0.7)
         yield Figure(
             key="matched",
             title="Which drafter temperature fits?",
@@ -237,16 +236,17 @@ def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
             wide=True,
             formula="matched",
             sliders=[
-                Slider("target", "target", "Temperature of the target", *degree),
-                Slider("drafter", "drafter", "Temperature of the drafter", *degree),
+                Slider("target", "target", "Temperature of the target", 0, 1.5, 0.05, 0.7),
+                Slider("drafter", "drafter", "Temperature of the drafter", 0, 2, 0.05, 0.7),
             ],
             layout=axes("temperature of the drafter", "α, share accepted", yaxis=FROM_ZERO, showlegend=True),
         )
 
 
 def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
-    """Two distributions ``[V]`` as groups of tokens with similar probabilities: the likeliest 24 one by one, the others
-    in groups of 2, 4, 8, …. Of each group: ``counts``, its tokens; ``p`` and ``q``, ln of the mean probabilities."""
+    """Two distributions ``[V]`` as groups of tokens with similar probabilities: the likeliest 24 one by one, then 2, 4,
+    8, …, apart by whether p or q is larger, so that Σ min(p, q) stays exact. Of each group: ``counts``, its tokens;
+    ``p`` and ``q``, ln of the mean probabilities."""
     import torch
 
     order = torch.maximum(p, q).argsort(descending=True)
@@ -254,8 +254,15 @@ def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
     while left > 0:
         sizes.append(min(2 * sizes[-1], left))
         left -= sizes[-1]
-    logs = lambda of: [round(math.log(max(1e-12, float(part.mean()))), 3) for part in of[order].split(sizes)]  # noqa: E731
-    return {"counts": [float(size) for size in sizes], "p": logs(p), "q": logs(q)}
+    above = (p > q)[order]
+    groups = [
+        own
+        for part, side in zip(order.split(sizes), above.split(sizes), strict=True)
+        for own in (part[side], part[~side])
+    ]
+    groups = [own for own in groups if len(own)]
+    logs = lambda of: [round(math.log(max(1e-12, float(of[own].mean()))), 2) for own in groups]  # noqa: E731
+    return {"counts": [float(len(own)) for own in groups], "p": logs(p), "q": logs(q)}
 
 
 def _key(degree: float, draft: float) -> str:

@@ -193,7 +193,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         key="measured",
         title="Measured speed-up over vanilla",
         hint="★: the best cell; T ≤ γ",
-        opens="a cell opens its race",
+        opens="a cell lists its races",
         wide=True,
         empty="No cell has been measured yet.",
         data=of(lambda row: row.get("speedup"), measured, star=best),

@@ -62,7 +62,7 @@ function Races({ app, race }) {
     <section class="sd-panel sd-exp-races" aria-label="Races of this cell">
       <header>
         <h2>${titles[race] ?? race}</h2>
-        <${Link} act=${back}>← Back to the map<//></header>
+        <${Link} act=${back}>← Back to the chart<//></header>
       <ul>${racesOf(app.answer, race).map(([name, prompt]) =>
         html`
           <li>
