@@ -134,7 +134,6 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",
         hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
-        wide=True,
         formula="serving",
         race=best["race"],
         sliders=[Slider("people", "people served at once", "Each adds a row to a pass of vanilla", 1, most, 1, 1)],

@@ -233,7 +233,6 @@ def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
             title="Which drafter temperature fits?",
             hint=f"computed from the probabilities of {draw.plural(len(facts['places']), 'first drafted token')}; "
             "open marks: measured, all positions",
-            wide=True,
             formula="matched",
             sliders=[
                 Slider("target", "target", "Temperature of the target", 0, 1.5, 0.05, 0.7),

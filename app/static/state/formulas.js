@@ -70,17 +70,17 @@ function block(answer, figure, { gamma }, lane) {
   return {
     data: [
       trace('τ, predicted', sizes, all.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
-      trace('tokens per second, predicted', sizes, all.map(({ pace }) => pace), '@accent', {
+      trace('tokens per second, predicted', sizes, all.map(({ pace }) => pace), '@lane-2', {
         dash: 'dash',
         ...right,
       }),
       trace('τ, measured', tried, found('tau'), '@draft', { mark: 'circle-open' }),
-      trace('tokens per second, measured', tried, found('tokens_per_second'), '@accent', {
+      trace('tokens per second, measured', tried, found('tokens_per_second'), '@lane-2', {
         mark: 'square-open',
         ...right,
       }),
       trace('this γ', [gamma], [now.tau], '@draft', { mark: 'star', showlegend: false }),
-      trace('this γ', [gamma], [now.pace], '@accent', {
+      trace('this γ', [gamma], [now.pace], '@lane-2', {
         mark: 'star',
         showlegend: false,
         ...right,
@@ -141,13 +141,8 @@ function serving(answer, figure, { people }) {
   const best = largest(now, (gamma) => speed(gamma, people));
   const ends = gammas.map((gamma) => {
     const stop = range(1, most(gamma)).find((count) => speed(gamma, count) < 1);
-    return `γ ${gamma} ${
-      stop === 1
-        ? 'never pays'
-        : stop
-        ? `stops paying at ${stop}`
-        : `still pays at ${most(gamma)}, the most that was measured`
-    }`;
+    const last = `still pays at ${most(gamma)}, the most that was measured`;
+    return `γ ${gamma} ${stop === 1 ? 'never pays' : stop ? `stops paying at ${stop}` : last}`;
   });
   return {
     data: [
@@ -177,7 +172,7 @@ function serving(answer, figure, { people }) {
           }.`
           : 'a round needs more rows than were measured.'
       }`,
-      `People at which ${own.label} stops paying: ${ends.join('; ')}.`,
+      `By people served at once: ${ends.join('; ')}.`,
       'Separate texts also read a cache each, which one text’s rows share, so a real server is slower than this.',
     ],
   };
@@ -221,8 +216,8 @@ function matched(answer, figure, { target, drafter }) {
         '@draft',
         { mark: 'circle-open' },
       ),
-      trace('these sliders', [drafter], [now], '@accent', { mark: 'diamond' }),
-      trace('matched', [best.degree], [best.alpha], '@accent', { mark: 'star' }),
+      trace('these sliders', [drafter], [now], '@lane-2', { mark: 'diamond' }),
+      trace('matched', [best.degree], [best.alpha], '@lane-2', { mark: 'star' }),
     ],
     words: [
       `Matched drafter temperature for a target at ${ratio(target)}: ${

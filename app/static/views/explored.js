@@ -129,15 +129,15 @@ class Figures extends Component {
     };
     const panel = (/** @type {Figure} */ figure) => {
       const { key, title, hint, opens, formula } = figure;
-      const wide = figure.wide || leads.includes(figure);
+      const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
       return html`
-        <section class="sd-panel sd-chart ${wide ? 'sd-cmp-bars' : ''}" aria-label=${title}
+        <section class="sd-panel sd-chart ${shape}" aria-label=${title}
           hidden=${app.races?.figure === key}>
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
           ${formula && html`<${Computed} app=${app} figure=${figure} />`}
           <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
-            tabindex=${wide ? 0 : null}>
+            tabindex=${figure.wide ? 0 : null}>
             <div class="sd-plot"></div>
           </div>
         </section>

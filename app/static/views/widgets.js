@@ -77,7 +77,7 @@ const PRESETS = [
   ['masked diffusion, 8 steps', { alpha: 0.85, gamma: 16, passes: 8, draft: 0.3, shape: 'window' }],
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
-const OWN = 'own'; // must not be a method's name
+const POSITIONS = [['', 'α: one for all'], ['each', 'α: one for each position']];
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
 
@@ -99,7 +99,6 @@ export class Sandbox {
     this.words = ''; // the typed curve
     /** @type {[number, number][] | null} the curve parsed from it */
     this.typed = null;
-    this.positions = ''; // '': one α for all, OWN, or a method
     this.preset = '';
     /** @type {Answer | null} */
     this.answer = null;
@@ -152,23 +151,6 @@ export class Sandbox {
     };
   }
 
-  /** The measured methods that test a single window, so that their α_j belong to its positions. */
-  get windows() {
-    return (this.answer?.rows ?? []).filter((row) =>
-      row.alpha_at?.length && !row.nodes && row.drafts === 1
-    );
-  }
-
-  /** Use one α for all positions, a separate one for each, or those of a method with its γ. */
-  spread(positions) {
-    this.positions = positions;
-    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map((alpha) =>
-      alpha ?? 0
-    );
-    if (alphas) this.set({ gamma: alphas.length, alphas });
-    else this.set({ alphas: positions ? alphasOf(this.box) : null });
-  }
-
   /** @param {Partial<Box>} change */
   set(change) {
     Object.assign(this.box, change);
@@ -179,28 +161,21 @@ export class Sandbox {
   get presets() {
     const { rows = [], facts } = this.answer ?? {};
     const measured = rows.flatMap((row) => {
-      const { label, alpha, gamma, steps: passes, nodes, drafts, drafter } = row;
+      const { label, alpha, alpha_at: each, gamma, steps: passes, nodes, drafts, drafter } = row;
       const known = facts?.drafts[drafter];
       if (!known || alpha === undefined) return [];
       const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
       const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
-      return [[`${label}, as measured`, {
-        alpha,
-        gamma,
-        passes,
-        draft,
-        shape,
-        count: nodes || drafts,
-      }]];
+      const alphas = shape === 'window' ? each.map((one) => one ?? 0) : null;
+      const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
+      return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
     });
     return Object.fromEntries([...PRESETS, ...measured]);
   }
 
-  /** Begin with a preset, with one α for all positions. */
   take(preset) {
     this.preset = preset;
-    this.positions = '';
-    this.set({ ...this.presets[preset], alphas: null });
+    this.set({ alphas: null, ...this.presets[preset] });
   }
 
   type(words) {
@@ -251,11 +226,6 @@ export class Sandbox {
       ['', 'begin with…'],
       ...Object.keys(this.presets).map((words) => [words, words]),
     ];
-    const positions = [
-      ['', 'α: one for all'],
-      [OWN, 'α: one for each position'],
-      ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
-    ];
     const slower = speedup < 1 ? '— slower than vanilla' : '';
     const tokens = `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes`;
     const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
@@ -270,8 +240,9 @@ export class Sandbox {
                   act=${(shape) => this.set({ shape })} />
                 <${Select} label="Preset" value=${this.preset} options=${presets}
                   act=${(words) => this.take(words)} />
-                <${Select} label="α of the positions" value=${this.positions} options=${positions}
-                  act=${(name) => this.spread(name)} /></div>
+                <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
+                  options=${POSITIONS}
+                  act=${(each) => this.set({ alphas: each ? alphasOf(box) : null })} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
