@@ -233,7 +233,7 @@ export class Explore extends Job {
         { name, value, high },
       ) => [name, Math.min(high, this.sliders[figure.key]?.[name] ?? value)]),
     );
-    if (figure.race) this.loadDrafted(figure.race);
+    if (figure.race && figure.formula === 'block') this.loadDrafted(figure.race);
     return {
       ...figure,
       values,
@@ -247,8 +247,8 @@ export class Explore extends Job {
     if (url === this.drafted.url) return;
     this.drafted = { url, lane: null };
     const found = url && await fetchTrace(url).catch(() => null); // shown without it
-    if (!found || this.drafted.url !== url) return;
-    this.drafted.lane = buildLane(found.lanes.drafted ?? []);
+    if (this.drafted.url !== url) return;
+    if (found) this.drafted.lane = buildLane(found.lanes.drafted ?? []);
     this.draw();
   }
 
