@@ -7,9 +7,7 @@ for the page and the command line. Importing this package doesn't import torch.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import re
 import time
@@ -214,17 +212,16 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
     """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
     spreadsheet would run as a formula gets an apostrophe in front."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-    return file.getvalue()
+    lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
+    return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any) -> str:
+    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        words = f"'{words}"
+    quoted = words.replace('"', '""')
+    return f'"{quoted}"' if re.search(r'[",\r\n]', words) else words
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
