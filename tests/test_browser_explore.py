@@ -143,7 +143,7 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
         rows = page.evaluate(f"{EXPLORE}.answer.rows")
         row = next(row for row in rows if row["method"] == "dflash")
-        page.get_by_label("Preset").select_option("Block diffusion (DFlash), as measured")
+        page.get_by_label("Drafter to begin with").select_option("Block diffusion (DFlash), as measured")
         bars = page.locator(".sd-exp-bars input")
         assert [float(bar.input_value()) for bar in bars.all()] == pytest.approx(row["alpha_at"], abs=0.005)
         result = page.locator(".sd-exp-widget .sd-exp-result")
@@ -160,9 +160,9 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
 def test_a_preset_sets_the_sandbox_and_the_button_says_how_long_it_takes(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
-        page.get_by_label("Preset").select_option("masked diffusion, 8 steps")
+        page.get_by_label("Drafter to begin with").select_option("masked diffusion, 8 steps")
         assert page.get_by_role("slider", name="γ", exact=True).input_value() == "16"
-        page.get_by_label("Preset").select_option("Block diffusion (DFlash), as measured")
+        page.get_by_label("Drafter to begin with").select_option("Block diffusion (DFlash), as measured")
         row = next(row for row in page.evaluate(f"{EXPLORE}.answer.rows") if row["method"] == "dflash")
         assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
         people = page.get_by_role("slider", name="people served at once")

@@ -238,7 +238,7 @@ export class Sandbox {
               <div class="sd-row-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
                   act=${(shape) => this.set({ shape })} />
-                <${Select} label="Preset" value=${this.preset} options=${presets}
+                <${Select} label="Drafter to begin with" value=${this.preset} options=${presets}
                   act=${(words) => this.take(words)} />
                 <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
                   options=${POSITIONS}
