@@ -234,7 +234,7 @@ def main(argv: list[str] | None = None) -> int:
                 await asyncio.gather(*(phone(url, args.lesson, met) for _ in range(args.phones)))
 
             asyncio.run(class_room())
-            say(f"{args.phones} phones: {len(met.requests)} requests, {len(met.errors)} errors")
+            print(f"{args.phones} phones: {len(met.requests)} requests, {len(met.errors)} errors", flush=True)
         for round in range(args.rounds):
 
             async def together(round: int) -> None:

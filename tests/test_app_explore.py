@@ -236,7 +236,9 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
     assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
     assert final["gpt2-mdlm:xl"]["methods"] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
+    assert final["embedded"]["weight"] == 1 < final["gpt2-mdlm:xl"]["weight"]
     for name, form in exploration.forms("explore").items():
+        assert form["takes"] > 0 and set(form["scales"]) <= {field["name"] for field in form["fields"]} | {"pair"}, name
         for field in form["fields"]:
             assert field["of"] in ("", "drafters", "methods"), name
             assert not field["of"] or set(field["choices"]) <= known

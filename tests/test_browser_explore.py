@@ -24,7 +24,11 @@ IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
 LIVE = f"{EXPLORE}.answers.live"
 QUEUE = 64
 """How many may wait (app/launch.py)."""
-DRAWN = "[...document.querySelectorAll('.sd-exp .sd-plot')].every((place) => place.querySelector('.main-svg'))"
+DRAWN = (
+    "[...document.querySelectorAll('.sd-exp .sd-plot')].filter((place) => place.checkVisibility())"
+    ".every((place) => place.querySelector('.main-svg'))"
+)
+"""All charts that are not folded."""
 
 
 def coins(address: str, **choice: Any) -> str:
@@ -56,7 +60,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         told = page.evaluate(f"{LIVE}.losslessness")
         assert told["choice"]["runs"] == 400
         assert {row["rule"] for row in told["rows"]} == {"ratio", "naive"}
-        assert "400 runs of each rule" in page.inner_text(".sd-exp-notes")
+        assert "400 runs of each rule" in page.text_content(".sd-cmp-full")
         assert "Measured here" in page.inner_text(".sd-exp .sd-source")
         rows = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode("utf-8"))))
         assert [row["rule"] for row in rows] == [row["rule"] for row in told["rows"]]
@@ -146,7 +150,7 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
         rows = page.evaluate(f"{EXPLORE}.answer.rows")
         row = next(row for row in rows if row["method"] == "dflash")
-        page.get_by_label("α of the positions").select_option("dflash")
+        page.get_by_label("Drafter to begin with").select_option("Block diffusion (DFlash), as measured")
         bars = page.locator(".sd-exp-bars input")
         assert [float(bar.input_value()) for bar in bars.all()] == pytest.approx(row["alpha_at"], abs=0.005)
         result = page.locator(".sd-exp-widget .sd-exp-result")
@@ -158,6 +162,31 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
         page.get_by_label("α of the positions").select_option("")
         assert page.locator(".sd-exp-bars").is_hidden()
         assert page.get_by_role("slider", name="α", exact=True).is_visible()
+
+
+def test_a_preset_sets_the_sandbox_and_the_button_says_how_long_it_takes(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        page.get_by_label("Drafter to begin with").select_option("masked diffusion, 8 steps")
+        assert page.get_by_role("slider", name="γ", exact=True).input_value() == "16"
+        page.get_by_label("Drafter to begin with").select_option("Block diffusion (DFlash), as measured")
+        row = next(row for row in page.evaluate(f"{EXPLORE}.answer.rows") if row["method"] == "dflash")
+        assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
+        people = page.get_by_role("slider", name="people served at once")
+        people.focus()
+        people.press("End")
+        assert "people served at once" in page.locator("[aria-label^='Serving load'] .sd-exp-computed").inner_text()
+        assert "(about" in page.inner_text(".sd-exp-run")
+
+
+def test_the_sliders_of_a_figure_act_at_once(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=window-map", size="1440x2200", until=THERE) as page:
+        page.wait_for_selector(".sd-exp-block")
+        slider = page.get_by_role("slider", name="γ", exact=True)
+        slider.focus()
+        slider.press("Home")
+        assert "Predicted at γ 1" in page.inner_text(".sd-exp-computed")
+        assert page.locator(".sd-exp-block [data-kind=cut]").count() == page.locator(".sd-exp-block span").count() - 1
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
@@ -185,7 +214,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         )
         drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
-        notes = page.inner_text(".sd-exp-notes")
+        notes = page.text_content(".sd-cmp-full")
         assert "vanilla" in notes and "No solution was given" in notes
         assert "Left out: line 2: there is no question" in notes
         open_tab(page, "live")  # where a visitor brings a pair
@@ -233,8 +262,10 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
 
 
 def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=window-map", size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+    with visit(browser, f"{address}?explore=window-map", size="1440x2600", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer")
+        page.click(".sd-exp-rest > summary")
+        page.wait_for_function(DRAWN)
         titles = page.locator(".sd-plot .sd-axis-sym")
         stops = page.eval_on_selector_all(
             ".sd-cmp-charts [data-symbol][tabindex]", "(all) => all.map((one) => one.dataset.symbol)"
@@ -248,9 +279,15 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
         race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
         page.evaluate(
             "(race) => document.querySelector('[data-figure=measured]')"
-            ".emit('plotly_click', { points: [{ customdata: [race] }] })",
+            ".emit('plotly_click', { points: [{ customdata: [race], data: { type: 'heatmap' } }] })",
             race,
         )
+        listed = page.locator(".sd-exp-races")
+        listed.get_by_role("button", name="Back to the chart").click()
+        assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
+        page.evaluate(f"(race) => {{ {EXPLORE}.races = {{ race, figure: 'measured' }}; {EXPLORE}.draw(); }}", race)
+        assert page.locator("[data-figure=measured]").is_hidden()
+        listed.locator("li button").first.click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
 
 
@@ -263,9 +300,11 @@ def test_two_opened_traces_stand_side_by_side_and_the_engine_decodes_on(browser:
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
         chosen.set_input_files(traces)
-        page.wait_for_function(f"{EXPLORE}.isOpened && document.querySelectorAll('.sd-track-column').length === 96")
+        page.wait_for_function(
+            f"{EXPLORE}.shown.from === 'opened' && document.querySelectorAll('.sd-track-column').length === 96"
+        )
         assert all(url.startswith("blob:") for url in requests), "the server has no part in it"
-        assert "Both wrote the same 96 tokens" in page.inner_text(".sd-exp-notes")
+        assert "Both wrote the same 96 tokens" in page.text_content(".sd-cmp-full")
         assert page.locator(".sd-exp-lanes option").count() == 2 * 4
         assert not serious(page)
         chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
@@ -310,7 +349,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-        assert "is not a sample of the target’s distribution" in page.inner_text(".sd-exp-notes")
+        assert "is not a sample of the target’s distribution" in page.text_content(".sd-cmp-full")
         assert page.locator('[data-key^="what if/"]').count() == sum(
             row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
         )

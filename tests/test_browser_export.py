@@ -187,11 +187,11 @@ def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dic
 def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str]) -> None:
     with visit(browser, exported["file"] + "?explore=window-map", until=f"{app('explore')}?.answer") as page:
         hint = page.locator("#explore .sd-chart header .sd-sub").first
-        assert "a cell opens its race" in hint.inner_text()
+        assert "a cell lists its races" in hint.inner_text()
         stem = page.evaluate(f"{app('explore')}.options.recorded['window-map'][1]")
         page.evaluate(f"{app('explore')}.choose('recorded', {stem!r})")
         page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
-        assert "opens its race" not in hint.inner_text()
+        assert "lists its races" not in hint.inner_text()
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('answer=')")
         link = page.url

@@ -43,6 +43,8 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
             "title": kind.title,
             "question": kind.question,
             "columns": kind.columns,
+            "takes": kind.takes,
+            "scales": kind.scales,
             "fields": [field for field in kind.form() if not field["hidden"]],
         }
         for name, kind in EXPLORATIONS.items()

@@ -2,22 +2,24 @@
 // described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
 // it follows a measurement that still runs.
 
-import { busyMachine, csvOf, progressWords } from './state/exploration.js';
+import { aboutWords, busyMachine, csvOf, progressWords, racesOf } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
+import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
 import { Job, listen } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
 import { addresses, download } from './views/dom.js';
+import { buildLane } from './state/lane.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { openRace, pauseAll, register } from './page.js';
 import { readMoment } from './state/moment.js';
-/** @import { Answer } from './state/exploration.js' */
+/** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
 /** @import { Kept } from './state/history.js' */
 /** @import { Charts } from './views/charts.js' */
@@ -27,7 +29,7 @@ import { readMoment } from './state/moment.js';
  * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
  * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
  * @property {boolean} folded whether its form is folded
- * @property {Record<string, {title: string, question: string, columns: Record<string, string>, fields: Field[]}>} forms by question
+ * @property {Record<string, {title: string, question: string, columns: Record<string, string>, takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
  * @property {Record<string, string[]>} recorded the files of each question, without their ending
@@ -36,7 +38,7 @@ import { readMoment } from './state/moment.js';
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
-/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
@@ -86,6 +88,13 @@ export class Explore extends Job {
     this.follows = false; // a measurement from before a reload
     this.looked = false; // whether the tab has been on the screen
     this.listed = false; // whether all numbers are shown
+    this.unfolded = false; // whether notes and further charts are shown
+    /** @type {Record<string, Record<string, number>>} by figure: values of its sliders */
+    this.sliders = {};
+    /** @type {{race: string, figure: string} | null} the mark of a figure whose races are listed */
+    this.races = null;
+    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a figure's formula */
+    this.drafted = { url: '', lane: null };
     /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
     this.voice = ''; // what assistive technology reads out
@@ -162,13 +171,20 @@ export class Explore extends Job {
     return this.root.querySelector('.sd-exp-aside');
   }
 
-  get answer() {
+  /** The answer that is shown and its source: the chosen one, or one that exists. */
+  get shown() {
     const all = {
       recorded: this.answers.recorded[this.stem],
       live: this.answers.live[this.name],
       opened: this.answers.opened[this.name],
     };
-    return all[this.source] || all.recorded || all.live || null;
+    const known = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
+    const from = known.find((one) => all[one]) ?? 'recorded';
+    return { from, answer: all[from] };
+  }
+
+  get answer() {
+    return this.shown.answer;
   }
 
   /** The file of the chosen recorded answer; undefined if none ships. */
@@ -183,17 +199,9 @@ export class Explore extends Job {
 
   /** Whether the races of the answer can be opened, now or at its end: an export leaves some out, and a measurement that fails loses them. */
   get hasRaces() {
-    return this.isOpened || (this.isLive && this.runs) ||
-      Object.keys(this.answer?.files ?? {}).length > 0;
-  }
-
-  get isLive() {
-    return Boolean(this.answer) && this.answer === this.answers.live[this.name];
-  }
-
-  /** Whether the answer was made here, from the visitor's traces. */
-  get isOpened() {
-    return Boolean(this.answer) && this.answer === this.answers.opened[this.name];
+    const { from, answer } = this.shown;
+    return from === 'opened' || (from === 'live' && this.runs) ||
+      Object.keys(answer?.files ?? {}).length > 0;
   }
 
   /** Called by Gradio for the arguments of a run, a stop or a reload. */
@@ -210,15 +218,56 @@ export class Explore extends Job {
     for (const [name, value] of Object.entries(this.form.changed())) {
       query.set(name, Array.isArray(value) ? value.join(',') : String(value));
     }
-    if (!this.isLive && this.stem !== this.options.recorded[this.name][0]) {
+    if (this.shown.from !== 'live' && this.stem !== this.options.recorded[this.name][0]) {
       query.set('answer', this.stem);
     }
     return query.toString();
   }
 
+  /** A figure, with its data computed if it has a formula. @param {Figure} figure */
+  computed(figure) {
+    const { answer } = this;
+    if (!figure.formula) return figure;
+    const values = Object.fromEntries(
+      (figure.sliders ?? []).map((
+        { name, value, high },
+      ) => [name, Math.min(high, this.sliders[figure.key]?.[name] ?? value)]),
+    );
+    if (figure.race && figure.formula === 'block') this.loadDrafted(figure.race);
+    return {
+      ...figure,
+      values,
+      ...FORMULAS[figure.formula](answer, figure, values, this.drafted.lane),
+    };
+  }
+
+  /** Load the drafted lane of a race, once. @param {string} race */
+  async loadDrafted(race) {
+    const url = await this.race(race);
+    if (url === this.drafted.url) return;
+    this.drafted = { url, lane: null };
+    const found = url && await fetchTrace(url).catch(() => null); // shown without it
+    if (this.drafted.url !== url) return;
+    if (found) this.drafted.lane = buildLane(found.lanes.drafted ?? []);
+    this.draw();
+  }
+
+  /** About how long the measurement in the form takes, from the last one here or the defaults. */
+  get about() {
+    const { takes, scales, fields } = this.options.forms[this.name];
+    const live = this.answers.live[this.name];
+    const usual = Object.fromEntries(fields.map((field) => [field.name, field.default]));
+    const known = live?.seconds && live.done === live.total
+      ? { choice: live.choice, seconds: live.seconds }
+      : { choice: usual, seconds: takes };
+    const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
+    return aboutWords(this.form.values(), scales, known, weight);
+  }
+
   /** @param {string} name of a question */
   select(name) {
     this.name = name;
+    this.races = null;
     this.card.prefix = `${this.prefix}-${name}`; // of its form's ids
     this.source = this.answers.live[name] ? 'live' : 'recorded';
     const Widget = WIDGETS[name];
@@ -237,10 +286,12 @@ export class Explore extends Job {
   /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
   async choose(source, stem) {
     this.source = source;
+    this.races = null;
     this.stems[this.name] = stem;
     this.draw();
     await this.fetchRecorded();
-    if (this.stem === stem && this.answer && !this.isLive) this.form.repeat(this.answer.choice);
+    const { from, answer } = this.shown;
+    if (this.stem === stem && answer && from !== 'live') this.form.repeat(answer.choice);
   }
 
   /** The answer to a question, and whether this visitor measured it. */
@@ -274,58 +325,48 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor. The answer stays until there are two lanes. @param {File[]} files */
-  async read(files) {
+  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer stays until there are
+   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces @param {Omit<Card, 'message'>} failed shown with the reasons */
+  async read(traces, failed) {
     const { name } = this;
     const wrong = [];
     this.card.hide();
-    for (const file of files) {
+    for (const [title, trace] of traces) {
       try {
-        this.opened.add(file.name, await readFile(file));
+        this.opened.add(title, await trace());
       } catch (error) {
-        wrong.push(`${file.name}: ${error instanceof Error ? error.message : error}`);
+        wrong.push(`${title}: ${error instanceof Error ? error.message : error}`);
         console.warn('trace not opened:', error);
       }
     }
-    if (wrong.length) {
-      this.card.show({
-        title: wrong.length > 1 ? 'These files aren’t traces' : 'This file isn’t a trace',
-        message: `${wrong.join('; ')}.`,
-        hint:
-          'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
-      });
-    }
-    if (this.name === name) this.compareOpened();
-  }
-
-  /** Open one of the visitor's runs on the server. @param {string} title @param {Kept} run */
-  async readRun(title, { query }) {
-    const { name } = this;
-    this.card.hide();
-    try {
-      this.opened.add(title, await fetchTrace(`runs/${readMoment(query)?.trace}`));
-    } catch (error) {
-      this.card.show({
-        title: 'This run isn’t kept any more',
-        message: 'The server keeps runs for a few days, or until it restarts.',
-        hint: 'Choose another run, or open a trace that you downloaded.',
-      });
-      console.warn('run not opened:', error);
-      return;
-    }
-    if (this.name === name) this.compareOpened();
-  }
-
-  /** Show two of the open lanes, or ask for another. */
-  compareOpened() {
+    if (wrong.length) this.card.show({ ...failed, message: `${wrong.join('; ')}.` });
+    if (this.name !== name) return;
     if (this.opened.answer) this.showOpened();
-    else if (this.opened.lanes.length) {
+    else if (this.opened.lanes.length && !wrong.length) {
       this.card.show({
         title: 'One more lane is needed',
         message: 'This trace holds one lane. Open another trace to compare it with.',
         hint: '',
       });
     }
+  }
+
+  /** @param {File[]} files of the visitor */
+  readFiles(files) {
+    this.read(files.map((file) => [file.name, () => readFile(file)]), {
+      title: 'Not a trace',
+      hint:
+        'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
+    });
+  }
+
+  /** @param {string} title @param {Kept} run of the visitor, on the server */
+  readRun(title, { query }) {
+    this.read([[title, () => fetchTrace(`runs/${readMoment(query)?.trace}`)]], {
+      title: 'This run isn’t kept any more',
+      hint:
+        'The server keeps runs for a few days, or until it restarts. Choose another run, or open a trace that you downloaded.',
+    });
   }
 
   /** Show two lanes of the opened traces. */
@@ -344,32 +385,40 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races. */
+  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget. */
   bind(element) {
     if (element.dataset.bound) return;
     element.dataset.bound = 'yes';
-    element.on('plotly_click', ({ points }) => {
-      const clicked = points[0].customdata?.[0];
-      if (clicked) this.openRace(clicked);
+    element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
+      const clicked = customdata?.[0];
+      if (!clicked) return;
+      const races = racesOf(this.answer, clicked).length;
+      if (this.widget?.pick) this.widget.pick(clicked);
+      else if (races > 1 || (races && data?.type === 'heatmap')) {
+        this.races = { race: clicked, figure: element.dataset.figure };
+        this.draw();
+      } else this.openRace(clicked);
     });
   }
 
   /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
-    if (this.isOpened) {
+    const { from } = this.shown;
+    if (from === 'opened') {
       return this.addressOf(await gzip(new TextEncoder().encode(serialise(this.opened.trace))));
     }
     const file = this.answer.files?.[race];
-    return file && (this.isLive ? file : this.options.folder + file);
+    return file && (from === 'live' ? file : this.options.folder + file);
   }
 
   /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
+    const { from } = this.shown;
     const url = await this.race(file);
     if (!url) {
       this.showStatus(
-        this.isLive
+        from === 'live'
           ? (this.runs
             ? 'You can open the race when the measurement is done.'
             : 'This race is lost: the measurement ended before it was sent.')
@@ -378,7 +427,8 @@ export class Explore extends Job {
       return;
     }
     const { titles = {}, lanes } = this.answer.report;
-    const title = titles[race] ?? race;
+    const title = titles[race] ??
+      race.replace(/^[^@]*/, (own) => titles[own] ?? own).replace('@', ', ');
     const labels = lanes && Object.keys(lanes).length
       ? Object.fromEntries(Object.entries(lanes).map(([lane, label]) => [lane, { label }]))
       : { vanilla: { label: 'Vanilla' }, [drafted]: { label: title } };
@@ -387,7 +437,7 @@ export class Explore extends Job {
       lanes: Object.keys(labels),
       title,
       labels,
-      source: this.isLive ? 'measured' : this.isOpened ? 'file' : 'recording',
+      source: { live: 'measured', opened: 'file', recorded: 'recording' }[from],
     });
   }
 
@@ -421,7 +471,7 @@ export class Explore extends Job {
       form: this.form.values(),
       answer: this.answers.live[name],
     };
-    if (this.isOpened) this.more = values;
+    if (this.shown.from === 'opened') this.more = values;
     else this.form.repeat({ ...this.answer.choice, ...values });
     this.press('run');
     this.before = before;
@@ -442,7 +492,7 @@ export class Explore extends Job {
   }
 
   fileName(end) {
-    return `specdiff-${this.name}-${this.isOpened ? 'opened-' : ''}${
+    return `specdiff-${this.name}-${this.shown.from === 'opened' ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
     }.${end}`;
   }
@@ -474,6 +524,7 @@ export class Explore extends Job {
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
+    this.races = null;
     const query = this.query();
     if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
     this.busy = true;

@@ -271,9 +271,12 @@ class Learn {
       );
     };
     await offer();
+    const panelOf = (key) =>
+      player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
+    panelOf(panel)?.closest('details')?.setAttribute('open', '');
     if (panel === 'board') return player.root.querySelector('.sd-exp-board');
     if (panel === 'widget') return player.aside;
-    return player.root.querySelector(`[data-figure="${panel}"]`)?.closest('.sd-panel') ?? null;
+    return panelOf(panel);
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would

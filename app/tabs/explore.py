@@ -71,10 +71,13 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
 
 
 def described(pair: str) -> dict[str, Any]:
-    """A pair's label, drafters and methods, for the forms."""
+    """A pair's label, drafters and methods, for the forms, and its ``weight``: about how many times as long a token of
+    its target takes as one of the embedded target."""
     spec = find_pair(pair)
+    size = spec.published.parameters if spec.published else 0
+    weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))
     drafters, methods = [one.name for one in spec.drafters], [one.name for one in methods_of(pair)]
-    return {"label": spec.label, "drafters": drafters, "methods": methods}
+    return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
 
 
 def offered(missing: Mapping[str, str], chosen: str) -> str:

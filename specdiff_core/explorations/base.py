@@ -97,6 +97,7 @@ class Explored(msgspec.Struct, kw_only=True):
     facts: dict[str, Any]
     report: Report = msgspec.field(default_factory=Report)
     files: dict[str, str] = {}  # race -> its trace file, relative to the answer
+    seconds: float = 0.0  # that the measurement took; 0: not recorded
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +110,9 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tab: ClassVar[str] = "explore"  # tab of the page; empty for commands
     files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file on the command line
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
+    takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
+    scales: ClassVar[tuple[str, ...]] = ("methods", "flavours", "per_flavour", "tokens")
+    """Fields whose size, a number or the entries of a list, multiplies that time."""
 
     pair: PAIR = "embedded"
 
@@ -204,10 +208,6 @@ def parse(kind: type[E], values: Mapping[str, Any]) -> E:
     return what
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet would run as a formula."""
-
-
 def csv_of(rows: list[dict[str, Any]]) -> str:
     """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
     spreadsheet would run as a formula gets an apostrophe in front."""
@@ -218,7 +218,7 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
-    if isinstance(value, str) and value.startswith(FORMULA):
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
         words = f"'{words}"
     quoted = words.replace('"', '""')
     return f'"{quoted}"' if re.search(r'[",\r\n]', words) else words
@@ -367,7 +367,7 @@ class Exploring:
         from specdiff_core.models.device import device_name
 
         _ = what.drafters  # fail early if the pair lacks one
-        self._what, self._steps = what, what.explore(engine, stopped)
+        self._what, self._steps, self._began = what, what.explore(engine, stopped), time.monotonic()
         self._last = Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
         machine = {
@@ -405,6 +405,7 @@ class Exploring:
             self._about["machine"]["threads"] = threads
             rows, facts = answer.rows, answer.facts
             known = {"rows": rows, "facts": facts, "report": self._what.report(rows, facts)}
-            explored = Explored(**self._about | known, done=last.done, total=last.total)
+            seconds = round(time.monotonic() - self._began, 1)
+            explored = Explored(**self._about | known, done=last.done, total=last.total, seconds=seconds)
             races, made = (answer.races, last.made()) if over else (races, made)
         return Snapshot(last.done, last.total, last.doing, explored, races, made, over)

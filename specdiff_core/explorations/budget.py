@@ -20,11 +20,11 @@ from specdiff_core.explorations.fields import METHOD, SEED, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.prompts import OWN_PROBLEMS, Problem, Prompt, Text, problem
+from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text, problem
 from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import find_method
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.settings import DecodeConfig, Template
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -39,6 +39,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
     name: ClassVar = "budget"
     title: ClassVar = "Budget"
     question: ClassVar = "How many answers are right with a given number of seconds per problem?"
+    takes: ClassVar = 90
+    scales: ClassVar = ("methods", "attempts", "problems", "tokens")
     columns: ClassVar = {
         "method": "name of the method",
         "budget": "seconds per problem",
@@ -55,12 +57,20 @@ class Budget(Exploration, frozen=True, kw_only=True):
     methods: Annotated[
         tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same problems.", least=1, most=6)
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
+    source: Annotated[
+        Literal["solutions", "short"],
+        ask(
+            "Kind of problems",
+            "solutions: word problems with worked solutions, for the embedded pair. short: sums and short questions, "
+            "which a target such as SmolLM2 can answer.",
+        ),
+    ] = "solutions"
     given: Annotated[
         Literal["all", "most", "none"],
         ask(
             "Solution lines given",
             "All, all but the last, or none. A target as small as the embedded one cannot calculate, but it can "
-            "finish a worked solution.",
+            "finish a worked solution. Short questions have none.",
         ),
     ] = "all"
     attempts: Annotated[int, ask("Attempts k", "Per method and problem.", 1, 64)] = ATTEMPTS
@@ -90,8 +100,20 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
     @property
     def base(self) -> DecodeConfig:
-        """Settings that all runs share; a text may end by itself."""
-        return DecodeConfig(pair=self.pair, max_new_tokens=self.tokens, temperature=self.temperature, seed=self.seed)
+        """Settings that all runs share; a text may end by itself, a short answer at its line."""
+        return DecodeConfig(
+            pair=self.pair,
+            max_new_tokens=self.tokens,
+            temperature=self.temperature,
+            seed=self.seed,
+            stop="\\n" if self.shots else "",
+            template=Template.PLAIN if self.shots else Template.AUTO,
+        )
+
+    @property
+    def shots(self) -> bool:
+        """Whether this project's short questions are asked."""
+        return self.source == "short" and not self.texts.strip()
 
     def asked(self, problem: Problem) -> str:
         """The prompt of a problem."""
@@ -105,7 +127,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             ConfigError: fewer than two of the visitor's own can be used: one has no interval.
         """
         if not self.texts.strip():
-            return OWN_PROBLEMS[: self.problems], []
+            return (SHORT_QUESTIONS if self.shots else OWN_PROBLEMS)[: self.problems], []
         check = lambda found: engine.encode(self.asked(found), self.base)  # noqa: E731
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
@@ -129,6 +151,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stopped)
         found: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
+        begun = "The answer is" if self.shots else ""
 
         def answer() -> Answer:
             tried = rotated(found, right)
@@ -156,9 +179,9 @@ class Budget(Exploration, frozen=True, kw_only=True):
         for done, total, name in runs.fill():
             place = (done - 1) // len(configs) % len(problems)
             if fresh := runs.fresh_vanilla():
-                found["vanilla"][place].append(attempt_of(fresh))
+                found["vanilla"][place].append(attempt_of(fresh, begun))
             if name not in runs.failed:
-                found[name][place].append(attempt_of(runs.events))
+                found[name][place].append(attempt_of(runs.events, begun))
             yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -179,6 +202,11 @@ class Budget(Exploration, frozen=True, kw_only=True):
             answer = (
                 f"An attempt takes {_lasting(vanilla['seconds'])} with vanilla and "
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
+            )
+        if not separated(rows):
+            answer += (
+                f" These {len(facts['problems'])} problems can’t separate the methods: at every number of seconds, "
+                "each one’s interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
             )
         single = [f"vanilla {percent(vanilla['accuracy'])} of {vanilla['attempts']}"]
         single += [f"{label[name]} {percent(one['accuracy'])}" for name, one in others.items()]
@@ -253,6 +281,13 @@ def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | Non
     part = (accuracy - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
     found: float = before["budget"] * (after["budget"] / before["budget"]) ** part
     return found
+
+
+def separated(rows: Sequence[Row]) -> bool:
+    """Whether some method's interval lies above or below vanilla's at the same budget."""
+    vanilla = {row["budget"]: row for row in rows if row["method"] == "vanilla"}
+    both = [(row, vanilla[row["budget"]]) for row in rows if row["budget"] in vanilla]
+    return any(own["low"] > other["high"] or own["high"] < other["low"] for own, other in both)
 
 
 def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:

@@ -59,6 +59,8 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     title: ClassVar = "Which method is fastest?"
     question: ClassVar = "Which method is fastest here, and does the ranking change when the target samples?"
     tab: ClassVar = "compare"
+    takes: ClassVar = 20
+    scales: ClassVar = ("methods", "temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {
         "temperature": "of the target",
         "flavour": "kind of text, or the mean of all kinds",

@@ -22,8 +22,21 @@ from specdiff_core.schema.palette import ROLES
 Row = Mapping[str, Any]
 
 
+class Slider(msgspec.Struct):
+    """A number that a visitor sets for a figure with a formula."""
+
+    name: str
+    label: str
+    title: str
+    low: float
+    high: float
+    step: float
+    value: float
+
+
 class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One panel. ``customdata`` of a mark: what a click opens (a race or None), then its text."""
+    """One panel. ``customdata`` of a mark: what a click opens (a race or None), then its text. The page computes the
+    data of a figure with a ``formula`` (``app/static/state/formulas.js``) from the answer's numbers and ``sliders``."""
 
     key: str
     title: str
@@ -34,6 +47,9 @@ class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
     layout: dict[str, Any] = {}
     empty: str = ""  # shown instead while there is no data
     when: dict[str, str] = {}  # switch of the report -> the value at which this figure is shown
+    formula: str = ""
+    sliders: list[Slider] = []
+    race: str = ""  # the run that the formula is about
 
 
 class Style(msgspec.Struct, frozen=True):

@@ -64,6 +64,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     name: ClassVar = "learn"
     title: ClassVar = "Watch a drafter learn"
     question: ClassVar = "How does a drafter learn to be accepted, and does the loss matter?"
+    takes: ClassVar = 150
+    scales: ClassVar = ("seconds",)
     columns: ClassVar = {
         "objective": "training objective",
         "step": "optimiser steps",

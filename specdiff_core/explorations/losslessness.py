@@ -59,6 +59,8 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     name: ClassVar = "losslessness"
     title: ClassVar = "Losslessness"
     question: ClassVar = "Does the text have the target's distribution, and would you notice if it did not?"
+    takes: ClassVar = 40
+    scales: ClassVar = ("rules", "runs")
     columns: ClassVar = {
         "rule": "verification rule",
         "runs": "runs so far",

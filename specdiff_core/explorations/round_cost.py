@@ -5,23 +5,22 @@ sandbox adds a hypothetical drafter (``app/static/state/exploration.js``).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, ratio, spread, styles, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.schema.events import Verified
 from specdiff_core.schema.methods import BASELINE, Method, methods_of
-from specdiff_core.schema.metrics import reached
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32)
+ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32, 48, 64, 96, 128)
 """Rows of the timed target passes."""
 WINDOWS = (1, 4, 8, 16)
 """Windows of the timed drafter passes."""
@@ -35,6 +34,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     name: ClassVar = "what-it-takes"
     title: ClassVar = "What would it take?"
     question: ClassVar = "How accurate, or how cheap, must a drafter be to pay off?"
+    takes: ClassVar = 40
     columns: ClassVar = RUN_COLUMNS | {
         "method": "name of the method",
         "label": "its label",
@@ -67,7 +67,6 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         runs = Runs(engine, self.base, configs, prompts, stopped)
         sittings = ["none"] * 3 + [name for name in self.drafters for _ in range(2)]
         times: dict[str, PassTimes] = {}
-        accepted: dict[str, Counter[int]] = {name: Counter() for name in methods}
 
         def answer() -> Answer:
             widths = times["none"].costs
@@ -77,7 +76,6 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
                 "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
-                "lengths": {name: sorted(counts.items()) for name, counts in accepted.items() if counts},
                 "threads": runs.threads,
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
@@ -92,9 +90,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             if stopped():
                 return
         for done, _, name in runs.fill():
-            method, setting = methods[name]
-            accepted[name].update(_accepted(runs, setting))
-            yield Step(timed + done, total, method.label, answer)
+            yield Step(timed + done, total, methods[name][0].label, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)
@@ -110,7 +106,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 "token after an accepted one is easier than the token after a rejected one, so the measured curve "
                 "departs from the dotted one.",
             ],
-            figures=[_plane(rows), _passes(rows, facts), _lengths(rows, facts)],
+            figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
         )
 
@@ -126,6 +122,23 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 
     hint = "measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×"
     return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
+
+
+def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figure]:
+    """Speed-up by people served at once, which the page predicts for the fastest method with a single window."""
+    single = [row for row in rows if row["gamma"] > 1 and not row["nodes"] and row["drafts"] == 1]
+    if (best := draw.fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
+        return
+    most = facts["curve"][-1][0] // 2  # a round needs two rows for each
+    yield Figure(
+        key="serving",
+        title=f"Serving load: does {best['label']} still pay?",
+        hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
+        formula="serving",
+        race=best["race"],
+        sliders=[Slider("people", "people served at once", "Each adds a row to a pass of vanilla", 1, most, 1, 1)],
+        layout=draw.speeds("people served at once", xaxis={"type": "log", "dtick": "D2"}, showlegend=True),
+    )
 
 
 def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
@@ -157,23 +170,14 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     )
 
 
-def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
-    """Accepted tokens per draft, and the prediction with one α for all positions."""
-    fits = [
-        row
-        for row in rows
-        if facts["lengths"].get(row["method"])
-        and row.get("alpha")
-        and row["gamma"] >= 4
-        and not row["nodes"]
-        and row["drafts"] == 1
-    ]
+def _lengths(rows: list[dict[str, Any]]) -> Figure:
+    """Share of drafts with m or more accepted tokens, Π_{j≤m} α_j, and the same with one α for all positions."""
+    fits = [row for row in rows if row.get("alpha") and row["gamma"] >= 4 and not row["nodes"] and row["drafts"] == 1]
     data = []
     for row in sorted(fits, key=lambda row: (-row["gamma"], -row["tau"]))[:3]:
-        counts, look = facts["lengths"][row["method"]], styles([row["method"]])[row["method"]]
-        rounds, x = sum(count for _, count in counts), list(range(row["gamma"] + 1))
-        shares = [sum(count for kept, count in counts if kept >= m) / rounds for m in x]
-        hover = f"{look.label}: %{{y:.2f}} of {rounds} rounds accepted %{{x}} or more"
+        look, x = styles([row["method"]])[row["method"]], list(range(row["gamma"] + 1))
+        shares = list(accumulate((alpha or 0.0 for alpha in row["alpha_at"]), mul, initial=1.0))
+        hover = f"{look.label}: %{{y:.2f}} of the drafts have %{{x}} or more accepted"
         name, one = f"{look.label}, measured", [row["alpha"] ** m for m in x]
         data.append(draw.trace(name, x, shares, look.colour, dash="solid", mark=look.mark, hover=hover))
         name, hover = f"α^m, α = {ratio(row['alpha'])}", "one α for all: %{y:.2f}"
@@ -184,19 +188,10 @@ def _lengths(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         data=data,
         hint="measured, and with one α for all positions (dotted)",
         layout=axes(
-            "m, tokens of the draft", "rounds that accepted m or more", yaxis={"range": [0, 1.04]}, showlegend=True
+            "m, tokens of the draft", "drafts with m or more accepted", yaxis={"range": [0, 1.04]}, showlegend=True
         ),
         empty="Lines appear when windows of four or more tokens have been measured.",
     )
-
-
-def _accepted(runs: Runs, setting: BenchSetting) -> Iterator[int]:
-    """Accepted tokens in each round of the last run whose window was not cut short."""
-    for event in runs.events:
-        if isinstance(event, Verified):
-            tested = reached(event.tests)
-            if tested and (not tested[-1] or len(tested) >= setting.gamma):
-                yield event.accepted
 
 
 def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:

@@ -85,6 +85,8 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     name: ClassVar = "side-by-side"
     title: ClassVar = "Two runs side by side"
     question: ClassVar = "Where does each run accept and reject, and what if a token had been different?"
+    takes: ClassVar = 5
+    scales: ClassVar = ("tokens",)
     columns: ClassVar = {
         "run": "a, b, or the branch",
         "round": "number of the round",

@@ -5,22 +5,31 @@ which drafter temperature fits, and whether the drafter's confidence is calibrat
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
-from specdiff_core.explorations.figures import Figure, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
-from specdiff_core.schema.metrics import Metrics
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.settings import DecodeConfig, Sampling
+from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from specdiff_core.engine import Engine
 
 BINS = 10
+EVERY = 12
+"""Tokens of vanilla's text between two places whose probabilities are recorded."""
+SINGLE = 24
+"""Tokens whose probabilities are recorded one by one."""
 
 
 class Temperature(OnPrompts, frozen=True, kw_only=True):
@@ -29,6 +38,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     name: ClassVar = "temperature"
     title: ClassVar = "Temperature and calibration"
     question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
+    takes: ClassVar = 45
+    scales: ClassVar = ("temperatures", "draft_temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
     drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", **enum(WINDOW_DRAFTERS, "drafters"))] = (
@@ -54,6 +65,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         drafts = sorted(set(self.draft_temperatures))
         groups: dict[float, Runs] = {}
         tests: dict[tuple[float, float], list[Test]] = {}
+        places: list[dict[str, list[float]]] = []
 
         def answer() -> Answer:
             rows = [
@@ -66,13 +78,17 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 for (degree, draft), found in tests.items()
                 if draft and found
             ]
-            fits = [fit(degree, drafts, runs) for degree, runs in groups.items()]
-            known = {"reliability": reliable, "fits": [one for one in fits if one]}
+            known = {"reliability": reliable, "places": places}
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
             return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **known}, races=races)
 
         threads = 0
-        each = len(drafts) * len(prompts)
+        each, total = len(drafts) * len(prompts), (len(degrees) * len(drafts) + 1) * len(prompts)
+        for number, prompt in enumerate(prompts, start=1):
+            places += self._places(engine, prompt)
+            yield Step(number, total, f"probabilities: {prompt.id}", answer)
+            if stopped():
+                return
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {_key(degree, draft): self._config(base, draft) for draft in drafts}
@@ -84,9 +100,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 tests.setdefault((degree, draft), []).extend(
                     test for tested in found for test in tested if test.kind == "ratio"
                 )
-                yield Step(
-                    number * each + done, len(degrees) * each, f"temperature {degree:g}, drafter {draft:g}", answer
-                )
+                before = len(prompts) + number * each
+                yield Step(before + done, total, f"temperature {degree:g}, drafter {draft:g}", answer)
             if stopped():
                 return
 
@@ -100,18 +115,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {self.drafter} at γ {self.gamma} goes "
                 f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
                 f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
-            )
-        moved = [one for one in facts.get("fits", ()) if one["fitted"] != one["usual"]]
-        for one in moved:
-            better = "raises" if one["after"] > one["before"] else "does not raise"
-            notes.append(
-                f"Target at {one['temperature']:g}: the drafter temperature fitted on every other prompt is "
-                f"{one['fitted']:g}. On the rest it {better} τ: {ratio(one['after'])} against {ratio(one['before'])} "
-                f"at {one['usual']:g}. This is one split of few prompts, without an interval."
-            )
-        if facts.get("fits") and not moved:
-            notes.append(
-                "At every temperature the best drafter temperature is the target's own, or the nearest one tried."
             )
         if reliable := facts.get("reliability"):
             low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
@@ -138,7 +141,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 Figure(
                     key="speed",
                     title="Speed-up over vanilla at the same temperature",
-                    opens="a cell opens its race",
+                    opens="a cell lists its races",
                     data=of("speedup", lambda row: f"{times(row['speedup'])}<br>{spread(row)}", True),
                     layout=sides,
                     empty="No cell has been measured yet.",
@@ -146,12 +149,13 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 Figure(
                     key="tau",
                     title="τ, tokens per round",
-                    opens="a cell opens its race",
+                    opens="a cell lists its races",
                     hint="with an exact rule, the drafter’s temperature changes only this",
                     data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
                     layout=sides,
                     empty="No cell has been measured yet.",
                 ),
+                *_matched(facts),
                 _calibration(facts.get("reliability", [])),
             ],
             titles={
@@ -160,6 +164,28 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 for row in rows
             },
         )
+
+    def _places(self, engine: Engine, prompt: Prompt) -> list[dict[str, list[float]]]:
+        """The probabilities (:func:`shortened`) of the first drafted token and the target's at some places of vanilla's
+        text, both at temperature 1."""
+        from specdiff_core.drafters.base import Context, drained
+        from specdiff_core.maths.distributions import to_probs
+        from specdiff_core.maths.randomness import Streams
+
+        begun = engine.encode(prompt.prompt, self.base)
+        last = final(engine.decode(prompt.prompt, find_method(BASELINE).config(self.base), detail=False))
+        ids, found = [*begun, *(last.ids if last else ())], []
+        drafter, sampling = engine.drafter(self.drafter), Sampling(temperature=1.0)
+        order, sampler = self.base.order, Streams(self.seed, shared=False).draft(0)
+        for length in range(len(begun), len(ids), EVERY):
+            target, session = engine.target.start(drafter.layers), drafter.start()
+            session.observe(ids[: length - 1], target.read(ids[: length - 1]))
+            gamma = min(self.gamma, session.room)
+            context = Context(ids=ids[:length], gamma=gamma, steps=1, order=order, sampling=sampling, sampler=sampler)
+            q, scores = drained(session.draft(context)).probs, target.score([ids[length - 1]])
+            if q is not None and len(q):
+                found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
+        return found
 
     def _config(self, base: DecodeConfig, draft: float) -> DecodeConfig:
         return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, draft_temperature=draft)
@@ -199,6 +225,45 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
     )
 
 
+def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
+    """α by the drafter's temperature, which the page computes from the recorded probabilities."""
+    if facts.get("places"):
+        yield Figure(
+            key="matched",
+            title="Which drafter temperature fits?",
+            hint=f"computed from the probabilities of {draw.plural(len(facts['places']), 'first drafted token')}; "
+            "open marks: measured, all positions",
+            formula="matched",
+            sliders=[
+                Slider("target", "target", "Temperature of the target", 0, 1.5, 0.05, 0.7),
+                Slider("drafter", "drafter", "Temperature of the drafter", 0, 2, 0.05, 0.7),
+            ],
+            layout=axes("temperature of the drafter", "α, share accepted", yaxis=FROM_ZERO, showlegend=True),
+        )
+
+
+def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
+    """Two distributions ``[V]`` as groups of tokens with similar probabilities: the likeliest 24 one by one, then 2, 4,
+    8, …, apart by whether p or q is larger, so that Σ min(p, q) stays exact. Of each group: ``counts``, its tokens;
+    ``p`` and ``q``, ln of the mean probabilities."""
+    import torch
+
+    order = torch.maximum(p, q).argsort(descending=True)
+    sizes, left = [1] * min(SINGLE, len(order)), len(order) - SINGLE
+    while left > 0:
+        sizes.append(min(2 * sizes[-1], left))
+        left -= sizes[-1]
+    above = (p > q)[order]
+    groups = [
+        own
+        for part, side in zip(order.split(sizes), above.split(sizes), strict=True)
+        for own in (part[side], part[~side])
+    ]
+    groups = [own for own in groups if len(own)]
+    logs = lambda of: [round(math.log(max(1e-12, float(of[own].mean()))), 2) for own in groups]  # noqa: E731
+    return {"counts": [float(len(own)) for own in groups], "p": logs(p), "q": logs(q)}
+
+
 def _key(degree: float, draft: float) -> str:
     return f"{degree:g}/{draft:g}"
 
@@ -222,23 +287,3 @@ def reliability(tests: Sequence[Test]) -> dict[str, Any]:
     ]
     ece = sum(point["tests"] * abs(point["q"] - point["p"]) for point in points) / len(tests)
     return {"bins": points, "tests": len(tests), "ece": ece}
-
-
-def fit(degree: float, drafts: Sequence[float], runs: Runs) -> dict[str, Any] | None:
-    """The drafter temperature with the largest τ on every other prompt, and its τ on the rest,
-    beside the τ at the tried temperature nearest to the target's. None before there are two
-    prompts."""
-    halves: list[dict[float, float]] = []
-    for half in (0, 1):
-        taus = {}
-        for draft in drafts:
-            own = runs.metrics.get(_key(degree, draft), [])[half::2]
-            if tau := sum((metrics for _, metrics in own), Metrics()).tau:
-                taus[draft] = tau
-        halves.append(taus)
-    learnt, held_out = halves
-    if not learnt or learnt.keys() != held_out.keys():
-        return None
-    best = max(learnt, key=lambda draft: learnt[draft])
-    usual = min(held_out, key=lambda draft: abs(draft - degree))
-    return {"temperature": degree, "usual": usual, "fitted": best, "before": held_out[usual], "after": held_out[best]}

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Boundaries between classes of the target's entropy, nats."""
 Z = 1.96
-TRAINED = 256
-"""Tokens of the rows that the embedded block drafters were trained on."""
-BLOCKS = ("dflash", "ddtree", "markov", "markov_tree", "auto")
 GROUPS = {
     "token": ("By kind of token", "share of drafted tokens that the target accepted", ""),
     "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
@@ -42,6 +39,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     name: ClassVar = "text"
     title: ClassVar = "Which text is easy?"
     question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
+    takes: ClassVar = 25
     columns: ClassVar = {
         "method": "name of the method",
         "group": "what tokens are grouped by; length: rounds by the tokens before them",
@@ -132,7 +130,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         ]
         return Report(
             answer=" ".join(answers[:1]),
-            notes=[*answers[1:], *self._forgotten(grown, width)],
+            notes=answers[1:],
             figures=[*figures, *(_by_length(grown, width) if len({row["context"] for row in grown}) > 1 else ())],
             titles={name: find_method(name).label for name in self.methods},
         )
@@ -152,21 +150,6 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
         )
-
-    def _forgotten(self, rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-        """A warning if the embedded block drafters drafted beyond the length they were trained on."""
-        lost = []
-        for name in BLOCKS if self.pair == "embedded" else ():
-            own = [row for row in rows if row["method"] == name]
-            early = _mean([row for row in own if row["context"] + width <= TRAINED])
-            late = _mean([row for row in own if row["context"] >= TRAINED])
-            if early and late and late < 0.8 * early:
-                lost.append(f"{find_method(name).label} from {ratio(early)} to {ratio(late)}")
-        if lost:
-            yield (
-                f"After {TRAINED} tokens these block drafters lose much of their τ: {draw.listed(lost)}. They were "
-                f"trained on rows of {TRAINED} tokens; other block drafters may not have this limit."
-            )
 
 
 def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
@@ -234,12 +217,6 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
             layout=axes("tokens of text before the round", unit, yaxis=FROM_ZERO, showlegend=True),
             empty="Lines appear as texts grow.",
         )
-
-
-def _mean(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """τ over all rounds of the given rows."""
-    rounds = sum(row["rounds"] for row in rows)
-    return sum((row["tau"] or 0.0) * row["rounds"] for row in rows) / rounds if rounds else None
 
 
 def _parts(events: Sequence[Event], width: int) -> Iterator[tuple[int, Metrics]]:

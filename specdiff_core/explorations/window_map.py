@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
-from specdiff_core.explorations.figures import Figure, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
@@ -42,6 +43,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     name: ClassVar = "window-map"
     title: ClassVar = "γ × T map"
     question: ClassVar = "Which window pays, in how many denoising steps, and can a controller choose them?"
+    takes: ClassVar = 150
+    scales: ClassVar = ("gammas", "steps", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {
         "gamma": "γ; for the controller, the largest it may choose",
         "steps": "T",
@@ -106,7 +109,13 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
         cells = {cell.key: cell for cell in self.cells()}
         prompts, skipped = self.prompts(engine)
-        runs = Runs(engine, self.base, {key: cell.config(self.base) for key, cell in cells.items()}, prompts, stopped)
+        first = prompts[0].flavour
+
+        def race_of(key: str, prompt: Prompt) -> str:  # one for each kind of text
+            return key if prompt.flavour == first else f"{key}@{prompt.flavour}"
+
+        configs = {key: cell.config(self.base) for key, cell in cells.items()}
+        runs = Runs(engine, self.base, configs, prompts, stopped, race_of=race_of)
         times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
         ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
 
@@ -155,7 +164,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             else f"The best window is γ {best['gamma']} in T {best['steps']}: {times(best['speedup'])} over vanilla, "
             f"with τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
             notes=notes,
-            figures=[*_maps(cells, best, chosen)],
+            figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={
                 row["race"]: f"{self.drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -166,7 +175,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
 
 def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
-    """The measured and the predicted map, their quotient, and slices with the controller as a line."""
+    """The measured and the predicted map, and slices with the controller as a line."""
     window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
 
     def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
@@ -184,7 +193,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         key="measured",
         title="Measured speed-up over vanilla",
         hint="★: the best cell; T ≤ γ",
-        opens="a cell opens its race",
+        opens="a cell lists its races",
         wide=True,
         empty="No cell has been measured yet.",
         data=of(lambda row: row.get("speedup"), measured, star=best),
@@ -197,13 +206,6 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
             title="Predicted",
             hint="E[τ] of the measured α_j over bare passes; not a measurement",
             data=of(lambda row: row.get("predicted"), both),
-            layout=window,
-        )
-        yield Figure(
-            key="difference",
-            title="Predicted over measured",
-            hint="1 where the formula holds",
-            data=of(lambda row: row["predicted"] / row["speedup"] if "predicted" in row else None, both),
             layout=window,
         )
     lines = draw.lines(
@@ -229,6 +231,29 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         opens="a point opens its race",
         layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
         empty="A line for each T, as soon as its cells are measured.",
+    )
+
+
+def _block(cells: Rows, facts: Mapping[str, Any]) -> Iterator[Figure]:
+    """Tokens per round and per second by γ, which the page predicts for the widest window in the fewest steps."""
+    known = [row for row in cells if len(row.get("alpha_at", ())) > 1]
+    if not known or "curve" not in facts:
+        return
+    widest = max(known, key=lambda row: (row["gamma"], -row["steps"]))
+    yield Figure(
+        key="block",
+        title="Drag γ over one drafted block",
+        hint="lines: predicted from the measured α_j and bare passes; open marks: measured",
+        formula="block",
+        race=widest["race"],
+        sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
+        layout=axes(
+            "γ, tokens drafted per round",
+            "τ, tokens per round",
+            yaxis=FROM_ZERO,
+            yaxis2=FROM_ZERO | {"title": "tokens per second", "overlaying": "y", "side": "right", "showgrid": False},
+            showlegend=True,
+        ),
     )
 
 

@@ -31,12 +31,13 @@ class Attempt(NamedTuple):
     answer: str
 
 
-def attempt_of(events: Sequence[Event]) -> Attempt:
-    """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts."""
+def attempt_of(events: Sequence[Event], begun: str = "") -> Attempt:
+    """The attempt of a finished run that continues ``begun``, if that begins a solution. If it was cut off, only an
+    explicitly stated answer counts."""
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ended = last.reason in ("end_of_text", "stop_string")
-    return Attempt(round(last.seconds, 5), canonical(answered(last.text, ended=ended)))
+    return Attempt(round(last.seconds, 5), canonical(answered(begun + last.text, ended=ended)))
 
 
 def majorities(answers: Sequence[str]) -> list[str]:

@@ -4,9 +4,10 @@ import { plural, ratio } from './format.js';
 import { refusedOf, stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
+/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
+/** @typedef {{name: string, label: string, title: string, low: number, high: number, step: number, value: number}} SliderOf a figure with a formula (state/formulas.js) */
 /** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
-/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>}} Answer */
+/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>, seconds?: number}} Answer */
 
 /** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
@@ -71,6 +72,40 @@ export function busyMachine({ rows }, crowded) {
     }. On a quiet machine it is 0.`;
 }
 
+/** The size of a setting: a number, or the entries of a list. */
+function sizeOf(value) {
+  const count = Array.isArray(value) ? value.length : String(value).split(',').length;
+  return count > 1 || Array.isArray(value) ? count : Number(value) || 1;
+}
+
+/**
+ * About how long a measurement takes, scaled from one with other settings: "about 2 minutes".
+ * @param {Record<string, any>} values of the form @param {string[]} scales fields that multiply the time
+ * @param {{choice: Record<string, any>, seconds: number}} known a measurement with its time
+ * @param {(pair: string) => number} weight of a pair's target: its time per token, relative to others
+ */
+export function aboutWords(values, scales, known, weight) {
+  const share = scales.reduce(
+    (product, name) =>
+      product * sizeOf(values[name] ?? 1) / sizeOf(known.choice[name] ?? values[name] ?? 1),
+    1,
+  );
+  const pairs = weight(values.pair ?? 'embedded') / weight(known.choice.pair ?? 'embedded');
+  const seconds = known.seconds * share * pairs;
+  if (seconds < 10) return 'about 10 seconds';
+  return seconds < 90
+    ? `about ${10 * Math.ceil(seconds / 10)} seconds`
+    : `about ${plural(Math.ceil(seconds / 60), 'minute')}`;
+}
+
+/** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer @returns {[race: string, prompt: string][]} */
+export const racesOf = (answer, race) =>
+  Object.keys(answer?.files ?? {}).flatMap((name) =>
+    name === race || name.startsWith(`${race}@`)
+      ? [[name, name.slice(race.length + 1) || 'first prompt']]
+      : []
+  );
+
 /** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
 export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
   if (phase === 'loading') return `${message}…`;
@@ -128,15 +163,7 @@ export function treeTau(alphas, nodes) {
 /** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
-  const i = Math.min(
-    curve.length - 1,
-    Math.max(
-      1,
-      curve.findIndex(([width]) => width >= rows) === -1
-        ? curve.length - 1
-        : curve.findIndex(([width]) => width >= rows),
-    ),
-  );
+  const i = Math.max(1, curve.slice(0, -1).findLastIndex(([width]) => width < rows) + 1);
   const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }

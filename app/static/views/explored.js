@@ -5,15 +5,17 @@ import { Board } from './board.js';
 import { Charts } from './charts.js';
 import { Component, glossed, Held, html, Link, Pick, Select } from './ui.js';
 import { drawn, isShown, settled } from './figure.js';
-import { busyMachine, columnsOf, originOf, originWords } from '../state/exploration.js';
+import { Slider } from './widgets.js';
+import { busyMachine, columnsOf, originOf, originWords, racesOf } from '../state/exploration.js';
+import { cell as inCell } from '../state/format.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
 /** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
-const FIRST = ['what-it-takes', 'side-by-side']; // their widgets are above the figures
-const OPENS = 'side-by-side'; // can open the visitor's traces
+const OPENS = 'side-by-side'; // can open the visitor's traces; its widget is above the figures
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
+const BLOCK = { ok: 'accepted', no: 'rejected', cut: 'not tested, or beyond γ' };
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
 /** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
@@ -27,10 +29,55 @@ const buttons = (choices) =>
     `
   );
 
-/** The figures that the switches choose. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[]}>} */
+/** The sliders of a figure with a formula, and what it says at their values. @param {{app: Explore, figure: any}} props */
+function Computed({ app, figure: { key, sliders, values, words, block } }) {
+  const set = (/** @type {string} */ name, value) => {
+    app.sliders[key] = { ...app.sliders[key], [name]: value };
+    app.draw();
+  };
+  return html`
+    <div class="sd-exp-computed">${sliders.map(({ name, label, title, low, high, step }) =>
+      html`
+        <${Slider} ...${{ label, title, min: low, max: high, step, value: values[name] }}
+          act=${(value) => set(name, value)} />
+      `
+    )}
+      <div aria-live="polite">${words.map((one) => html`<p>${one}</p>`)}</div>
+      ${block && html`
+        <p class="sd-exp-block" aria-label="The drafted block">${block.map((
+          { words: token, kind },
+        ) => html`<span data-kind=${kind} title=${BLOCK[kind]}>${inCell(token)}</span>`)}</p>
+      `}</div>
+  `;
+}
+
+/** The races of a cell, in place of its figure. @param {{app: Explore, race: string}} props */
+function Races({ app, race }) {
+  const { titles = {} } = app.answer.report;
+  const back = () => {
+    app.races = null;
+    app.draw();
+  };
+  return html`
+    <section class="sd-panel sd-exp-races" aria-label="Races of this cell">
+      <header>
+        <h2>${titles[race] ?? race}</h2>
+        <${Link} act=${back}>← Back to the chart<//></header>
+      <ul>${racesOf(app.answer, race).map(([name, prompt]) =>
+        html`
+          <li>
+            <${Link} act=${() => app.openRace(name)}>Race on ${prompt}<//></li>
+        `
+      )}</ul>
+    </section>
+  `;
+}
+
+/** The figures that the switches choose: first the leading ones, then notes and the others, folded. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown, notes: unknown[]}>} */
 class Figures extends Component {
   componentDidMount() {
-    const { app, figures } = this.props;
+    const { app } = this.props;
+    const figures = this.parted.all;
     const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
       figures[i].key,
       /** @type {HTMLElement} */ (place),
@@ -50,8 +97,19 @@ class Figures extends Component {
     this.componentDidUpdate();
   }
 
+  /** The figures in the order in which they are drawn, and how many lead. */
+  get parted() {
+    const { app, figures, lead } = this.props;
+    const leads = figures.filter(({ key, formula }, i) =>
+      i < lead || formula || key === app.widget?.figure
+    );
+    const others = figures.filter((one) => !leads.includes(one));
+    return { leads, others, all: [...leads, ...others] };
+  }
+
   componentDidUpdate() {
-    const { app, figures } = this.props;
+    const { app } = this.props;
+    const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
       const data = figure.data?.filter(({ name }) => lines?.includes(name));
@@ -61,24 +119,43 @@ class Figures extends Component {
     app.charts?.offer({ shown, widget: app.widget });
   }
 
-  /** @param {{app: Explore, figures: Figure[]}} props */
-  render({ app, figures }) {
+  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props */
+  render({ app, aside, notes }) {
     const stops = /** @type {Set<string>} */ (new Set());
     const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
-    return html`<div class="sd-cmp-charts">${
-      figures.map(({ title, hint, opens, wide }) =>
-        html`
-          <section class="sd-panel sd-chart ${wide ? 'sd-cmp-bars' : ''}" aria-label=${title}>
-            <header><h2>${glossed(title, stops)}</h2><span
-              class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
-            <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
-              tabindex=${wide ? 0 : null}>
-              <div class="sd-plot"></div>
-            </div>
-          </section>
-        `
-      )
-    }</div>`;
+    const { leads, others } = this.parted;
+    const opened = ({ currentTarget }) => {
+      app.unfolded = currentTarget.open;
+    };
+    const panel = (/** @type {Figure} */ figure) => {
+      const { key, title, hint, opens, formula } = figure;
+      const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
+      return html`
+        <section class="sd-panel sd-chart ${shape}" aria-label=${title}
+          hidden=${app.races?.figure === key}>
+          <header><h2>${glossed(title, stops)}</h2><span
+            class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
+          ${formula && html`<${Computed} app=${app} figure=${figure} />`}
+          <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
+            tabindex=${figure.wide ? 0 : null}>
+            <div class="sd-plot"></div>
+          </div>
+        </section>
+      `;
+    };
+    return html`
+      <div class="sd-exp-figures">
+        ${app.races && html`<${Races} app=${app} race=${app.races.race} />`}
+        <div class="sd-cmp-charts">${leads.map(panel)}</div>
+        ${aside}
+        <details class="sd-exp-rest" open=${app.unfolded} ontoggle=${opened}
+          hidden=${!notes.length && !others.length}>
+          <summary>Notes and more charts</summary>
+          <div class="sd-exp-notes">${notes}</div>
+          <div class="sd-cmp-charts">${others.map(panel)}</div>
+        </details>
+      </div>
+    `;
   }
 }
 
@@ -156,8 +233,8 @@ function Rows({ app, answer: { rows } }) {
 
 /** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
-  const made = app.isLive ? app.made[app.name] : '';
-  const from = app.isOpened
+  const made = app.shown.from === 'live' ? app.made[app.name] : '';
+  const from = app.shown.from === 'opened'
     ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
       Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
@@ -186,11 +263,11 @@ function Full({ app, answer }) {
   const { name, widget } = app;
   const { report, facts } = answer;
   const chosen = app.chosen[name] = settled(report, app.chosen[name] ?? {});
-  const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen));
+  const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen))
+    .map((figure) => app.computed(figure));
   const stops = /** @type {Set<string>} */ (new Set());
   const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
-  const said = [
-    report.answer && html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`,
+  const notes = [
     ...(report.notes ?? []).map((words) => html`<p>${glossed(words, stops)}</p>`),
     ...(facts.skipped ?? []).map((words) =>
       html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
@@ -198,19 +275,20 @@ function Full({ app, answer }) {
   ];
   const keys = figures.map(({ key }) => key).join(' ');
   return html`
-    <div class="sd-exp-notes">${said}</div>
+    <div class="sd-exp-notes">${report.answer &&
+      html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
-    ${FIRST.includes(name) && aside}
-    <${Figures} key="${name} ${keys}" app=${app} figures=${figures} />
-    ${!FIRST.includes(name) && aside}
+    ${name === OPENS && aside}
+    <${Figures} key="${name} ${keys}" app=${app} figures=${figures} notes=${notes}
+      lead=${report.boards?.length ? 0 : 1} aside=${name !== OPENS && aside} />
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
 }
 
 /** The available answers, and the visitor's own traces. @param {{app: Explore}} props */
 function Sources({ app }) {
-  const { answer, name, stem, answers, opened } = app;
-  const now = app.isLive ? 'live' : app.isOpened ? 'opened' : 'recorded';
+  const { name, stem, answers, opened } = app;
+  const { from: now, answer } = app.shown;
   const choice = (/** @type {Source} */ source, file, words) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
@@ -225,7 +303,7 @@ function Sources({ app }) {
   ];
   const pair = answer?.choice.pair ?? 'embedded';
   const words = answer
-    ? (app.isOpened
+    ? (now === 'opened'
       ? 'Read in this browser; nothing was sent to the server.'
       : `${originWords(answer)}${
         pair === 'embedded' ? '' : ` Pair: ${app.options.pairs[pair]?.label ?? pair}.`
@@ -236,7 +314,7 @@ function Sources({ app }) {
   const read = ({ currentTarget }) => {
     const files = [...currentTarget.files];
     currentTarget.value = ''; // the same file may be chosen again
-    app.read(files);
+    app.readFiles(files);
   };
   const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
   const open = (run) => app.readRun(titleOf(run), run);
@@ -256,14 +334,14 @@ function Sources({ app }) {
     `;
   };
   return html`<div class="sd-source">
-    <span class="sd-chip" data-kind=${app.isLive ? 'measured' : 'recording'}>${
+    <span class="sd-chip" data-kind=${now === 'live' ? 'measured' : 'recording'}>${
     answer && CHIPS[now]
   }</span>
     <span class="sd-source-words">${words}</span>
     <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
     <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
-    <span class="sd-row-selects sd-exp-lanes">${app.isOpened && [lane('a'), lane('b')]}</span>
+    <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }
 
@@ -283,7 +361,7 @@ export function Explored({ app }) {
     <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">
           <button type="button" class="sd-exp-run" disabled=${runs} onclick=${() =>
-            app.press('run')}>Measure here</button>
+            app.press('run')}>Measure here (${app.about})</button>
           <button type="button" class="sd-exp-stop" disabled=${!runs} onclick=${() =>
             app.press('stop')}>Stop</button>
           <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>

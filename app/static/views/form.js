@@ -3,7 +3,7 @@
 import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[]}} Pair of models */
+/** @typedef {{label: string, drafters: string[], methods: string[], weight?: number}} Pair of models; `weight`: seconds of a token, relative to the embedded pair’s */
 
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;

@@ -19,7 +19,7 @@ import { ratio, times } from '../state/format.js';
  * A labelled slider that shows its value.
  * @param {{label: string, title: string, min: number, max: number, step: number, value: number, act: (value: number) => void, hidden?: boolean}} props
  */
-const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
+export const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`
     <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>
       <input type="range" ...${limits} value=${value} aria-label=${label} title=${title}
@@ -55,8 +55,29 @@ const QUESTIONS = [
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
   'Give each position its own α. Which one counts most: the first, or the last?',
 ];
+/** Drafters to begin with. @type {[words: string, box: Partial<Box>][]} */
+const PRESETS = [
+  ['copies from the text, free', { alpha: 0.4, gamma: 8, passes: 0, draft: 0, shape: 'window' }],
+  ['a small model, token by token', {
+    alpha: 0.7,
+    gamma: 4,
+    passes: 4,
+    draft: 0.1,
+    shape: 'window',
+  }],
+  ['one layer, a tree', {
+    alpha: 0.75,
+    gamma: 6,
+    passes: 6,
+    draft: 0.08,
+    shape: 'tree',
+    count: 24,
+  }],
+  ['block diffusion, one pass', { alpha: 0.8, gamma: 8, passes: 1, draft: 0.3, shape: 'window' }],
+  ['masked diffusion, 8 steps', { alpha: 0.85, gamma: 16, passes: 8, draft: 0.3, shape: 'window' }],
+];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
-const OWN = 'own'; // must not be a method's name
+const POSITIONS = [['', 'α: one for all'], ['each', 'α: one for each position']];
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
 
@@ -78,8 +99,7 @@ export class Sandbox {
     this.words = ''; // the typed curve
     /** @type {[number, number][] | null} the curve parsed from it */
     this.typed = null;
-    this.positions = ''; // '': one α for all, OWN, or a method
-    this.drafter = '';
+    this.preset = '';
     /** @type {Answer | null} */
     this.answer = null;
   }
@@ -131,35 +151,31 @@ export class Sandbox {
     };
   }
 
-  /** The measured methods that test a single window, so that their α_j belong to its positions. */
-  get windows() {
-    return (this.answer?.rows ?? []).filter((row) =>
-      row.alpha_at?.length && !row.nodes && row.drafts === 1
-    );
-  }
-
-  /** Use one α for all positions, a separate one for each, or those of a method with its γ. */
-  spread(positions) {
-    this.positions = positions;
-    const alphas = this.windows.find(({ method }) => method === positions)?.alpha_at.map((alpha) =>
-      alpha ?? 0
-    );
-    if (alphas) this.set({ gamma: alphas.length, alphas });
-    else this.set({ alphas: positions ? alphasOf(this.box) : null });
-  }
-
   /** @param {Partial<Box>} change */
   set(change) {
     Object.assign(this.box, change);
     this.changed();
   }
 
-  /** Use the measured cost of a drafter's pass. */
-  take(drafter) {
-    this.drafter = drafter;
-    const known = this.answer?.facts.drafts[drafter];
-    if (!known) return;
-    this.set({ draft: Number((costAt(known, this.box.gamma) / costAt(this.used, 1)).toFixed(2)) });
+  /** The presets by their words: made up, and the measured methods. @returns {Record<string, Partial<Box>>} */
+  get presets() {
+    const { rows = [], facts } = this.answer ?? {};
+    const measured = rows.flatMap((row) => {
+      const { label, alpha, alpha_at: each, gamma, steps: passes, nodes, drafts, drafter } = row;
+      const known = facts?.drafts[drafter];
+      if (!known || alpha === undefined) return [];
+      const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
+      const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
+      const alphas = shape === 'window' ? each.map((one) => one ?? 0) : null;
+      const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
+      return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
+    });
+    return Object.fromEntries([...PRESETS, ...measured]);
+  }
+
+  take(preset) {
+    this.preset = preset;
+    this.set({ alphas: null, ...this.presets[preset] });
   }
 
   type(words) {
@@ -206,14 +222,9 @@ export class Sandbox {
       ', ',
     );
     const stops = /** @type {Set<string>} */ (new Set());
-    const drafters = [
-      ['', 'drafter: as set'],
-      ...Object.keys(answer?.facts.drafts ?? {}).map((name) => [name, `drafter: ${name}`]),
-    ];
-    const positions = [
-      ['', 'α: one for all'],
-      [OWN, 'α: one for each position'],
-      ...this.windows.map(({ method }) => [method, `α: of ${method}`]),
+    const presets = [
+      ['', 'begin with…'],
+      ...Object.keys(this.presets).map((words) => [words, words]),
     ];
     const slower = speedup < 1 ? '— slower than vanilla' : '';
     const tokens = `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes`;
@@ -227,10 +238,11 @@ export class Sandbox {
               <div class="sd-row-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
                   act=${(shape) => this.set({ shape })} />
-                <${Select} label="Cost of a drafter pass" value=${this.drafter} options=${drafters}
-                  act=${(name) => this.take(name)} />
-                <${Select} label="α of the positions" value=${this.positions} options=${positions}
-                  act=${(name) => this.spread(name)} /></div>
+                <${Select} label="Drafter to begin with" value=${this.preset} options=${presets}
+                  act=${(words) => this.take(words)} />
+                <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
+                  options=${POSITIONS}
+                  act=${(each) => this.set({ alphas: each ? alphasOf(box) : null })} /></div>
               <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
@@ -277,6 +289,7 @@ const MANY = DRAWS.toLocaleString('en');
 /** Three tokens: drag p and q, see the accepted part and the residual, and draw tokens. */
 export class Playground {
   static TOKENS = TOKENS;
+  figure = 'three'; // that it draws
 
   /** @param {() => void} changed draws the page again */
   constructor(changed) {

@@ -1,0 +1,231 @@
+// The data of figures with a formula: computed from an answer's numbers at the values of the figure's sliders
+// (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
+
+import { costAt, expectedTau } from './exploration.js';
+import { piece } from './detokenize.js';
+import { plural, ratio, times } from './format.js';
+/** @import { Answer, Figure } from './exploration.js' */
+/** @import { Lane } from './lane.js' */
+
+/** @typedef {{words: string, kind: string}} Token of a drafted block: ok, no or cut */
+/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: sentences below the sliders */
+/** @typedef {Record<string, number>} Values of the sliders, by name */
+
+const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) =>
+  Array.from({ length: Math.round((high - low) / step) + 1 }, (_, i) => low + i * step);
+
+/** A line, or marks if `mark` is given. @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
+const trace = (name, x, y, colour, look = {}) => {
+  const { dash = '', mark = '', ...more } = look;
+  return {
+    type: 'scatter',
+    mode: dash ? 'lines' : 'markers',
+    name,
+    x,
+    y,
+    line: { color: colour, width: 1.8, dash },
+    marker: { symbol: mark, size: mark === 'star' ? 15 : 9, color: colour },
+    hovertemplate: `${name}: %{y:.3~g}<extra></extra>`,
+    ...more,
+  };
+};
+
+const largest = (all, value) =>
+  all.reduce((best, one) => value(one) > value(best) ? one : best, all[0]);
+
+/** The row of a figure's race. @param {Answer} answer @param {Figure} figure */
+const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row.race === race));
+
+/** The first whole draft of γ tokens of a run of which some, but not all, were accepted. @param {Lane} lane */
+export function blockOf(lane, gamma) {
+  const whole = lane.rounds.filter(({ proposal, verdict }) =>
+    verdict && proposal?.ids.length === gamma
+  );
+  const mixed = whole.find(({ verdict }) => verdict?.accepted && verdict.accepted < gamma);
+  return mixed ?? whole[0] ?? null;
+}
+
+/** Tokens per round and per second by γ, for the α_j of the widest window. @param {Answer} answer @param {Figure} figure @param {Values} values @param {Lane | null} lane */
+function block(answer, figure, { gamma }, lane) {
+  const own = rowOf(answer, figure);
+  const { curve } = answer.facts;
+  const passes = (size) => own.steps === own.gamma ? size : Math.min(size, own.steps);
+  const at = (size) => {
+    const tau = expectedTau(own.alpha_at.slice(0, size).map((alpha) => alpha ?? 0));
+    const cost = costAt(curve.draft, size) + (passes(size) - 1) * costAt(curve.again, size) +
+      costAt(curve.target, size + 1);
+    return { size, tau, pace: tau / cost };
+  };
+  const all = range(1, own.gamma).map(at);
+  const measured = answer.rows.filter((row) =>
+    row.speedup && !row.auto && row.steps === passes(row.gamma)
+  );
+  const [now, best, last] = [at(gamma), largest(all, ({ pace }) => pace), all[all.length - 1]];
+  const sizes = all.map(({ size }) => size);
+  const right = { yaxis: 'y2' };
+  const drafted = lane && blockOf(lane, own.gamma);
+  const accepted = Math.min(drafted?.verdict?.accepted ?? 0, gamma);
+  const tried = measured.map((row) => row.gamma);
+  const found = (/** @type {string} */ field) => measured.map((row) => row[field]);
+  return {
+    data: [
+      trace('τ, predicted', sizes, all.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
+      trace('tokens per second, predicted', sizes, all.map(({ pace }) => pace), '@lane-2', {
+        dash: 'dash',
+        ...right,
+      }),
+      trace('τ, measured', tried, found('tau'), '@draft', { mark: 'circle-open' }),
+      trace('tokens per second, measured', tried, found('tokens_per_second'), '@lane-2', {
+        mark: 'square-open',
+        ...right,
+      }),
+      trace('this γ', [gamma], [now.tau], '@draft', { mark: 'star', showlegend: false }),
+      trace('this γ', [gamma], [now.pace], '@lane-2', {
+        mark: 'star',
+        showlegend: false,
+        ...right,
+      }),
+    ],
+    words: [
+      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${
+        now.pace.toFixed(0)
+      } tokens per second.`,
+      best.size < last.size
+        ? `From γ ${best.size} to γ ${last.size}, tokens per round rise from ${
+          ratio(best.tau)
+        } to ${ratio(last.tau)} while tokens per second fall from ${best.pace.toFixed(0)} to ${
+          last.pace.toFixed(0)
+        }.`
+        : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
+      ...(drafted
+        ? [
+          `The block below was drafted in round ${
+            drafted.round + 1
+          } of the recorded run. Cut at γ ${gamma}, it yields ${
+            plural(accepted + 1, 'token')
+          }: ${accepted} accepted and one of the target’s own.`,
+        ]
+        : []),
+    ],
+    block: drafted?.proposal?.ids.map((id, i) => ({
+      words: piece(/** @type {Lane} */ (lane), id),
+      kind: i >= gamma || i > (drafted.verdict?.accepted ?? 0) ? 'cut' : i < accepted ? 'ok' : 'no',
+    })),
+  };
+}
+
+/**
+ * Speed-up by people served at once. Each adds a row to a pass of vanilla, and γ + 1 rows to a pass that tests drafts; a
+ * drafter's pass is assumed to grow with its rows as the target's does.
+ * @param {Answer} answer @param {Figure} figure @param {Values} values
+ */
+function serving(answer, figure, { people }) {
+  const own = rowOf(answer, figure);
+  const { curve, drafts } = answer.facts;
+  const widest = curve[curve.length - 1][0];
+  const serial = own.steps === own.gamma; // a pass for each token, over one row each
+  const speed = (gamma, count) => {
+    const rows = serial ? 1 : gamma;
+    const passes = serial ? gamma : Math.min(gamma, own.steps);
+    const growth = costAt(curve, rows * count) / costAt(curve, rows);
+    const round = passes * costAt(drafts[own.drafter], gamma) * growth +
+      costAt(curve, count * (gamma + 1));
+    return expectedTau(own.alpha_at.slice(0, gamma).map((alpha) => alpha ?? 0)) *
+      costAt(curve, count) / round;
+  };
+  const most = (gamma) => Math.floor(widest / (gamma + 1));
+  const gammas = [1, 2, 4, 8, 16].filter((gamma) => gamma <= own.alpha_at.length);
+  const looks = ['circle', 'square', 'diamond', 'triangle-up', 'cross'];
+  const dashes = ['solid', 'dash', 'dot', 'dashdot', 'longdash'];
+  const now = gammas.filter((gamma) => people <= most(gamma));
+  const best = largest(now, (gamma) => speed(gamma, people));
+  const ends = gammas.map((gamma) => {
+    const stop = range(1, most(gamma)).find((count) => speed(gamma, count) < 1);
+    const last = `still pays at ${most(gamma)}, the most that was measured`;
+    return `γ ${gamma} ${stop === 1 ? 'never pays' : stop ? `stops paying at ${stop}` : last}`;
+  });
+  return {
+    data: [
+      ...gammas.map((gamma, i) => {
+        const counts = range(1, most(gamma));
+        return trace(
+          `γ ${gamma}`,
+          counts,
+          counts.map((count) => speed(gamma, count)),
+          `@lane-${i + 1}`,
+          { dash: dashes[i] },
+        );
+      }),
+      ...now.map((gamma) => {
+        const i = gammas.indexOf(gamma);
+        return trace(`γ ${gamma}`, [people], [speed(gamma, people)], `@lane-${i + 1}`, {
+          mark: looks[i],
+          showlegend: false,
+        });
+      }),
+    ],
+    words: [
+      `Predicted with ${people === 1 ? 'one person' : `${people} people`} served at once: ${
+        now.length
+          ? `γ ${best} is the fastest, ${times(speed(best, people))}${
+            speed(best, people) < 1 ? ' (slower than vanilla)' : ''
+          }.`
+          : 'a round needs more rows than were measured.'
+      }`,
+      `By people served at once: ${ends.join('; ')}.`,
+      'Separate texts also read a cache each, which one text’s rows share, so a real server is slower than this.',
+    ],
+  };
+}
+
+/** A distribution of grouped tokens at a temperature, from ln of their probabilities at 1. @param {number[]} counts of the tokens in each group @param {number[]} logs */
+export function heated(counts, logs, temperature) {
+  if (!temperature) {
+    const best = logs.indexOf(Math.max(...logs));
+    return logs.map((_, i) => Number(i === best));
+  }
+  const top = Math.max(...logs);
+  const weights = logs.map((log, i) => counts[i] * Math.exp((log - top) / temperature));
+  const sum = weights.reduce((a, b) => a + b, 0);
+  return weights.map((weight) => weight / sum);
+}
+
+/** α by the drafter's temperature, Σ min(p, q) over the recorded places. @param {Answer} answer @param {Figure} figure @param {Values} values */
+function matched(answer, figure, { target, drafter }) {
+  const { places } = answer.facts;
+  const targets = places.map(({ counts, p }) => heated(counts, p, target));
+  const alpha = (degree) => {
+    const each = places.map(({ counts, q }, i) =>
+      heated(counts, q, degree).reduce((sum, one, k) => sum + Math.min(one, targets[i][k]), 0)
+    );
+    return each.reduce((a, b) => a + b, 0) / each.length;
+  };
+  const all = range(0, 2, 0.05).map((degree) => ({ degree, alpha: alpha(degree) }));
+  const best = largest(all, (one) => one.alpha);
+  const measured = answer.rows.filter((row) => row.temperature === target && row.alpha);
+  const now = alpha(drafter);
+  return {
+    data: [
+      trace('α, computed', all.map(({ degree }) => degree), all.map((one) => one.alpha), '@draft', {
+        dash: 'solid',
+      }),
+      trace(
+        'α, measured',
+        measured.map((row) => row.draft_temperature),
+        measured.map((row) => row.alpha),
+        '@draft',
+        { mark: 'circle-open' },
+      ),
+      trace('these sliders', [drafter], [now], '@lane-2', { mark: 'diamond' }),
+      trace('matched', [best.degree], [best.alpha], '@lane-2', { mark: 'star' }),
+    ],
+    words: [
+      `Matched drafter temperature for a target at ${ratio(target)}: ${
+        ratio(best.degree)
+      }, where α is ${ratio(best.alpha)}. At ${ratio(drafter)} it is ${ratio(now)}.`,
+    ],
+  };
+}
+
+/** By name. @type {Record<string, (answer: Answer, figure: Figure, values: Values, lane: Lane | null) => Computed>} */
+export const FORMULAS = { block, serving, matched };
