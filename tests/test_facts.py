@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 from fakes import FakeClock, FakeTarget, good_drafter
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert, structs
 
@@ -28,13 +28,7 @@ from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
-from specdiff_core.schema.trace import (
-    check_run,
-    dump_trace,
-    event_to_dict,
-    read_trace,
-    write_trace,
-)
+from specdiff_core.schema.trace import check_run, dump_trace, event_to_dict, read_trace, write_trace
 from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
@@ -43,33 +37,19 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
 @pytest.mark.parametrize(
     ("values", "field"),
     [
-        ({"gamma": 0}, "gamma"),
-        ({"gamma": 33}, "gamma"),
-        ({"gamma": "many"}, "gamma"),
-        ({"gamma": "1_0"}, "gamma"),
-        ({"gamma": 2.5}, "gamma"),
-        ({"gamma": None}, "gamma"),
-        ({"gamma": True}, "gamma"),
-        ({"gamma": [3]}, "gamma"),
-        ({"gamma": "nan"}, "gamma"),
-        ({"gamma": 4, "steps": 5}, "steps"),
-        ({"steps": 0}, "steps"),
-        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"),
-        ({"temperature": -0.1}, "temperature"),
-        ({"temperature": "1e400"}, "temperature"),
-        ({"temperature": "nan"}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"order": "sideways"}, "order"),
-        ({"rule": "hope"}, "rule"),
-        ({"rule": ""}, "rule"),
-        ({"seed": -1}, "seed"),
-        ({"max_new_tokens": 10**9}, "max_new_tokens"),
-        ({"drafter": 3}, "drafter"),
-        ({"ignore_eos": "maybe"}, "ignore_eos"),
-        ({"colour": "red"}, "colour"),
+        ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"), ({"gamma": "many"}, "gamma"),
+        ({"gamma": "1_0"}, "gamma"), ({"gamma": 2.5}, "gamma"), ({"gamma": None}, "gamma"),
+        ({"gamma": True}, "gamma"), ({"gamma": [3]}, "gamma"), ({"gamma": "nan"}, "gamma"),
+        ({"gamma": 4, "steps": 5}, "steps"), ({"steps": 0}, "steps"),
+        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"), ({"temperature": -0.1}, "temperature"),
+        ({"temperature": "1e400"}, "temperature"), ({"temperature": "nan"}, "temperature"),
+        ({"top_p": 0.0}, "top_p"), ({"order": "sideways"}, "order"), ({"rule": "hope"}, "rule"),
+        ({"rule": ""}, "rule"), ({"seed": -1}, "seed"),
+        ({"max_new_tokens": 10**9}, "max_new_tokens"), ({"drafter": 3}, "drafter"),
+        ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
         ({"draft_temperature": 3}, "draft_temperature"),
     ],
-)
+)  # fmt: skip
 def test_bad_settings_name_their_field(values, field) -> None:
     with pytest.raises(ConfigError) as caught:
         DecodeConfig.parse(values)
@@ -152,6 +132,7 @@ def recorded(**settings: object) -> list[events.Event]:
     return list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock()))
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 50), st.sampled_from([r.value for r in Rule]))
 def test_a_trace_is_what_was_written(seed, rule) -> None:
     run = recorded(seed=seed, rule=rule)
@@ -307,16 +288,11 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
 @pytest.mark.parametrize(
     ("methods", "settings"),
     [
-        ("dflash", {}),
-        ([], {}),
-        (["medusa"], {}),
-        (["dflash"], {"gamma": 2}),
-        (["dflash"], {"drafter": "eagle"}),
-        (["dflash"], {"repeats": 0}),
-        (["dflash"], {"repeats": "2"}),
-        (["dflash"], {"pair": "gpt2-mdlm"}),
+        ("dflash", {}), ([], {}), (["medusa"], {}), (["dflash"], {"gamma": 2}),
+        (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
+        (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
     ],
-)
+)  # fmt: skip
 def test_the_front_door_refuses_what_the_command_line_refuses(methods: object, settings: dict[str, object]) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):

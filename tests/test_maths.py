@@ -201,3 +201,11 @@ def test_noise_depends_on_seed_and_position_only(seed, position) -> None:
     first = SharedGumbel(seed, "draft", 0).noise(position, 8)
     assert torch.equal(first, SharedGumbel(seed, "verify", 7).noise(position, 8))
     assert not torch.equal(first, SharedGumbel(seed, "draft", 0).noise(position + 1, 8))
+
+
+def test_shared_noise_follows_p() -> None:
+    """Frequencies of 20,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
+    p, sampler, count = law([0.5, 0.3, 0.15, 0.05]), SharedGumbel(1, "verify", 0), 20_000
+    drawn = torch.cat([sampler.sample(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
+    seen = torch.bincount(drawn, minlength=4).double()
+    assert float(((seen - count * p) ** 2 / (count * p)).sum()) < 30.7
