@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from test_loading import CPU, save_target, save_tokenizer
+from checkpoints import CPU, save_target, save_tokenizer
 from transformers import AutoTokenizer
 
 from specdiff_core import templating

@@ -18,7 +18,7 @@ from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, marked_text, plain, table
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
-from specdiff_core.schema.events import Committed, Failed, Finished, PiecesSeen
+from specdiff_core.schema.events import Committed, Failed, PiecesSeen
 from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
@@ -50,18 +50,13 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
 ) -> None:
     words = ("decode", "--prompt", "Once", "--gamma", "4", "--steps", "2", "--max-new-tokens", "20", "--json")
     status, out, _ = run(capsys, *words)
-    assert status == 0
     found = json.loads(out.splitlines()[-1])
-    assert set(found) >= PROMISED
-    assert found["drafter"] == "block"
-    assert found["rule"] == "ratio"
-    assert found["lossless"] is True
-    assert found["new_tokens"] == len(found["token_ids"])
+    assert status == 0 and set(found) >= PROMISED
+    assert (found["drafter"], found["rule"], found["lossless"]) == ("block", "ratio", True)
+    assert found["new_tokens"] == len(found["token_ids"]) and found["target_calls"] == found["rounds"]
     assert found["tau"] == pytest.approx(found["new_tokens"] / found["rounds"])
     assert found["tokens_per_second"] == pytest.approx(found["new_tokens"] / found["seconds"])
-    assert found["target_calls"] == found["rounds"]
     assert found["text"] in out
-    assert "  drafter        block, γ 4, T 2, rule ratio\n  exactness      lossless\n" in out
 
 
 def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,11 +91,7 @@ def test_a_wrong_setting_is_one_line_with_a_hint(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = run(capsys, "decode", "--prompt", "x", *words)
-    assert status == 2
-    assert out == ""
-    assert message in err
-    assert "hint: " in err
-    assert "Traceback" not in err
+    assert (status, out) == (2, "") and message in err and "hint: " in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -117,30 +108,7 @@ def test_failures_have_their_status(
 ) -> None:
     fake.fail, fake.fail_after = error, 0
     found, _, err = run(capsys, "decode", "--prompt", "x")
-    assert found == status
-    assert message in err
-
-
-def test_race_interleaves_and_tells_its_spread(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    trace = tmp_path / "race.jsonl.gz"
-    words = ("race", "--prompt", "Once", "--max-new-tokens", "30", "--repeats", "3", "--json", "--trace", str(trace))
-    status, out, _ = run(capsys, *words)
-    assert status == 0
-    order = [config.drafter for _, config in fake.calls]
-    assert order == ["none", "block", *["none", "block"], *["block", "none"], *["none", "block"]]  # warm-up, then turns
-    race = json.loads(out.splitlines()[-1])
-    found = race["lanes"]["drafted"]
-    rate = race["lanes"]["vanilla"]["tokens_per_second"]
-    assert found["speedup"] == pytest.approx(found["tokens_per_second"] / rate)  # the fake clock is the same every time
-    assert race["repeats"] == len(found["speedups"]) == 3
-    assert found["speedup_least"] <= found["speedup_median"] <= found["speedup_largest"]
-    assert found["same_text_as_vanilla"] is True and "as vanilla" in out
-    assert "race.jsonl.gz has repeat" in out
-    lanes = read_trace(trace).lanes
-    assert list(lanes) == ["vanilla", "drafted"]
-    assert all(isinstance(events[-1], Finished) for events in lanes.values())
+    assert found == status and message in err
 
 
 def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -159,7 +127,9 @@ def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixt
     assert list(lanes) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
     assert lanes["vanilla"]["speedup"] == 1 and lanes["vanilla"]["drafter"] == "none"
     rates = [lanes[lane]["tokens_per_second"] for lane in ("specdiff", "vanilla")]
-    assert lanes["specdiff"]["speedup"] == pytest.approx(rates[0] / rates[1])
+    assert lanes["specdiff"]["speedup"] == pytest.approx(rates[0] / rates[1])  # the fake clock is the same every time
+    least, most = lanes["specdiff"]["speedup_least"], lanes["specdiff"]["speedup_largest"]
+    assert least <= lanes["specdiff"]["speedup_median"] <= most and lanes["specdiff"]["same_text_as_vanilla"] is True
     assert len(lanes["specdiff"]["speedups"]) == found["repeats"] == 2 and found["lossless"] is True
     rows = [line.split() for line in out.splitlines()[:4]]
     assert [row[0] for row in rows] == ["method", *lanes]
@@ -252,29 +222,19 @@ def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.C
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
 
-def test_naive_is_never_called_lossless(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("race", "--prompt", "Once", "--rule", "naive", "--max-new-tokens", "20", "--json")
-    _, out, _ = run(capsys, *words)
-    assert json.loads(out.splitlines()[-1])["lossless"] is False
-    assert "NOT lossless" in out
-    assert "NOT guaranteed" in out
-
-
 def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
     _, out, _ = run(capsys, "decode", "--prompt", "Once", "--max-new-tokens", "20", "--trace", str(trace), "--json")
     decoded = json.loads(out.splitlines()[-1])
     status, out, _ = run(capsys, "replay", str(trace), "--json")
-    assert status == 0
+    assert status == 0 and LEGEND in out
     assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
-    assert LEGEND in out
 
 
 def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "photo.jsonl").write_bytes(b"\x89PNG")
     status, _, err = run(capsys, "replay", str(tmp_path / "photo.jsonl"))
-    assert status == 2
-    assert "not a trace" in err
+    assert status == 2 and "not a trace" in err
 
 
 def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
@@ -303,17 +263,13 @@ def test_pairs_are_listed_with_their_reasons(
     monkeypatch.setattr(here, "find_machine", lambda: machine)
     monkeypatch.setattr(here, "availability", fake)
     status, out, _ = run(capsys, "pairs")
-    assert status == 0
-    assert out.count("not available: no network here") == 1 and out.count("no [1]") == len(PAIRS) - 1
-    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith(("gpt2", "llama2"))}
-    assert "6.2 GB" in lines["gpt2-mdlm:xl"] and "mit" in lines["gpt2-mdlm:xl"]
-    assert "31.6 GB + 4.6, too large" in lines["llama2-diffullama:7b"] and "gated" in lines["llama2-diffullama:7b"]
-    assert "13.5 GB" in lines["llama2-diffullama:7b"]
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert status == 0 and set(PAIRS) <= set(lines) and out.count("no network here") == 1, "a reason is given once"
+    assert "mit" in lines["gpt2-mdlm:xl"] and "too large" not in lines["gpt2-mdlm:xl"]
+    assert "too large" in lines["llama2-diffullama:7b"] and "gated" in lines["llama2-diffullama:7b"]
     status, out, _ = run(capsys, "pairs", "gpt2-mdlm:medium")
     assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
-    wrong = run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
-    assert "12.3 GB of memory in fp32; 9.0 GB are free" in wrong and "In bf16 it fits" in wrong
-    assert "The size xl fits (--pair gpt2-mdlm:xl)" in wrong
+    assert "In bf16 it fits" in run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
     assert run(capsys, "pairs", "nothing")[0] == 2
 
 
@@ -328,11 +284,8 @@ def test_a_closed_pipe_is_quiet() -> None:
         "parser.parse_args = lambda argv: __import__('argparse').Namespace(run=talk)\n"
         "raise SystemExit(cli.main())"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
+    pipe: Any = subprocess.PIPE
+    process: Any = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
     process.stdout.readline()
     process.stdout.close()
     with process.stderr:

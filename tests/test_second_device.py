@@ -29,7 +29,7 @@ from specdiff_core.models.device import Placement, choose_placement
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Prefilled, Verified
 from specdiff_core.schema.pairs import EMBEDDED
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling, Selection
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
 TEXT = "Tim had a red ball. Tim had a red ball. Tim"
 TREE = {"tree_nodes": 10}
@@ -175,14 +175,6 @@ def test_one_more_look_at_a_number_is_counted(engines: tuple[Engine, Engine], mo
     monkeypatch.setattr(loop, "to_probs", looking)
     _, after = on_device(engines[1], METHODS["block"])
     assert most("wait", after, 0) == most("wait", before, 0) + 1
-
-
-def test_a_crossing_knows_who_asked_for_it() -> None:
-    with SecondDevice() as device:
-        to_probs(torch.full((1, 2), 0.5, device=DEVICE), Sampling())
-    (crossing,) = device.crossings
-    assert crossing.kind == "wait" and [line.split()[1] for line in crossing.lines] == ["to_host", "_best", "to_probs"]
-    assert all(line.startswith("maths/distributions.py:") for line in crossing.lines)
 
 
 NEAR, TWO = torch.arange(6.0), torch.tensor([0, 2])
