@@ -210,16 +210,11 @@ def test_a_server_is_asked_for_what_its_lane_says() -> None:
         assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang, and -1 all tokens to both"
 
 
-@pytest.mark.parametrize("field", ["top_k", "ignore_eos"])
-def test_what_a_server_cannot_follow_is_not_claimed(field: str) -> None:
+@pytest.mark.parametrize(("field", "value"), [("top_k", 1), ("ignore_eos", True), ("template", "chat")])
+def test_what_a_server_cannot_follow_is_not_claimed(field: str, value: Any) -> None:
     with of_kind("someone") as server, pytest.raises(ConfigError) as caught:
-        list(ask(server.url).decode("Once", DecodeConfig(**{field: 1})))
+        decoded(server, DecodeConfig(**{field: value}))
     assert caught.value.field == field and not server.asked
-
-
-def test_a_chat_template_is_not_sent_to_a_server() -> None:
-    with of_kind("vllm") as server, pytest.raises(ConfigError, match="unchanged"):
-        list(ask(server.url).decode("Once", DecodeConfig(template="chat")))
 
 
 @pytest.mark.parametrize(
@@ -328,12 +323,6 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
         server.shutdown()
 
 
-def test_a_list_of_models_has_an_end() -> None:
-    models = {"data": [{"id": "x" * 2_000_000}]}
-    with of_kind("vllm", models=models) as server, pytest.raises(ServerError, match="more than 1 MB"):
-        ask(server.url)
-
-
 def test_a_stop_is_heard_between_chunks() -> None:
     stop = threading.Event()
     with of_kind("vllm") as server:
@@ -366,6 +355,11 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for models in (False, {"data": 3}, []):
         with of_kind("vllm", models=models) as server, pytest.raises(ServerError, match="is not vLLM, SGLang, llama"):
             ask(server.url)
+    long = {"data": [{"id": "x" * 2_000_000}]}
+    with of_kind("vllm", models=long) as server, pytest.raises(ServerError, match="more than 1 MB"):
+        ask(server.url)
+    with of_kind("vllm") as server, pytest.raises(ConfigError, match="given twice"):
+        attach(server.url, server.url)
     two = {"data": [{"id": "a/b", "owned_by": "vllm"}, {"id": "c"}]}
     with of_kind("vllm", models=two) as server:
         with pytest.raises(ConfigError, match="several models") as several:
@@ -390,11 +384,6 @@ def test_an_address_does_not_tell_its_password() -> None:
     found = Attached(address="http://me:secret@host:1/path", kind="vLLM", model="tiny")
     assert (found.name, found.where) == ("vLLM at host:1", "http://host:1/path")
     assert "secret" not in str(found._header("Once", CONFIG))
-
-
-def test_one_server_is_one_lane() -> None:
-    with of_kind("vllm") as server, pytest.raises(ConfigError, match="given twice"):
-        attach(server.url, server.url)
 
 
 def test_a_race_with_a_server(

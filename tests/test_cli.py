@@ -245,10 +245,7 @@ def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
         Committed(round=1, ids=(3, 4), sources=("target", "draft"), total=4, at=0.2),
     ]
     assert marked_text(events) == "caf[é]!"
-
-
-def test_text_cannot_steer_the_terminal() -> None:
-    assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té"
+    assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té", "text cannot steer the terminal"
 
 
 def test_pairs_are_listed_with_their_reasons(

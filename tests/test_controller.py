@@ -60,10 +60,13 @@ def world(
     return found
 
 
-def test_fixed_is_what_is_set() -> None:
+def test_fixed_is_what_is_set_and_auto_begins_with_the_prior() -> None:
     fixed = Fixed(DecodeConfig(gamma=8, steps=4))
     assert [(fixed.choose(limit).gamma, fixed.choose(limit).steps) for limit in (20, 3, 0)] == [(8, 4), (3, 3), (0, 1)]
     assert fixed.stop_criterion is None and not fixed.adaptive
+    choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
+    assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
+    assert Auto(DecodeConfig(gamma=5), denoiser).choose(0).gamma == 0
 
 
 def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
@@ -112,12 +115,6 @@ def test_it_tries_every_t_and_keeps_the_better() -> None:
         return max(set(seen[-60:]), key=seen[-60:].count)
 
     assert settle(0.5) == 4 and settle(30.0) == 1
-
-
-def test_before_anything_is_known_it_is_the_prior() -> None:
-    choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
-    assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
-    assert Auto(DecodeConfig(gamma=5), denoiser).choose(0).gamma == 0
 
 
 def test_a_moment_of_another_program_does_not_turn_it() -> None:

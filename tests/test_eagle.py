@@ -107,16 +107,12 @@ def test_growth_keeps_parents_before_children() -> None:
     assert sure.ids == [0]  # an impossible token is no node
 
 
-def test_it_wants_a_feature_for_each_token(drafter) -> None:
+def test_it_needs_a_feature_for_each_token_and_room_behind_them(model, drafter) -> None:
     session = EagleSession(drafter)
     with pytest.raises(DraftContractError, match="features of 2 tokens and got 0"):
         session.observe([3, 4], None)
     assert session.room == 0  # a prompt of one token: nothing was read
-
-
-def test_a_full_context_shortens_the_draft(model, drafter) -> None:
-    ids = [3] * 62
-    assert begun(drafter, model, ids).room == 4  # 61 entries, three behind them
+    assert begun(drafter, model, [3] * 62).room == 4  # of a context of 64: 61 entries, three behind them
 
 
 @pytest.fixture

@@ -175,6 +175,9 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     for text in TEXTS:
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert tokenizer.chat_template == TEMPLATE
+    write(tmp_path / "model.gguf", header={"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1})
+    tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
+    assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
 @pytest.mark.parametrize(
@@ -195,12 +198,6 @@ def test_every_way_to_split_a_text(tmp_path: Path, pre: str, pieces: list[str], 
     for text in TEXTS:
         kept = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"])
         assert kept == text or pre == "qwen2", "which composes characters"
-
-
-def test_bos_is_added_where_the_file_says_so(tmp_path: Path) -> None:
-    write(tmp_path / "model.gguf", header={"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1})
-    tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
-    assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
 def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:

@@ -48,6 +48,9 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     assert set(loaded.drafters) == {"mdlm", "none"} and loaded.missing == {}
     assert not loaded.model.training and not any(p.requires_grad for p in loaded.model.parameters())
     assert lines and loaded.name_of("target").endswith("/gpt2") and loaded.name_of("none") == "none"
+    assert set(load_pair(pair, CPU, drafters=["none"]).drafters) == {"none"}
+    with pytest.raises(ConfigError):
+        load_pair(pair, CPU, drafters=["eagle"])
     done = same_text(Engine(loaded), "mdlm", steps=2)
     assert len(done.ids) == 12 and done.peak_bytes is None, "a process has one peak, whatever a method adds"
 
@@ -90,12 +93,6 @@ def test_a_declared_shift_reads_the_slot_to_the_left(pair: PairSpec) -> None:
     )
     assert shifted.shape == plain.shape == (2, vocab_size)
     torch.testing.assert_close(shifted[1], plain[0], atol=1e-5, rtol=1e-5)
-
-
-def test_only_the_asked_drafters_are_loaded(pair: PairSpec) -> None:
-    assert set(load_pair(pair, CPU, drafters=["none"]).drafters) == {"none"}
-    with pytest.raises(ConfigError):
-        load_pair(pair, CPU, drafters=["eagle"])
 
 
 def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
@@ -169,9 +166,6 @@ def test_damaged_target_files_are_named(pair: PairSpec) -> None:
     weights.unlink()
     with pytest.raises(WeightsError, match=r"model\.safetensors"):
         load_pair(pair, CPU)
-
-
-def test_a_damaged_tokenizer_is_named(pair: PairSpec) -> None:
     (Path(pair.tokenizer) / "tokenizer.json").write_text("{")
     with pytest.raises(WeightsError, match="tokenizer"):
         load_pair(pair, CPU)

@@ -155,12 +155,10 @@ def normal(requirements: list[str]) -> set[str]:
 
 
 def test_requirements_are_what_the_project_declares() -> None:
+    """Each with a floor and a ceiling."""
     assert listed("requirements.txt") == normal(project()["dependencies"])
     assert listed("requirements-dev.txt") == normal(project()["optional-dependencies"]["dev"])
     assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
-
-
-def test_every_requirement_has_a_floor_and_a_ceiling() -> None:
     for line in listed("requirements.txt") | listed("requirements-dev.txt"):
         operators = {specifier.operator for specifier in Requirement(line).specifier}
         assert operators == {">=", "<"}, line
