@@ -425,3 +425,13 @@ def test_a_published_pair_plays_the_methods_with_its_own_drafters() -> None:
         assert lanes["specdiff"].drafter == drafter and lanes["vanilla"].drafter == "none"
     with pytest.raises(ConfigError, match="no drafter for specdiff"):
         race_lanes(DecodeConfig(pair="qwen3-dflash", drafter="none"), ["specdiff"])
+
+
+def test_declarations_of_published_denoisers() -> None:
+    """Shift and mask of each, from the releases' own code."""
+    found = {one.source: (one.logit_shift, one.mask_id) for pair in PAIRS.values() for one in pair.drafters}
+    assert found["kuleshov-group/mdlm-owt"] == (0, None)
+    assert found["diffusionfamily/diffugpt-s"] == (1, 10541)
+    assert found["diffusionfamily/diffugpt-m"] == (1, 50257)
+    assert found["diffusionfamily/diffullama"] == (1, 811)
+    assert found["apple/DiffuCoder-7B-cpGRPO"] == found["Dream-org/Dream-v0-Instruct-7B"] == (1, 151666)
