@@ -164,7 +164,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
 
 @pytest.mark.parametrize("nodes", [0, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float, nodes: int) -> None:
+def test_match_returns_vanillas_text_and_decisions_are_events(temperature, nodes) -> None:
     """For a window and for a tree. A tree node must gain more than its row costs, v₁ · R, so trees get smaller."""
     config = DecodeConfig(
         gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True

@@ -137,7 +137,7 @@ def test_files_have_the_released_names(pair: PairSpec, tmp_path: Path, head: Eag
     assert torch.equal(load_eagle(tmp_path / "eagle").fc.bias, torch.ones(32))
 
 
-def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path: Path, model) -> None:
+def test_it_loads_strictly_and_for_its_own_target_only(pair, tmp_path, model) -> None:
     placement, spec = choose_placement("cpu"), pair.drafters[0]
     loaded = build(spec, placement, target=model, pair=pair)
     assert loaded.layers == (LAYERS - 1,) and loaded.reader.context == 64

@@ -214,7 +214,7 @@ def test_an_unknown_schema_says_so(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere.jsonl")
 
 
-def test_what_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_not_read_whole(tmp_path, monkeypatch) -> None:
     """A sparse file of 100 MB, which takes no space on disk; and a small one that would be large."""
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     path = tmp_path / "large.jsonl"
@@ -289,7 +289,7 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
         (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
     ],
 )  # fmt: skip
-def test_the_front_door_refuses_what_the_command_line_refuses(methods: object, settings: dict[str, object]) -> None:
+def test_the_front_door_refuses_what_the_command_line_refuses(methods, settings) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

@@ -110,16 +110,14 @@ def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
         ("model_length", 10**12), ("n_heads", True),
     ],
 )  # fmt: skip
-def test_a_damaged_drafter_config_costs_its_drafter_only(pair: PairSpec, field: str, value: Any) -> None:
+def test_a_damaged_drafter_config_costs_its_drafter_only(pair, field, value) -> None:
     change(pair.drafter("mdlm").source, **{field: value})
     loaded = load_pair(pair, CPU)
     assert set(loaded.drafters) == {"none"}
     assert "config.json" in loaded.missing["mdlm"] and field in loaded.missing["mdlm"]
 
 
-def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
-    pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(pair, monkeypatch, caplog) -> None:
     monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
     assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: no model")
     assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
@@ -188,7 +186,7 @@ def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None
             load_pair(dataclasses.replace(pair, target=str(folder)), CPU)
 
 
-def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
+def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair) -> None:
     change(pair.target, eos_token_id=[])
     assert load_pair(pair, CPU).ends == (0,)
     words = Path(pair.tokenizer) / "tokenizer.json"
@@ -219,7 +217,7 @@ def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -
         load_pair(pair, CPU)
 
 
-def test_a_hub_repository_that_cannot_be_had(pair: PairSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_repository_that_cannot_be_had(pair, tmp_path, monkeypatch) -> None:
     """The suite runs with the hub switched off: a drafter from there is missing, a target from there is an error."""
     from huggingface_hub import constants
 

@@ -152,7 +152,7 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
         ({**CONFIG, "time_conditioning": True}, "time"),
     ],
 )
-def test_a_config_of_another_network_is_refused(tmp_path: Path, config: dict[str, object], name: str) -> None:
+def test_a_config_of_another_network_is_refused(tmp_path, config, name) -> None:
     save(tmp_path, released_tensors(), config)
     with pytest.raises(WeightsError, match=name) as caught:
         load_mdlm(tmp_path)

@@ -202,7 +202,7 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
 # Going on, and stopping.
 
 
-def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_goes_on_with_more_hours(home, copy, capsys) -> None:
     before = events(copy, "step")[-1]
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
     files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
@@ -235,9 +235,7 @@ def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_stop_keeps_everything(
-    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stop_keeps_everything(home, made, tmp_path, monkeypatch, capsys) -> None:
     out, answers = tmp_path / "out", ["--answering", "0", "--answers", str(made / "run" / "answers")]
     with monkeypatch.context() as patch:
         interrupt_in(patch, BlockLearner, "loss", 2)
@@ -254,9 +252,7 @@ def test_a_stop_keeps_everything(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_stop_while_the_target_answers_keeps_the_answers(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stop_while_the_target_answers_keeps_the_answers(home, tmp_path, monkeypatch, capsys) -> None:
     with monkeypatch.context() as patch:
         interrupt_in(patch, answers_module._Slots, "step", 10)
         assert train(home, tmp_path, "--slots", "4") == 130
@@ -268,9 +264,7 @@ def test_a_stop_while_the_target_answers_keeps_the_answers(
     assert len(held.rows) == 4 and spent > 0 and (tmp_path / "config.json").exists()
 
 
-def test_a_second_ctrl_c_interrupts_at_once(
-    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ctrl_c_interrupts_at_once(home, made, tmp_path, monkeypatch) -> None:
     def loss(*args: Any, **options: Any) -> Tensor:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -299,9 +293,7 @@ def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTrai
 
 
 @pytest.mark.parametrize("kind", ["block", "eagle"])
-def test_a_slot_is_compared_with_what_the_target_says_there(
-    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: Any
-) -> None:
+def test_a_slot_is_compared_with_what_the_target_says_there(trainer, monkeypatch, kind) -> None:
     """This target says t + 1 behind t. Of greedy answers the text's own word is the target's best."""
     one, seen = trainer(kind=kind, temperatures=(0.0,)), []
     answers = Answers(one.folder, one.read)
@@ -328,7 +320,7 @@ def test_a_slot_is_compared_with_what_the_target_says_there(
         assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == 6
 
 
-def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer: Callable[..., DrafterTraining]) -> None:
+def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer) -> None:
     one = trainer()
     answers = Answers(one.folder, one.read)
     batch = answers.batch([row for row in answers.rows if row.temperature == 0][:4])
@@ -346,9 +338,7 @@ def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer: Cal
     assert float(begun) > 0.75
 
 
-def test_answers_that_loop_or_are_held_out_are_not_learnt_from(
-    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
-) -> None:
+def test_answers_that_loop_or_are_held_out_are_not_learnt_from(trainer, made, tmp_path) -> None:
     one = trainer()
     answers = Answers(one.folder, one.read)
     row = answers.rows[0]
@@ -362,9 +352,7 @@ def test_answers_that_loop_or_are_held_out_are_not_learnt_from(
         next(one._batches(answers, 0))
 
 
-def test_answers_that_come_meanwhile_are_learnt_from(
-    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
-) -> None:
+def test_answers_that_come_meanwhile_are_learnt_from(trainer, made, tmp_path) -> None:
     one, folder = trainer(rows=20), tmp_path / "growing"
     folder.mkdir()
     (shard,) = (made / "run" / "answers").glob("*.safetensors")
@@ -378,9 +366,7 @@ def test_answers_that_come_meanwhile_are_learnt_from(
     assert len(answers.rows) == 2 * count
 
 
-def test_measured_texts_that_loop_are_left_out(
-    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measured_texts_that_loop_are_left_out(trainer, monkeypatch) -> None:
     one = trainer()
     one.learner = one._begin(Answers(one.folder, one.read), None)
     odd = {prompt.tokens[-1] + 1 for prompt in one.held_out if prompt.flavour == "odd"}
@@ -437,9 +423,7 @@ def test_prompts_are_spread_over_flavours() -> None:
         (["--device", "tpu"], "Unknown device 'tpu'"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
+def test_bad_input_is_one_sentence(home, tmp_path, capsys, words, said) -> None:
     assert train(home, tmp_path / "out", *words) == 2
     lines = capsys.readouterr().err.splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
@@ -447,9 +431,7 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_a_bad_run_or_answers_of_another_target_are_refused(
-    home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_run_or_answers_of_another_target_are_refused(home, copy, tmp_path, capsys) -> None:
     other = tmp_path / "other"
     shutil.copytree(home / "target", other / "target")
     save_counter(other / "target", 270, seed=1)
@@ -471,9 +453,7 @@ def failing(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def test_a_full_disk_is_one_sentence(
-    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_one_sentence(home, made, tmp_path, monkeypatch, capsys) -> None:
     """Of a checkpoint, and of what is exported; then the run goes on."""
     words, torn = (
         [*NOTHING, "--answers", str(made / "run" / "answers")],
@@ -502,9 +482,7 @@ NO_MEMORY = RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocato
         (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
     ],
 )
-def test_a_step_that_fails_is_one_sentence(
-    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, fault: Any, said: str
-) -> None:
+def test_a_step_that_fails_is_one_sentence(home, made, tmp_path, monkeypatch, capsys, fault, said) -> None:
     monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
     assert said in capsys.readouterr().err
