@@ -51,9 +51,9 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
 class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
-    narrated run, or of any run if it is after none (the page's warm-up is not narrated); ``waiting`` threads
-    had no processor, on average."""
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised
+    after some rounds of a narrated run, or of any run if it is after none (the page's warm-up is
+    not narrated); ``waiting`` threads had no processor, on average."""
 
     def __init__(
         self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, waiting: float = 0.02

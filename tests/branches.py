@@ -138,8 +138,8 @@ def cell(*values: Any, quick: bool) -> Any:
 
 
 def spread(*lists: Sequence[Any], held: int = 2) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every combination of
-    the values of any ``held`` lists; the rest is marked slow."""
+    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds
+    every combination of the values of any ``held`` lists; the rest is marked slow."""
     cells = list(itertools.product(*(range(len(values)) for values in lists)))
     places = list(itertools.combinations(range(len(lists)), held))
     holds = {cell: {(place, tuple(cell[i] for i in place)) for place in places} for cell in cells}

@@ -142,8 +142,8 @@ def variants_of(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def visited(node: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
-    """Every node of the bodies of functions, and the function that holds it: no annotation, default, docstring, error
-    or assertion."""
+    """Every node of the bodies of functions, and the function that holds it: no annotation,
+    default, docstring, error or assertion."""
     if isinstance(node, UNCHANGED) or (isinstance(node, ast.keyword) and node.arg in HARMLESS):
         return
     if isinstance(node, ast.AnnAssign):

@@ -48,8 +48,8 @@ def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
 
 
 def test_known_tokens_are_what_a_later_step_follows() -> None:
-    """T = 2 from left to right: the second step's first token follows the one that the first step drew, also where the
-    second pass would put another one there."""
+    """T = 2 from left to right: the second step's first token follows the one that the first step
+    drew, also where the second pass would put another one there."""
     shown = 0
     for seed in range(20):
         tables = Pairs(seed=seed)

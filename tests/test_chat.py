@@ -1,5 +1,5 @@
-"""Chats and stop strings: templates with and without thinking, words that would break out of a message, where a text
-ends, and pieces of vocabularies that spell spaces."""
+"""Chats and stop strings: templates with and without thinking, words that would break out of a
+message, where a text ends, and pieces of vocabularies that spell spaces."""
 
 from __future__ import annotations
 

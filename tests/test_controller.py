@@ -45,8 +45,8 @@ def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int,
 def world(
     controller: Auto, alpha: float, *, passes=denoiser, draft: float = 2.0, fixed: float = 8.0, row: float = 0.4
 ) -> list[tuple[Choice, int]]:
-    """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes, and everything takes
-    its milliseconds: what was chosen, and how long the draft was."""
+    """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes,
+    and everything takes its milliseconds: what was chosen, and how long the draft was."""
     rng = torch.Generator().manual_seed(1)
     found = []
     for _ in range(400):
@@ -213,8 +213,8 @@ def test_dear_rows_make_small_trees() -> None:
 
 
 def test_what_can_be_chosen_as_it_goes() -> None:
-    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass has nothing to
-    choose."""
+    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass
+    has nothing to choose."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
     assert block.follow(auto).auto

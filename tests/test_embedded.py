@@ -1,8 +1,10 @@
-"""The shipped pair, for real: the text is vanilla's, vanilla is transformers' own, and everything loads offline.
+"""The shipped pair, for real: the text is vanilla's, vanilla is transformers' own, and everything
+loads offline.
 
-A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie of the two best
-tokens at the first differing position, which is computed and logged. By default every drafter meets every temperature
-on two prompts; all of them are slow. That the law holds for every setting is proved in test_law.py.
+A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie
+of the two best tokens at the first differing position, which is computed and logged. By default
+every drafter meets every temperature on two prompts; all of them are slow. That the law holds for
+every setting is proved in test_law.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The distribution of the text, end to end: whole runs of ``Engine.decode`` over tiny pairs, every outcome enumerated.
+"""The distribution of the text, end to end: whole runs of ``Engine.decode`` over tiny pairs, every
+outcome enumerated.
 
-What is not under test is small: two random tables in place of the target's weights, and a softmax, a top-k and a top-p
-written again in the simplest way. Target, cache, drafters, loop, controller, verification and the engine are the real
-ones, so the tests see which p and which q the loop hands to the verifier, what it rolls back and where it ends.
+What is not under test is small: two random tables in place of the target's weights, and a softmax,
+a top-k and a top-p written again in the simplest way. Target, cache, drafters, loop, controller,
+verification and the engine are the real ones, so the tests see which p and which q the loop hands
+to the verifier, what it rolls back and where it ends.
 """
 
 from __future__ import annotations
@@ -373,9 +375,10 @@ def words(size: int, seed: int = 0) -> tuple[Engine, str]:
 
 
 def whole_product() -> list[Any]:
-    """Shapes × samplings × rules. By default every shape runs under p/q with what top-k and top-p leave of p and q, and
-    under one other sampling and rule, in turn; the others are slow. Top-k alone is for p/q alone, and point masses need
-    no second temperature: those rules do not see q."""
+    """Shapes × samplings × rules. By default every shape runs under p/q with what top-k and top-p
+    leave of p and q, and under one other sampling and rule, in turn; the others are slow. Top-k
+    alone is for p/q alone, and point masses need no second temperature: those rules do not see
+    q."""
     found = []
     for (i, shape), (j, sampling), (k, rule) in itertools.product(*map(enumerate, (SHAPES, SAMPLINGS, EXACT))):
         if sampling == "top-k" and rule is not Rule.RATIO:
@@ -435,8 +438,8 @@ def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(enumerate_runs, shape
 
 @torch.inference_mode()
 def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: int) -> Tensor:
-    """``[V]``: what a drafter says about the next token behind ``drafted`` in its first pass, written plainly: no
-    session, no cache."""
+    """``[V]``: what a drafter says about the next token behind ``drafted`` in its first pass,
+    written plainly: no session, no cache."""
     drafter = engine.drafter(name)
     if isinstance(drafter, MaskedDiffusionDrafter):
         return drafter.model(torch.tensor([[*text, *[MASK] * gamma]]))[0, len(text) + len(drafted)]
@@ -456,8 +459,8 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("shape", ["masked diffusion", "block", "Markov", "autoregressive", "EAGLE, chain"])
 def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling) -> None:
-    """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its distribution, in
-    tokens that the target may say: to 1e-6, since the networks compute in fp32."""
+    """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its
+    distribution, in tokens that the target may say: to 1e-6, since the networks compute in fp32."""
     engine, prompt = pair(shape, sampling)
     config = config_of(shape, sampling, gamma=2, max_new_tokens=3, ignore_eos=True)
     law: Law = {}
@@ -489,8 +492,8 @@ def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling)
     ],
 )
 def test_real_keys_and_values_keep_the_law(enumerate_runs, shape, rule) -> None:
-    """A Llama and a network of each kind: the distribution of three tokens against one plain pass over each text, to
-    1e-5, since they compute in fp32."""
+    """A Llama and a network of each kind: the distribution of three tokens against one plain pass
+    over each text, to 1e-5, since they compute in fp32."""
     engine, prompt = with_networks(ids_for(shape, "top-k and top-p", rule))
     config = config_of(shape, "top-k and top-p", rule=rule)
 
@@ -609,8 +612,9 @@ KEEPING = [name for name, (_, values) in SHAPES.items() if values["drafter"] not
 
 @pytest.mark.parametrize("shape", KEEPING)
 def test_what_a_session_keeps_changes_nothing(shape: str) -> None:
-    """Keys, values and features of refused tokens are gone, and those of the text are there: every round of four runs
-    with real networks drafts what a session drafts that begins with the whole text. To 1e-4 in q."""
+    """Keys, values and features of refused tokens are gone, and those of the text are there: every
+    round of four runs with real networks drafts what a session drafts that begins with the whole
+    text. To 1e-4 in q."""
     engine, prompt = with_networks(9)
     for seed in range(4):
         config = wide(shape, (Rule.DELTA, Rule.RATIO)[seed % 2], seed)
@@ -698,9 +702,10 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
     ],
 )
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
-    """Four drafts of two tokens from a flat q over three words: the number of different windows, the last draft of a
-    round beside the first one, and beside the last one of the round before, have the laws of independent draws. 200
-    rounds and more, chi-square, fixed seeds, false alarm 1e-6 for each of the three."""
+    """Four drafts of two tokens from a flat q over three words: the number of different windows,
+    the last draft of a round beside the first one, and beside the last one of the round before,
+    have the laws of independent draws. 200 rounds and more, chi-square, fixed seeds, false alarm
+    1e-6 for each of the three."""
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
     if kind == "mdlm":

@@ -278,8 +278,8 @@ UNPINNED = {"diffusionfamily/diffugpt-s", "diffusionfamily/diffugpt-m", "diffusi
 
 
 def test_hub_pairs_are_pinned() -> None:
-    """Every hub source is a commit, 40 hex digits, so that nobody's later upload changes what is loaded; but for those
-    that are known not to be."""
+    """Every hub source is a commit, 40 hex digits, so that nobody's later upload changes what is
+    loaded; but for those that are known not to be."""
     loose = set()
     for pair in PAIRS.values():
         for source, revision in pair.sources:

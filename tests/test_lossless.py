@@ -1,7 +1,8 @@
-"""Exactness by enumeration: the joint distribution of three tokens over chained rounds equals the target's, to 1e-12.
+"""Exactness by enumeration: the joint distribution of three tokens over chained rounds equals the
+target's, to 1e-12.
 
-Every rule that claims ``lossless`` must pass in every way to draft; the same comparison must catch biased schemes.
-``test_law.py`` enumerates whole runs of the engine.
+Every rule that claims ``lossless`` must pass in every way to draft; the same comparison must catch
+biased schemes. ``test_law.py`` enumerates whole runs of the engine.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def test_streams_are_named_and_seeded() -> None:
     ],
 )
 def test_draws_on_a_boundary(uniform, rows, drawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability zero, and where u < 1
-    times the total rounds to the total, the last possible id is drawn."""
+    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability
+    zero, and where u < 1 times the total rounds to the total, the last possible id is drawn."""
     sampler = Independent("test", 1)
     monkeypatch.setattr(sampler, "_uniform", lambda count: torch.tensor(uniform, dtype=torch.float64))
     assert sampler.sample(torch.tensor(rows, dtype=torch.float64), range(len(rows))).tolist() == drawn

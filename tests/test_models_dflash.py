@@ -1,5 +1,5 @@
-"""The DFlash network's files and its session. Its numbers are those of plain arithmetic in test_released_heads.py; what
-a session keeps is compared with a fresh one in test_law.py."""
+"""The DFlash network's files and its session. Its numbers are those of plain arithmetic in
+test_released_heads.py; what a session keeps is compared with a fresh one in test_law.py."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def test_build_checks_that_the_target_fits(released: Path) -> None:
 
 
 def test_the_tables_of_a_markov_head_say_what_the_head_computes() -> None:
-    """Between an embedding and an output head that differ: the logit of each candidate behind each token, less the
-    marginal one."""
+    """Between an embedding and an output head that differ: the logit of each candidate behind each
+    token, less the marginal one."""
     generator = torch.Generator().manual_seed(0)
     embedding, rows = torch.randn(2, 9, 8, generator=generator)
     markov = MarkovHead(8, 5).requires_grad_(False)

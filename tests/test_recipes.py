@@ -379,8 +379,8 @@ def test_one_training_pass_is_what_decoding_computes(llama: Any) -> None:
 
 
 def test_the_block_loss_by_hand(llama: Any) -> None:
-    """Slot by slot: the target's cross-entropy at a + j − 1, weighted by exp(−rank/4); and the streak of whole blocks.
-    bf16."""
+    """Slot by slot: the target's cross-entropy at a + j − 1, weighted by exp(−rank/4); and the
+    streak of whole blocks. bf16."""
     model, (tokens, lengths, first) = drafter_for(llama), counting()
     generator = torch.Generator().manual_seed(3)
     plan: Any = {"count": 8, "size": 4, "whole": 0.5, "generator": generator, "end": END}
@@ -430,8 +430,8 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(llama: Any, tmp_path:
 
 
 def test_a_markov_head_learns_what_follows_what(llama, monkeypatch) -> None:
-    """Of two heads that learn alike, the one that sees the token before each slot ends lower than the one that sees
-    another slot's."""
+    """Of two heads that learn alike, the one that sees the token before each slot ends lower than
+    the one that sees another slot's."""
     monkeypatch.setattr(block, "ALONE", 0.0)
     ends = {}
     for name in ("its own", "another's"):

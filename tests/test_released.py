@@ -182,8 +182,8 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
 
 
 def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> tuple[PairSpec, Any]:
-    """A target of GPT-2's format with IDS ids, of which its tokenizer names 270, and a small Qwen2 with ``rows`` and a
-    tokenizer of its own."""
+    """A target of GPT-2's format with IDS ids, of which its tokenizer names 270, and a small Qwen2
+    with ``rows`` and a tokenizer of its own."""
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=rows, **LLAMA)))

@@ -67,8 +67,8 @@ def plain(target: Target, prompt: Sequence[int], ends: Sequence[int], new: int) 
 
 
 def test_answers_are_what_plain_decoding_says(target: Target, tmp_path: Path) -> None:
-    """Eight prompts of four lengths in three slots, so that slots of different lengths stand side by side and are used
-    again. What is stored is what a session says of the whole text."""
+    """Eight prompts of four lengths in three slots, so that slots of different lengths stand side
+    by side and are used again. What is stored is what a session says of the whole text."""
     said = plain(target, PROMPTS[0].tokens, (), 14)[len(PROMPTS[0].tokens) :]
     writing = Writing(layers=LAYERS, ends=said[5:6], new_tokens=14, temperatures=(0.0,), slots=3)
     events = list(write_answers(target, PROMPTS, tmp_path, writing))
