@@ -55,9 +55,9 @@ VLLM = [
     choice("cat.", token_ids=[11, 15], finish_reason="length", stop_reason=None, usage={"completion_tokens": 6}),
 ]
 VLLM_COUNTS = {
-    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1], "num_spec_steps": 2,
-    "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [2, 1],
-    "per_step_drafted": [3, 3],
+    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1],
+    "num_spec_steps": 2, "num_accepted_draft_tokens": 3, "num_draft_tokens": 6,
+    "num_spec_tokens": 3, "per_step_accepted": [2, 1], "per_step_drafted": [3, 3],
 }  # fmt: skip
 VLLM_END = {
     "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 6},

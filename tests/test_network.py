@@ -41,9 +41,9 @@ from specdiff_core.schema.summary import header_of
 
 CPU = torch.device("cpu")
 SIZES = {
-    "vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "num_key_value_heads": 4, "max_position_embeddings": 128, "eos_token_id": None, "pad_token_id": 0,
-    "bos_token_id": None, "tie_word_embeddings": False,
+    "vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 128,
+    "eos_token_id": None, "pad_token_id": 0, "bos_token_id": None, "tie_word_embeddings": False,
 }  # fmt: skip
 LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

@@ -82,8 +82,8 @@ def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     drafter = DrafterSpec(
-        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"), context=32,
-        logit_shift=shift, mask_id=mask_id,
+        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"),
+        context=32, logit_shift=shift, mask_id=mask_id,
     )  # fmt: skip
     return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
 

@@ -28,9 +28,10 @@ IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 
 LAYERS = [1, 2, 4, 5, 6]
 ZLAB: dict[str, Any] = {"mask_token_id": 275, "target_layer_ids": LAYERS}
 SHAPE: dict[str, Any] = {
-    "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
-    "head_dim": SIZE, "vocab_size": IDS, "rms_norm_eps": EPSILON, "max_position_embeddings": 128, "hidden_act": "silu",
-    "attention_bias": False, "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 0,
+    "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": HEADS,
+    "num_key_value_heads": GROUPS, "head_dim": SIZE, "vocab_size": IDS, "rms_norm_eps": EPSILON,
+    "max_position_embeddings": 128, "hidden_act": "silu", "attention_bias": False,
+    "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
 Tensors = dict[str, Tensor]
 PROMPT = [7, 3, 200, 41, 5, 9, 17, 101, 33, 250, 8, 19, 64, 2, 77, 90, 11, 130, 45, 6]
@@ -207,9 +208,9 @@ def zlab(folder: Path, target: PreTrainedModel) -> Release:
     """DFlash as z-lab releases it for Qwen3, with four sliding layers of five, which are causal unless it is said."""
     tensors, kinds = block_tensors(5), [*["sliding_attention"] * 4, "full_attention"]
     values = fields(
-        5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6, use_sliding_window=True,
-        num_target_layers=DEPTH, block_size=16, auto_map={"AutoModel": "dflash.DFlashDraftModel"},
-        dflash_config=ZLAB,
+        5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6,
+        use_sliding_window=True, num_target_layers=DEPTH, block_size=16,
+        auto_map={"AutoModel": "dflash.DFlashDraftModel"}, dflash_config=ZLAB,
     )  # fmt: skip
     save(folder, tensors, values, shards=2)
     return block_release(target, tensors, mask=275, lead=1, reach=lambda i, q, k: i == 4 or q - 6 < k <= q)
@@ -233,9 +234,10 @@ def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release
     tensors = block_tensors(2, **(more if rank else {}))
     copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
     values = fields(
-        2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275, target_layer_ids=LAYERS,
-        layer_types=["full_attention"] * 2, num_anchors=512, enable_confidence_head=bool(rank), block_size=7,
-        confidence_head_with_markov=True, markov_rank=rank, markov_head_type="vanilla",
+        2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275,
+        target_layer_ids=LAYERS, layer_types=["full_attention"] * 2, num_anchors=512,
+        enable_confidence_head=bool(rank), block_size=7, confidence_head_with_markov=True,
+        markov_rank=rank, markov_head_type="vanilla",
     )  # fmt: skip
     save(folder, tensors | {name: table.detach() for name, table in copies.items()}, values)
     chain = pair_bias if rank else None
@@ -447,8 +449,8 @@ def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
               "draft_vocab_size": 90,
               "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8]}  # fmt: skip
     return eagle3(
-        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values, said=torch.arange(0, 270, 3),
-        own_words=True, normed_residual=True,
+        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values,
+        said=torch.arange(0, 270, 3), own_words=True, normed_residual=True,
     )  # fmt: skip
 
 
@@ -559,8 +561,9 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
     config = assistant.MuseGlimmerAssistantConfig(
-        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS, layer_types=kinds,
-        sliding_window=(window or 65) - 1, rope_parameters={"rope_theta": THETA, "rope_type": "default"},
+        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS,
+        layer_types=kinds, sliding_window=(window or 65) - 1,
+        rope_parameters={"rope_theta": THETA, "rope_type": "default"},
     )  # fmt: skip
     network = randomly(assistant.MuseGlimmerAssistantModel(config))
     torch.manual_seed(1)
@@ -569,8 +572,8 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     save_tokenizer(tmp_path / "target")
     renamed = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
     values = fields(
-        2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window), is_causal=False,
-        num_target_layers=DEPTH, dflash_config=ZLAB,
+        2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window),
+        is_causal=False, num_target_layers=DEPTH, dflash_config=ZLAB,
     )  # fmt: skip
     tensors = {renamed.get(name, name): tensor for name, tensor in network.state_dict().items()}
     save(tmp_path / "drafter", tensors, values, shards=3)

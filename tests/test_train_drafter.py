@@ -64,9 +64,9 @@ def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         config = LlamaConfig(
-            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=0,
-            tie_word_embeddings=False,
+            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+            bos_token_id=0, eos_token_id=0, tie_word_embeddings=False,
         )  # fmt: skip
         model = LlamaForCausalLM(config)
         rows = torch.nn.functional.normalize(torch.randn(vocabulary, 64), dim=-1)
