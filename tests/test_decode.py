@@ -41,13 +41,10 @@ def run(config: DecodeConfig, *, target=None, drafter=None, **options) -> list[E
 
 @settings(max_examples=40)
 @given(
-    gamma=st.integers(1, 9),
-    steps=st.integers(1, 9),
-    seed=st.integers(0, 99),
-    order=st.sampled_from(RevealOrder),
-    temperature=st.sampled_from([0.0, 0.7, 1.3]),
+    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99),
+    order=st.sampled_from(RevealOrder), temperature=st.sampled_from([0.0, 0.7, 1.3]),
     limit=st.integers(1, 25),
-)
+)  # fmt: skip
 def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
     config = DecodeConfig(
         gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature,
@@ -110,11 +107,9 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
     events = run(
-        DecodeConfig(gamma=8, max_new_tokens=50),
-        target=FakeTarget(law),
-        drafter=ScriptedDrafter(script, mask_id=MASK),
-        ending=Ending([END]),
-    )
+        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law),
+        drafter=ScriptedDrafter(script, mask_id=MASK), ending=Ending([END]),
+    )  # fmt: skip
     assert events[-1].reason == "end_of_text"
     assert events[-1].ids == (5, 5, 5, END)
     sums = fold(events)

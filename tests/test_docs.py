@@ -35,13 +35,9 @@ def python(*arguments: str, path: Path, home: Path) -> str:
     """What an interpreter of its own prints."""
     paths = os.pathsep.join(map(str, (path, ROOT)))
     done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=home,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+        [sys.executable, *arguments], cwd=home, env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 

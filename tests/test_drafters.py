@@ -97,11 +97,9 @@ def test_a_draft_that_cannot_be_verified_is_rejected(wrong: dict[str, Any], word
 @pytest.mark.parametrize("size, revealed", [(0, ()), (5, (0,)), (4, (4,)), (4, (-1,))])
 def test_a_state_that_is_no_window_is_rejected(size: int, revealed: tuple[int, ...]) -> None:
     state = DenoiseState(
-        ids=torch.zeros(size, dtype=torch.long),
-        masked=torch.zeros(size, dtype=torch.bool),
-        revealed=revealed,
-        confidence=lambda: ONE,
-    )
+        ids=torch.zeros(size, dtype=torch.long), masked=torch.zeros(size, dtype=torch.bool),
+        revealed=revealed, confidence=lambda: ONE,
+    )  # fmt: skip
     with pytest.raises(DraftContractError, match="window"):
         state.check(4)
 

@@ -347,13 +347,10 @@ def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path, fami
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("mamba", "cache|at once"),
-        ("bert", "at once|cache"),
-        ("gpt2", "64 positions"),
-        ("phi3", "depend on the length"),
-        ("tied", "ties the output head"),
+        ("mamba", "cache|at once"), ("bert", "at once|cache"), ("gpt2", "64 positions"),
+        ("phi3", "depend on the length"), ("tied", "ties the output head"),
     ],
-)
+)  # fmt: skip
 def test_what_would_decode_wrongly_is_refused(tmp_path: Path, model: str, words: str) -> None:
     """No cache, both directions, too few positions, positions that a pass's length changes, a head that is not tied."""
     import transformers
