@@ -157,18 +157,15 @@ def test_every_format_becomes_the_same_lane(owner: str) -> None:
     assert (values["quoted"] or {}).get("tau") == (2.5 if quoted else None)
 
 
-@pytest.mark.parametrize(
-    "sizes, accepted, rounds",
-    [
-        ([1, 3, 2], [2, 1], ["T", "DDT", "DT"]),
-        ([4, 2], [2, 1], ["T", "DDT", "DT"]),  # a chunk of two rounds
-        ([1, 3, 2], [2, 4], ["T", "DDT", "DD"]),  # cut by the limit of tokens
-        ([1, 3, 2], [2], ["?", "???", "??"]),  # a step that drafted nothing may stand anywhere
-        ([2, 2, 2], [2, 1], ["??", "??", "??"]),  # no round ends there
-        ([1, 3, 2], [9, 9], ["?", "???", "??"]),
-        ([1, 1], [], ["?", "?"]),
-    ],
-)
+@pytest.mark.parametrize("sizes, accepted, rounds", [
+    ([1, 3, 2], [2, 1], ["T", "DDT", "DT"]),
+    ([4, 2], [2, 1], ["T", "DDT", "DT"]),  # a chunk of two rounds
+    ([1, 3, 2], [2, 4], ["T", "DDT", "DD"]),  # cut by the limit of tokens
+    ([1, 3, 2], [2], ["?", "???", "??"]),  # a step that drafted nothing may stand anywhere
+    ([2, 2, 2], [2, 1], ["??", "??", "??"]),  # no round ends there
+    ([1, 3, 2], [9, 9], ["?", "???", "??"]),
+    ([1, 1], [], ["?", "?"]),
+])  # fmt: skip
 def test_rounds_are_those_that_the_server_reports(sizes, accepted, rounds) -> None:
     counts = list(itertools.accumulate(sizes))
     chunks = [choice("x", token_ids=[7] * size) for size in sizes]
@@ -217,18 +214,15 @@ def test_what_a_server_cannot_follow_is_not_claimed(field: str, value: Any) -> N
     assert caught.value.field == field and not server.asked
 
 
-@pytest.mark.parametrize(
-    "chunk, reason",
-    [
-        (choice("x", finish_reason="stop", stop_reason=None), "end_of_text"),
-        (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
-        (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
-        (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
-        (choice("x", finish_reason="\x1b[2Jabort"), "[2Jabort"),
-        ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
-        ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
-    ],
-)
+@pytest.mark.parametrize("chunk, reason", [
+    (choice("x", finish_reason="stop", stop_reason=None), "end_of_text"),
+    (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
+    (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
+    (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
+    (choice("x", finish_reason="\x1b[2Jabort"), "[2Jabort"),
+    ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
+    ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
+])  # fmt: skip
 def test_why_a_text_ends(chunk: Body, reason: str) -> None:
     with StandIn("vllm", lambda body: sse(chunk)) as server:
         end = decoded(server)[-1]

@@ -34,22 +34,19 @@ from specdiff_core.schema.wording import settings_words
 SPAN = Span(name="x", start=0.0, seconds=0.0)
 
 
-@pytest.mark.parametrize(
-    ("values", "field"),
-    [
-        ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"), ({"gamma": "many"}, "gamma"),
-        ({"gamma": "1_0"}, "gamma"), ({"gamma": 2.5}, "gamma"), ({"gamma": None}, "gamma"),
-        ({"gamma": True}, "gamma"), ({"gamma": [3]}, "gamma"), ({"gamma": "nan"}, "gamma"),
-        ({"gamma": 4, "steps": 5}, "steps"), ({"steps": 0}, "steps"),
-        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"), ({"temperature": -0.1}, "temperature"),
-        ({"temperature": "1e400"}, "temperature"), ({"temperature": "nan"}, "temperature"),
-        ({"top_p": 0.0}, "top_p"), ({"order": "sideways"}, "order"), ({"rule": "hope"}, "rule"),
-        ({"rule": ""}, "rule"), ({"seed": -1}, "seed"),
-        ({"max_new_tokens": 10**9}, "max_new_tokens"), ({"drafter": 3}, "drafter"),
-        ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
-        ({"draft_temperature": 3}, "draft_temperature"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "field"), [
+    ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"), ({"gamma": "many"}, "gamma"),
+    ({"gamma": "1_0"}, "gamma"), ({"gamma": 2.5}, "gamma"), ({"gamma": None}, "gamma"),
+    ({"gamma": True}, "gamma"), ({"gamma": [3]}, "gamma"), ({"gamma": "nan"}, "gamma"),
+    ({"gamma": 4, "steps": 5}, "steps"), ({"steps": 0}, "steps"),
+    ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"), ({"temperature": -0.1}, "temperature"),
+    ({"temperature": "1e400"}, "temperature"), ({"temperature": "nan"}, "temperature"),
+    ({"top_p": 0.0}, "top_p"), ({"order": "sideways"}, "order"), ({"rule": "hope"}, "rule"),
+    ({"rule": ""}, "rule"), ({"seed": -1}, "seed"),
+    ({"max_new_tokens": 10**9}, "max_new_tokens"), ({"drafter": 3}, "drafter"),
+    ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
+    ({"draft_temperature": 3}, "draft_temperature"),
+])  # fmt: skip
 def test_bad_settings_name_their_field(values, field) -> None:
     with pytest.raises(ConfigError) as caught:
         DecodeConfig.parse(values)
@@ -157,37 +154,34 @@ GOOD = dump_trace({"drafted": recorded()})
 HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()))})
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"hello",
-        b"\x89PNG\r\n",
-        b"[1, 2]\n",
-        b"{}\n",
-        b'{"kind": "Trace"}\n',
-        b'{"kind":"Trace","schema":2}\n',
-        gzip.compress(GOOD)[:-20],
-        gzip.compress(GOOD)[:-8],
-        gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
-        GOOD[: len(GOOD) // 2],
-        GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
-        GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
-        GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
-        GOOD.replace(b'"accepted":', b'"acceptt":'),
-        GOOD.replace(b'"sources":["', b'"sources":["draft","'),
-        GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
-        GOOD.replace(b'"p":[', b'"p":[0.5,'),
-        GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
-        b"[" * 100_000,
-        b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',
-        GOOD.replace(b'"accepted":', b'"accepted":9'),
-        GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
-        HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
-        HEADED.replace(b'"config":{', b'"config":{"zz":' + b"[" * 700 + b"]" * 700 + b","),
-        GOOD + b"\n" * 100_001,
-    ],
-)
+@pytest.mark.parametrize("raw", [
+    b"",
+    b"hello",
+    b"\x89PNG\r\n",
+    b"[1, 2]\n",
+    b"{}\n",
+    b'{"kind": "Trace"}\n',
+    b'{"kind":"Trace","schema":2}\n',
+    gzip.compress(GOOD)[:-20],
+    gzip.compress(GOOD)[:-8],
+    gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
+    GOOD[: len(GOOD) // 2],
+    GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
+    GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
+    GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
+    GOOD.replace(b'"accepted":', b'"acceptt":'),
+    GOOD.replace(b'"sources":["', b'"sources":["draft","'),
+    GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
+    GOOD.replace(b'"p":[', b'"p":[0.5,'),
+    GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
+    b"[" * 100_000,
+    b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',
+    GOOD.replace(b'"accepted":', b'"accepted":9'),
+    GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
+    HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
+    HEADED.replace(b'"config":{', b'"config":{"zz":' + b"[" * 700 + b"]" * 700 + b","),
+    GOOD + b"\n" * 100_001,
+])  # fmt: skip
 def test_foreign_and_damaged_traces_are_named(raw) -> None:
     with pytest.raises(TraceError) as caught:
         read_trace(raw)
@@ -281,14 +275,11 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     assert before == pairs.PAIRS
 
 
-@pytest.mark.parametrize(
-    ("methods", "settings"),
-    [
-        ("dflash", {}), ([], {}), (["medusa"], {}), (["dflash"], {"gamma": 2}),
-        (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
-        (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("methods", "settings"), [
+    ("dflash", {}), ([], {}), (["medusa"], {}), (["dflash"], {"gamma": 2}),
+    (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
+    (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
+])  # fmt: skip
 def test_the_front_door_refuses_what_the_command_line_refuses(methods, settings) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):

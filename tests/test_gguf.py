@@ -180,16 +180,13 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
-@pytest.mark.parametrize(
-    ("pre", "pieces", "begins"),
-    [
-        ("smollm", ["1", "2", "3", "4", "5"], False),
-        ("starcoder", ["1", "2", "3", "4", "5"], False),
-        ("qwen2", ["1", "2", "3", "4", "5"], False),
-        ("gpt-2", ["123", "4", "5"], False),
-        ("llama-bpe", ["123", "4", "5"], True),
-    ],
-)
+@pytest.mark.parametrize(("pre", "pieces", "begins"), [
+    ("smollm", ["1", "2", "3", "4", "5"], False),
+    ("starcoder", ["1", "2", "3", "4", "5"], False),
+    ("qwen2", ["1", "2", "3", "4", "5"], False),
+    ("gpt-2", ["123", "4", "5"], False),
+    ("llama-bpe", ["123", "4", "5"], True),
+])  # fmt: skip
 def test_every_way_to_split_a_text(tmp_path, pre, pieces, begins) -> None:
     write(tmp_path / "model.gguf", pre=pre)
     tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
@@ -216,22 +213,19 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"arch": "gemma"}, "gemma"),
-        ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
-        ({"header": {"tokenizer.ggml.pre": None}}, "None"),
-        ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
-        ({"header": {"llama.expert_count": 8}}, "expert_count"),
-        ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
-        ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
-        ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
-        ({"header": {"split.count": 3}}, "parts"),
-        ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
-        ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"arch": "gemma"}, "gemma"),
+    ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
+    ({"header": {"tokenizer.ggml.pre": None}}, "None"),
+    ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
+    ({"header": {"llama.expert_count": 8}}, "expert_count"),
+    ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
+    ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
+    ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
+    ({"header": {"split.count": 3}}, "parts"),
+    ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
+    ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
+])  # fmt: skip
 def test_what_is_not_supported_is_refused_by_name(tmp_path, changes, named) -> None:
     if "arch" in changes:
         write(tmp_path / "model.gguf")
@@ -293,18 +287,15 @@ def test_absurd_counts_are_refused_at_once(tmp_path: Path, count: int, place: in
         resolve(tmp_path / "model.gguf")
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"llama.block_count": 2**31}, {"llama.attention.head_count": 0},
-        {"llama.attention.head_count_kv": 3}, {"llama.embedding_length": 128},
-        {"llama.attention.layer_norm_rms_epsilon": float("nan")}, {"llama.rope.freq_base": -1.0},
-        {"llama.feed_forward_length": "many"}, {"llama.context_length": None},
-        {"general.alignment": 0}, {"tokenizer.ggml.tokens": ["a"]},
-        {"tokenizer.ggml.tokens": WORDS * 2}, {"tokenizer.ggml.merges": ["no such"]},
-        {"tokenizer.ggml.eos_token_id": 10**6},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("header", [
+    {"llama.block_count": 2**31}, {"llama.attention.head_count": 0},
+    {"llama.attention.head_count_kv": 3}, {"llama.embedding_length": 128},
+    {"llama.attention.layer_norm_rms_epsilon": float("nan")}, {"llama.rope.freq_base": -1.0},
+    {"llama.feed_forward_length": "many"}, {"llama.context_length": None},
+    {"general.alignment": 0}, {"tokenizer.ggml.tokens": ["a"]},
+    {"tokenizer.ggml.tokens": WORDS * 2}, {"tokenizer.ggml.merges": ["no such"]},
+    {"tokenizer.ggml.eos_token_id": 10**6},
+])  # fmt: skip
 def test_absurd_values_are_refused(tmp_path: Path, header: dict[str, Any]) -> None:
     write(tmp_path / "model.gguf", header=header)
     own = own_pairs.OwnPair(target=str(tmp_path / "model.gguf"))

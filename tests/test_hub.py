@@ -174,14 +174,11 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypat
     assert ("GET", f"/lab/gpt2/resolve/{served.commit('lab/gpt2')}/tokenizer.json") not in served.asked
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "words", "hint"),
-    [
-        (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
-        (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
-        (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
-    ],
-)
+@pytest.mark.parametrize(("status", "code", "words", "hint"), [
+    (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
+    (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
+    (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
+])  # fmt: skip
 def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hint, monkeypatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
     served.refused["lab/gpt2"] = (status, code)

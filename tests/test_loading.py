@@ -103,13 +103,10 @@ def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
         next(Engine(loaded).decode("the", DecodeConfig(drafter="mdlm")))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("mask_token_id", "a"), ("mask_token_id", -1), ("hidden_dim", 10**12),
-        ("model_length", 10**12), ("n_heads", True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("mask_token_id", "a"), ("mask_token_id", -1), ("hidden_dim", 10**12),
+    ("model_length", 10**12), ("n_heads", True),
+])  # fmt: skip
 def test_a_damaged_drafter_config_costs_its_drafter_only(pair, field, value) -> None:
     change(pair.drafter("mdlm").source, **{field: value})
     loaded = load_pair(pair, CPU)
@@ -124,13 +121,10 @@ def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(pair, monk
     assert "mdlm" in caplog.text and "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"n_head": 0}, {"n_head": -1}, {"vocab_size": 0}, {"n_layer": "a"}, {"n_layer": 2**20},
-        {"n_embd": 7}, {"layer_norm_epsilon": float("inf")},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("values", [
+    {"n_head": 0}, {"n_head": -1}, {"vocab_size": 0}, {"n_layer": "a"}, {"n_layer": 2**20},
+    {"n_embd": 7}, {"layer_norm_epsilon": float("inf")},
+])  # fmt: skip
 def test_a_damaged_target_config_is_named(pair: PairSpec, values: dict[str, Any]) -> None:
     change(pair.target, **values)
     with pytest.raises(WeightsError, match=r"config\.json"):

@@ -159,15 +159,12 @@ def one_by_one(target: Target, length: int) -> Tensor:
         return in_parts(target, IDS[:length], [1] * length)
 
 
-@pytest.mark.parametrize(
-    "dtype, threads, length",
-    [
-        ("fp32", 1, 200),  # beyond the first border of the attention's sums
-        ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
-        ("bf16", 1, 60),
-        *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
-    ],
-)
+@pytest.mark.parametrize("dtype, threads, length", [
+    ("fp32", 1, 200),  # beyond the first border of the attention's sums
+    ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
+    ("bf16", 1, 60),
+    *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
+])  # fmt: skip
 def test_a_token_has_the_same_bits_at_every_width(request, dtype, threads, length) -> None:
     """Over the whole context, with drafts refused in between; also on another number of threads."""
     target: Target = request.getfixturevalue(dtype)
@@ -302,18 +299,15 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
     close(run.score([11]).logits[-1], model(torch.tensor([[*range(2, 30), 7, 11]])).logits[0, -1])
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor", "words"),
-    [
-        ("layers.1.mlp.up_proj.weight", None, "missing"),
-        ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
-        ("norm.weight", torch.zeros(31), "shape"),
-        ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
-        ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
-        ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
-        ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
-    ],
-)
+@pytest.mark.parametrize(("name", "tensor", "words"), [
+    ("layers.1.mlp.up_proj.weight", None, "missing"),
+    ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
+    ("norm.weight", torch.zeros(31), "shape"),
+    ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
+    ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
+    ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
+    ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
+])  # fmt: skip
 def test_a_damaged_checkpoint_is_named(tmp_path, name, tensor, words) -> None:
     model = AutoModelForCausalLM.from_config(FAMILIES["llama"])
     tensors = {**model.state_dict(), f"model.{name}": tensor}
@@ -344,13 +338,10 @@ def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path, fami
         close(*(Target(model, context=100).start().score([5, 7, 59, 1]).logits for model in models))
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("mamba", "cache|at once"), ("bert", "at once|cache"), ("gpt2", "64 positions"),
-        ("phi3", "depend on the length"), ("tied", "ties the output head"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "words"), [
+    ("mamba", "cache|at once"), ("bert", "at once|cache"), ("gpt2", "64 positions"),
+    ("phi3", "depend on the length"), ("tied", "ties the output head"),
+])  # fmt: skip
 def test_what_would_decode_wrongly_is_refused(tmp_path: Path, model: str, words: str) -> None:
     """No cache, both directions, too few positions, positions that a pass's length changes, a head that is not tied."""
     import transformers

@@ -405,24 +405,21 @@ def test_prompts_are_spread_over_flavours() -> None:
 # What can be wrong.
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--hours", "0"], "--hours 0:"),
-        (["--hours", "nan"], "--hours nan:"),
-        (["--layers", "two"], "--layers two:"),
-        (["--temperatures", "0", "3"], "--temperatures 0 3:"),
-        (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
-        (["--taps", "2"], "--taps 2 must be different layers"),
-        (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
-        (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
-        (["--answering", "0"], "There are no answers in"),
-        (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
-        (["--valid", "none.txt"], "none.txt can't be read"),
-        (["--target", "./nowhere"], "nowhere does not exist"),
-        (["--device", "tpu"], "Unknown device 'tpu'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["--hours", "0"], "--hours 0:"),
+    (["--hours", "nan"], "--hours nan:"),
+    (["--layers", "two"], "--layers two:"),
+    (["--temperatures", "0", "3"], "--temperatures 0 3:"),
+    (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
+    (["--taps", "2"], "--taps 2 must be different layers"),
+    (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
+    (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
+    (["--answering", "0"], "There are no answers in"),
+    (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
+    (["--valid", "none.txt"], "none.txt can't be read"),
+    (["--target", "./nowhere"], "nowhere does not exist"),
+    (["--device", "tpu"], "Unknown device 'tpu'"),
+])  # fmt: skip
 def test_bad_input_is_one_sentence(home, tmp_path, capsys, words, said) -> None:
     assert train(home, tmp_path / "out", *words) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -475,13 +472,10 @@ NO_NUMBER = torch.tensor(float("nan"), requires_grad=True)
 NO_MEMORY = RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: not enough memory")
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
-        (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "said"), [
+    (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
+    (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
+])  # fmt: skip
 def test_a_step_that_fails_is_one_sentence(home, made, tmp_path, monkeypatch, capsys, fault, said) -> None:
     monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
