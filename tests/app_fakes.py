@@ -94,17 +94,10 @@ class FakeDecoder:
         return 2
 
     def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        detail: bool = True,
-        grain: str = "step",
-        stop: threading.Event | None = None,
-        warm_up: float | None = None,
-        threads: int | None = None,
-        after: Sequence[int] = (),
-    ) -> Iterator[Event]:
+        self, prompt: str, config: DecodeConfig, *, detail: bool = True, grain: str = "step",
+        stop: threading.Event | None = None, warm_up: float | None = None,
+        threads: int | None = None, after: Sequence[int] = (),
+    ) -> Iterator[Event]:  # fmt: skip
         """Yield a whole run of invented events; ``after`` so many tokens the script goes on."""
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)

@@ -90,15 +90,9 @@ class StandIn(Loopback):
     """A server of one kind. ``asked`` holds what it was sent: path, body and key."""
 
     def __init__(
-        self,
-        owner: str,
-        answer: Answer,
-        *,
-        models: Any = None,
-        status: int = 200,
-        cut: bool = False,
-        encoding: str = "identity",
-    ) -> None:
+        self, owner: str, answer: Answer, *, models: Any = None, status: int = 200,
+        cut: bool = False, encoding: str = "identity",
+    ) -> None:  # fmt: skip
         super().__init__(self.respond)
         self.asked: list[tuple[str, Body, str | None]] = []
         self.listed = {"data": [{"id": "tiny", "owned_by": owner}]} if models is None else models

@@ -178,16 +178,11 @@ def tables(target: PreTrainedModel) -> tuple[Tensor, Tensor]:
 
 
 def block_release(
-    target: PreTrainedModel,
-    tensors: Tensors,
-    *,
-    mask: int,
-    lead: int,
+    target: PreTrainedModel, tensors: Tensors, *, mask: int, lead: int,
     reach: Callable[[int, int, int], bool] = lambda *_: True,
     chain: Callable[[Tensors, Tensor, Tensor, int], Tensor] | None = None,
-    speak: Callable[[Tensor], Tensor] = lambda logits: logits,
-    **more: Any,
-) -> Release:
+    speak: Callable[[Tensor], Tensor] = lambda logits: logits, **more: Any,
+) -> Release:  # fmt: skip
     """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
     w, (embedding, head) = doubled(tensors), tables(target)
 
@@ -344,11 +339,9 @@ def dflash2_speculators(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def continued(
-    step: Callable[[Tensor, Tensor], Tensor],
-    speak: Callable[[Tensor], Tensor],
-    first: Callable[..., Tensor],
-    embedding: Tensor,
-) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
+    step: Callable[[Tensor, Tensor], Tensor], speak: Callable[[Tensor], Tensor],
+    first: Callable[..., Tensor], embedding: Tensor,
+) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:  # fmt: skip
     """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
@@ -391,17 +384,10 @@ def eagle(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def eagle3(
-    folder: Path,
-    target: PreTrainedModel,
-    *,
-    layers: list[int],
-    prefix: str,
-    values: dict[str, Any],
-    said: Tensor | None,
-    head_norms: bool = False,
-    own_words: bool = False,
+    folder: Path, target: PreTrainedModel, *, layers: list[int], prefix: str,
+    values: dict[str, Any], said: Tensor | None, head_norms: bool = False, own_words: bool = False,
     normed_residual: bool = False,
-) -> Release:
+) -> Release:  # fmt: skip
     words = IDS if said is None else len(said)
     shapes = layer(prefix, inputs=2 * WIDTH, head_norms=head_norms) | {prefix + "hidden_norm.weight": (WIDTH,)}
     shapes |= {"fc.weight": (WIDTH, len(layers) * WIDTH), "norm.weight": (WIDTH,), "lm_head.weight": (words, WIDTH)}
