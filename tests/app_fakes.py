@@ -51,9 +51,9 @@ SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
 class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised after some rounds of a
-    narrated run, or of any run if it is after none (the page's warm-up is not narrated); ``waiting`` threads
-    had no processor, on average."""
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised
+    after some rounds of a narrated run, or of any run if it is after none (the page's warm-up is
+    not narrated); ``waiting`` threads had no processor, on average."""
 
     def __init__(
         self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, waiting: float = 0.02
@@ -94,17 +94,10 @@ class FakeDecoder:
         return 2
 
     def decode(
-        self,
-        prompt: str,
-        config: DecodeConfig,
-        *,
-        detail: bool = True,
-        grain: str = "step",
-        stop: threading.Event | None = None,
-        warm_up: float | None = None,
-        threads: int | None = None,
-        after: Sequence[int] = (),
-    ) -> Iterator[Event]:
+        self, prompt: str, config: DecodeConfig, *, detail: bool = True, grain: str = "step",
+        stop: threading.Event | None = None, warm_up: float | None = None,
+        threads: int | None = None, after: Sequence[int] = (),
+    ) -> Iterator[Event]:  # fmt: skip
         """Yield a whole run of invented events; ``after`` so many tokens the script goes on."""
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
@@ -122,23 +115,15 @@ class FakeDecoder:
         if detail:
             yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
         yield RunStarted(
-            config=config.to_dict(),
-            prompt=prompt,
-            prompt_ids=(0,),
+            config=config.to_dict(), prompt=prompt, prompt_ids=(0,), grain=grain, lossless=config.rule.lossless,
             models={"target": "a scripted text, no model", "drafter": config.drafter},
-            device="no device (test double)",
-            dtype="none",
-            reason="invented numbers for a test",
-            threads=threads or 2,
-            versions={"fake": "1"},
-            grain=grain,
-            lossless=config.rule.lossless,
-            started_at="2026-01-02T03:04:05+00:00",
-        )
+            device="no device (test double)", dtype="none", reason="invented numbers for a test",
+            threads=threads or 2, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
+        )  # fmt: skip
         if warm_up is not None:
             self.warm(config, warm_up, stop)
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
-        total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", []
+        total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", list[int]()
         while not reason:
             round += 1
             if self.fail is not None and round == self.fail_after and (detail or not round):
@@ -149,11 +134,10 @@ class FakeDecoder:
             truth = [SCRIPT[(len(after) + total + i) % len(SCRIPT)] for i in range(config.gamma + 1)]
             size = 0 if config.drafter == "none" else min(config.gamma, config.max_new_tokens - total - 1)
             kept = next((i for i in range(size) if rng.random() > 0.86 - 0.02 * i), size)
-            draft = [
-                truth[i] if i != kept else (truth[i] + 1 + rng.randrange(9)) % len(VOCABULARY) for i in range(size)
-            ]
-            began, reveal = now, [0] * size
-            passes = min(config.steps, size)
+            draft = truth[:size]
+            if kept < size:
+                draft[kept] = (truth[kept] + 1 + rng.randrange(9)) % len(VOCABULARY)
+            began, reveal, passes = now, [0] * size, min(config.steps, size)
             for step in range(passes):
                 fresh = tuple(range(step * size // passes, (step + 1) * size // passes))
                 known = fresh[-1] + 1 if fresh else 0
@@ -164,29 +148,19 @@ class FakeDecoder:
                 for i in fresh:
                     reveal[i] = step
                 yield DenoiseStep(
-                    round=round,
-                    step=step,
-                    ids=tuple(draft[i] if i < known else None for i in range(size)),
-                    revealed=fresh,
-                    confidence=confidence,
-                    candidates=tuple((Candidate(id=draft[i], prob=confidence[i]),) for i in range(size)),
-                    span=span("draft", 0.0021),
-                )
+                    round=round, step=step, ids=(*draft[:known], *[None] * (size - known)), revealed=fresh,
+                    confidence=confidence, span=span("draft", 0.0021),
+                    candidates=tuple((Candidate(id=one, prob=p),) for one, p in zip(draft, confidence, strict=True)),
+                )  # fmt: skip
             if stop is not None and stop.is_set():
                 self.stopped.set()
                 reason = "stopped"
                 break
             q = tuple(rounded(rng.uniform(0.4, 0.99)) for _ in range(size))
             yield DraftReady(
-                round=round,
-                ids=tuple(draft),
-                q=q,
-                reveal_steps=tuple(reveal),
-                exact_q=(True,) * size,
-                proposal="conditionals",
-                nfe=passes,
-                span=Span(name="draft", start=began, seconds=now - began),
-            )
+                round=round, ids=tuple(draft), q=q, reveal_steps=tuple(reveal), exact_q=(True,) * size, nfe=passes,
+                proposal="conditionals", span=Span(name="draft", start=began, seconds=now - began),
+            )  # fmt: skip
             p = tuple(
                 rounded(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
                 for i, v in enumerate(q)
@@ -196,51 +170,26 @@ class FakeDecoder:
             for i in range(min(kept + 1, size)):
                 bound = min(1.0, p[i] / q[i])
                 draw = rng.uniform(0, bound * 0.98) if i < kept else rng.uniform(bound, 1)
-                tests.append(
-                    Test(
-                        position=i,
-                        id=draft[i],
-                        p=p[i],
-                        q=q[i],
-                        threshold=rounded(bound),
-                        draw=draw,
-                        accepted=i < kept,
-                        kind="ratio",
-                    )
-                )
-            source = "bonus" if kept == size else "residual"
-            fresh_ids = [*draft[:kept], truth[kept]]
-            total += len(fresh_ids)
-            anchor = fresh_ids[-1]
-            out += fresh_ids
+                values = {"position": i, "id": draft[i], "p": p[i], "q": q[i], "threshold": rounded(bound)}
+                tests.append(Test(**values, draw=draw, accepted=i < kept, kind="ratio"))
+            source, anchor = "bonus" if kept == size else "residual", truth[kept]
+            total += kept + 1
+            out += truth[: kept + 1]
             yield Verified(
-                round=round,
-                tests=tuple(tests),
-                accepted=kept,
-                extra=truth[kept],
-                source=source,
-                extra_candidates=(Candidate(id=truth[kept], prob=0.7),),
-                rule=config.rule.value,
-                lossless=config.rule.lossless,
+                round=round, tests=tuple(tests), accepted=kept, extra=anchor, source=source, rule=config.rule.value,
+                lossless=config.rule.lossless, extra_candidates=(Candidate(id=anchor, prob=0.7),),
                 span=span("verify", 0.0004),
-            )
-            yield Committed(
-                round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now
-            )
+            )  # fmt: skip
+            fresh, sources = tuple(truth[: kept + 1]), ("draft",) * kept + (source,)
+            yield Committed(round=round, ids=fresh, sources=sources, total=total, at=now)
             now += 0.0003
             if total >= config.max_new_tokens:
                 reason = "length"
         by["other"] = now - sum(by.values())
         yield Finished(
-            reason=reason,
-            text="".join(VOCABULARY[i] for i in out),
-            ids=tuple(out),
-            rounds=round + 1,
-            seconds=now,
-            seconds_by=by,
-            peak_bytes=1,
-            waited_seconds=now * self.waiting,
-        )
+            reason=reason, text="".join(VOCABULARY[i] for i in out), ids=tuple(out), rounds=round + 1, seconds=now,
+            seconds_by=by, peak_bytes=1, waited_seconds=now * self.waiting,
+        )  # fmt: skip
 
 
 def frames(generator: Iterator[str]) -> list[dict[str, Any]]:

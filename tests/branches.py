@@ -132,9 +132,14 @@ def total_variation(left: dict[tuple[int, ...], float], right: dict[tuple[int, .
     return 0.5 * sum(abs(left.get(key, 0.0) - right.get(key, 0.0)) for key in {*left, *right})
 
 
+def cell(*values: Any, quick: bool) -> Any:
+    """Parameters of a test, which is marked slow unless it is quick."""
+    return pytest.param(*values, marks=() if quick else pytest.mark.slow)
+
+
 def spread(*lists: Sequence[Any], held: int = 2) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every combination of
-    the values of any ``held`` lists; the rest is marked slow."""
+    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds
+    every combination of the values of any ``held`` lists; the rest is marked slow."""
     cells = list(itertools.product(*(range(len(values)) for values in lists)))
     places = list(itertools.combinations(range(len(lists)), held))
     holds = {cell: {(place, tuple(cell[i] for i in place)) for place in places} for cell in cells}
@@ -144,9 +149,5 @@ def spread(*lists: Sequence[Any], held: int = 2) -> list[Any]:
         chosen.add(best)
         missing -= holds[best]
     return [
-        pytest.param(
-            *(values[i] for values, i in zip(lists, cell, strict=True)),
-            marks=() if cell in chosen else pytest.mark.slow,
-        )
-        for cell in cells
+        cell(*(values[i] for values, i in zip(lists, place, strict=True)), quick=place in chosen) for place in cells
     ]

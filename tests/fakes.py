@@ -1,33 +1,32 @@
-"""A target and drafters made of functions: the loop runs for real, without a network."""
+"""A target and drafters made of functions: the loop and its cache run for real, without a network."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import zlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.target import Scores
+from specdiff_core.models.target import Target
 from specdiff_core.provenance import Provenance
 
 V, MASK, END = 12, 1, 0
+WIDTH = 8  # of hidden states
+Text = tuple[int, ...]
 ORIGIN: Provenance = {
-    "date": "2026-01-02T03:04+00:00",
-    "command": "python -m specdiff_core bench sweep --json sweep.json",
-    "commit": "0123456789ab",
-    "dirty": False,
-    "cpu": "A test processor",
-    "cores": 2,
-    "threads": 1,
-    "gpu": "",
-    "system": "Linux x86_64",
-    "versions": {"python": "3", "torch": "0"},
-}
+    "date": "2026-01-02T03:04+00:00", "command": "python -m specdiff_core bench sweep --json sweep.json",
+    "commit": "0123456789ab", "dirty": False, "cpu": "A test processor", "cores": 2, "threads": 1, "gpu": "",
+    "system": "Linux x86_64", "versions": {"python": "3", "torch": "0"},
+}  # fmt: skip
 
 
 class FakeClock(DeviceClock):
@@ -84,61 +83,71 @@ def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
     return torch.tensor([scale * (2 * v - 1) for v in values], dtype=torch.float64)
 
 
-class FakeTarget:
-    """Looks like ``Target``; p(·|all ids) comes from ``law`` (default: a hash)."""
+class Ledger:
+    """A causal language model that keeps a ledger for a cache: the tokens it was shown, and their
+    places.
+
+    The text of a row is what the mask lets it read, in the order of the places; its logits are
+    ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong place makes
+    another text, and so another law.
+    """
+
+    dtype, device = torch.float64, torch.device("cpu")
+
+    def __init__(self, law: Callable[[Text], Tensor], size: int) -> None:
+        self.config = LlamaConfig(
+            vocab_size=size, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
+        )
+        self.config._attn_implementation = "eager"
+        self._law, self._known = law, {}
+
+    def logits(self, text: Text) -> Tensor:
+        """``[V]`` behind ``text``."""
+        if text not in self._known:
+            self._known[text] = self._law(text)
+        return self._known[text]
+
+    def __call__(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None,
+        past_key_values: Any, logits_to_keep: int, output_hidden_states: Sequence[int],
+        features: Tensor | None = None, **others: Any,
+    ) -> CausalLMOutputWithPast:  # fmt: skip
+        held, new = past_key_values.get_seq_length(), input_ids.shape[1]
+        places = torch.arange(held, held + new)[None] if position_ids is None else position_ids
+        ledger = torch.stack([places, input_ids], -1)[:, None].double()
+        entries = [tuple(entry) for entry in past_key_values.update(ledger, ledger, 0)[0][0, 0].long().tolist()]
+        texts = []
+        for row in range(new):
+            seen = range(held + row + 1) if attention_mask is None else (attention_mask[0, 0, row] == 0).nonzero()
+            read = sorted(entries[int(entry)] for entry in seen)
+            in_order = [place for place, _ in read] == list(range(len(read)))
+            texts.append(tuple(token for _, token in read) if in_order else tuple(read))
+        return CausalLMOutputWithPast(
+            logits=torch.stack([self.logits(text) for text in texts])[None, -logits_to_keep:],
+            hidden_states=(None, torch.stack([state(text) for text in texts])[None]) if output_hidden_states else None,
+        )
+
+
+@functools.cache
+def noise(*key: object, size: int) -> Tensor:
+    """``[size]`` normal, a function of the key."""
+    generator = torch.Generator().manual_seed(zlib.crc32(repr(key).encode()))
+    return torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+def state(text: Text) -> Tensor:
+    """``[W]``, the hidden state of the last token of a text."""
+    return noise("state", text, size=WIDTH)
+
+
+class FakeTarget(Target):
+    """p(·|all ids) comes from ``law`` (default: a hash)."""
 
     def __init__(
-        self,
-        law: Callable[[tuple[int, ...]], Tensor] | None = None,
-        *,
-        context: int = 200,
-        suppress: Sequence[int] = (MASK,),
-    ) -> None:
-        self.law = law or (lambda ids: keyed_logits("p", ids[-3:]))
-        self.context, self.suppress, self.vocab_size = context, tuple(suppress), V
-        self.sessions: list[FakeRun] = []
-
-    def start(self, layers: Sequence[int] = ()) -> FakeRun:
-        self.sessions.append(FakeRun(self))
-        return self.sessions[-1]
-
-
-class FakeRun:
-    def __init__(self, target: FakeTarget) -> None:
-        self.target, self.ids = target, []
-
-    @property
-    def length(self) -> int:
-        return len(self.ids)
-
-    @property
-    def room(self) -> int:
-        return self.target.context - len(self.ids)
-
-    def read(self, ids: Sequence[int]) -> None:
-        self.ids += ids
-
-    def score(
-        self,
-        ids: Sequence[int],
-        parents: Sequence[int] | None = None,
-        *,
-        features: Tensor | None = None,
-        last: int = 0,
-    ) -> Scores:
-        assert len(ids) <= self.room
-        self.ids += ids
-        chain = range(-1, len(ids) - 2) if parents is None else parents
-        anchor = len(self.ids) - len(chain)  # tokens up to it; a part of a tree may have been there before
-        texts = [tuple(self.ids[:anchor])]
-        for token, parent in zip(self.ids[anchor:], chain, strict=True):
-            texts.append((*texts[parent + 1], token))
-        logits = torch.stack([self.target.law(text) for text in texts[-len(ids) :]])
-        return Scores(logits[-last:], None if features is None else torch.zeros(len(ids), 1))
-
-    def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        last = self.ids[len(self.ids) - scored :]
-        self.ids[len(self.ids) - scored :] = [last[row] for row in rows]
+        self, law: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]), *,
+        size: int = V, context: int = 200, suppress: Sequence[int] = (MASK,),
+    ) -> None:  # fmt: skip
+        super().__init__(Ledger(law, size), context=context, suppress=suppress)
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:
@@ -156,8 +165,6 @@ def good_drafter(error: float = 0.6) -> ScriptedDrafter:
 
 def small_model(layers: int = 2, vocab: int = 40) -> Any:
     """A Llama of transformers with weights of an opinion."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.manual_seed(layers)
     config = LlamaConfig(
         vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,

@@ -1,7 +1,8 @@
-"""Small GGUF files for tests, written as llama.cpp's converter writes them, with the weights that they hold."""
+"""GGUF files for tests, written as llama.cpp's converter writes them: random weights, or those of a checkpoint."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,18 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Kind
-from gguf_target import NAMES
 from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-PARTS = {**NAMES, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+from specdiff_core.models.files import dequantised_state
+
+PARTS = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output",
+    **{f"self_attn.{one}_proj": f"attn_{one}" for one in "qkv"},
+    **{f"self_attn.{one}": f"attn_{one}" for one in ("q_norm", "k_norm")},
+    **{f"mlp.{one}_proj": f"ffn_{one}" for one in ("gate", "up", "down")},
+}  # fmt: skip
 LETTERS = list(bytes_to_unicode().values())
 MERGES = ("t h", "th e", "Ġ the", "Ġ c", "Ġc a", "Ġca t", "1 2", "12 3", "3 4")
 SPECIAL = ("<|end|>", "<|user|>")
@@ -33,16 +40,10 @@ def config_of(arch: str, **changes: Any) -> PretrainedConfig:
 
 
 def write(
-    path: Path,
-    arch: str = "llama",
-    kind: Kind = Kind.Q8_0,
-    *,
-    header: Mapping[str, Any] | None = None,
-    extra: Mapping[str, np.ndarray] | None = None,
-    pre: str = "smollm",
-    seed: int = 0,
-    **changes: Any,
-) -> dict[str, Tensor]:
+    path: Path, arch: str = "llama", kind: Kind = Kind.Q8_0, *,
+    header: Mapping[str, Any] | None = None, extra: Mapping[str, np.ndarray] | None = None,
+    pre: str = "smollm", seed: int = 0, **changes: Any,
+) -> dict[str, Tensor]:  # fmt: skip
     """Write a file with random weights, and return what it holds under transformers' names, dequantised.
 
     Args:
@@ -63,23 +64,50 @@ def write(
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        values = tensor.numpy()
-        ours, heads = place_of(name, config), 0
-        if arch == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight")):
-            heads = config.num_attention_heads if "attn_q" in ours else config.num_key_value_heads
-            values = paired(values, heads)
+        heads = halves(arch, name, config)
+        values = paired(tensor.numpy(), heads)
         stored = kind if values.ndim > 1 else Kind.F32
-        tensors[ours] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
-        read = np.array(gguf.dequantize(tensors[ours][0], stored))
-        held[name] = torch.from_numpy(unpaired(read, heads) if heads else read)
+        place = place_of(name)
+        tensors[place] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
+        held[name] = torch.from_numpy(unpaired(np.array(gguf.dequantize(tensors[place][0], stored)), heads))
     for name, values in (extra or {}).items():
         tensors[name] = (values, Kind.F32)
-    fields = {**fields_of(arch, config, pre), **(header or {})}
-    dump(path, {name: value for name, value in fields.items() if value is not None}, tensors)
+    dump(path, {**fields_of(arch, config, pre), **(header or {})}, tensors)
     return held
 
 
-def place_of(name: str, config: PretrainedConfig) -> str:
+def convert(folder: Path, path: Path) -> None:
+    """A checkpoint of Llama's kind as a file, in fp32. A document begins with the end of the one before."""
+    config, spelled = LlamaConfig.from_pretrained(folder), json.loads((folder / "tokenizer.json").read_text())
+    tensors = {}
+    for name, tensor in (dequantised_state(folder) or {}).items():
+        values = paired(tensor.float().numpy(), halves("llama", name, config))
+        tensors[place_of(name)] = (np.ascontiguousarray(values), Kind.F32)
+    words = {token: word for word, token in spelled["model"]["vocab"].items()}
+    special = {one["id"]: one["content"] for one in spelled["added_tokens"]}
+    merges = [one if isinstance(one, str) else " ".join(one) for one in spelled["model"]["merges"]]
+    ids = range(config.vocab_size)
+    tokenizer = {
+        "pre": "starcoder",  # every digit by itself, then GPT-2's words
+        "tokens": [special.get(i) or words.get(i) or f"<unused {i}>" for i in ids],
+        "token_type": [3 if i in special else 1 if i in words else 5 for i in ids],
+        "merges": merges,
+        "add_bos_token": True,
+    }
+    header = {f"tokenizer.ggml.{name}": value for name, value in tokenizer.items()}
+    dump(path, {**fields_of("llama", config, ""), **header, "tokenizer.chat_template": None}, tensors)
+
+
+def halves(arch: str, name: str, config: Any) -> int:
+    """The heads of a matrix of which llama.cpp rotates neighbours, and Llama's own weights two halves; else 0."""
+    if arch != "llama":
+        return 0
+    if name.endswith("q_proj.weight"):
+        return int(config.num_attention_heads)
+    return int(config.num_key_value_heads) if name.endswith("k_proj.weight") else 0
+
+
+def place_of(name: str) -> str:
     """transformers' name of a tensor -> the file's."""
     whole = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     if name in whole or name == "lm_head.weight":
@@ -89,11 +117,15 @@ def place_of(name: str, config: PretrainedConfig) -> str:
 
 
 def paired(values: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a head's two halves -> neighbours, as llama.cpp's converter lays them."""
+    """Rows of a head's two halves -> neighbours, as llama.cpp's converter lays them; as they are without heads."""
+    if not heads:
+        return values
     return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
 def unpaired(values: np.ndarray, heads: int) -> np.ndarray:
+    if not heads:
+        return values
     return values.reshape(heads, -1, 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
@@ -125,7 +157,7 @@ def dump(path: Path, fields: Mapping[str, Any], tensors: Mapping[str, tuple[np.n
     """Write a file with these fields and tensors."""
     writer = gguf.GGUFWriter(str(path), str(fields.get("general.architecture", "llama")))
     for name, value in fields.items():
-        if name == "general.architecture":
+        if name == "general.architecture" or value is None:
             continue
         if isinstance(value, str):
             writer.add_string(name, value)

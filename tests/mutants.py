@@ -43,9 +43,9 @@ COVERED_BY = {
     "maths.distributions": ("maths", "decode", LAW),
     "maths.randomness": ("maths", "chain", "law::several_drafts_of_a_round_really_differ"),
     "maths.unmasking": ("maths", "lossless"),
-    "maths.trees": ("tree", "eagle", "network"),
-    "maths.chains": ("chain", "law::drafts_follow_the_law_of_their_drafter"),
-    "drafters.denoise": ("decode", "chain", "tree", LAW),
+    "maths.trees": ("tree", "eagle", "network", "lossless"),
+    "maths.chains": ("chain", "lossless", "law::drafts_follow_the_law_of_their_drafter"),
+    "drafters.denoise": ("decode", "chain", "tree", "lossless", LAW),
     "models.cache": ("network",),
 }
 """Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``law`` is
@@ -86,26 +86,14 @@ def id_of(short: str) -> str:
 # ---- What is changed ----
 
 COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,),
     ast.NotIn: (ast.In,),
-}
+}  # fmt: skip
 COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
-}
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+}  # fmt: skip
 SWAPPED = {"min": "max", "any": "all", "amax": "amin", "argmax": "argmin", "clamp_min": "clamp_max"}
 SWAPPED |= {new: old for old, new in SWAPPED.items()}
 UNCHANGED = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)
@@ -154,8 +142,8 @@ def variants_of(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def visited(node: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
-    """Every node of the bodies of functions, and the function that holds it: no annotation, default, docstring, error
-    or assertion."""
+    """Every node of the bodies of functions, and the function that holds it: no annotation,
+    default, docstring, error or assertion."""
     if isinstance(node, UNCHANGED) or (isinstance(node, ast.keyword) and node.arg in HARMLESS):
         return
     if isinstance(node, ast.AnnAssign):

@@ -1,5 +1,5 @@
-"""Random distributions p and q, small enough to enumerate, and the one measure of exactness: how far the joint
-distribution of three emitted tokens over chained rounds is from the target's.
+"""Random distributions p and q, small enough to enumerate, and the one measure of exactness: how
+far the joint distribution of three emitted tokens over chained rounds is from the target's.
 
 The production drafters and ``verify`` run; only the sampler and the networks are replaced.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from branches import Branches, chain, in_turn, total_variation
+from fakes import FakeTarget
 from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
-from specdiff_core.drafters.base import Context, Draft, drained
+from specdiff_core.drafters.autoregressive import AutoregressiveSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.chains import Follow
 from specdiff_core.maths.randomness import Independent, Sampler
@@ -111,6 +113,21 @@ def context_of(ids: Sequence[int], gamma: int = 2, sampler: Sampler | None = Non
     return Context(ids=ids, gamma=gamma, sampler=sampler or Independent("draft", 0, len(ids)), **{**fixed, **values})
 
 
+def drain(drafting: Generator[DenoiseState, None, Draft]) -> tuple[Draft, list[DenoiseState]]:
+    """A draft, and the window after each step."""
+    states = []
+    while True:
+        try:
+            states.append(next(drafting))
+        except StopIteration as done:
+            return done.value, states
+
+
+def drafted(session: DraftSession, *arguments: Any, **values: Any) -> Draft:
+    """What a session drafts; arguments as of :func:`context_of`."""
+    return drained(session.draft(context_of(*arguments, **values)))
+
+
 def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence[int] = (), **values: Any) -> Draft:
     """One production draft of a denoiser; of :class:`Pairs`, one with a Markov head, behind a first anchor 0."""
     chained = isinstance(tables, Pairs)
@@ -146,8 +163,14 @@ def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGT
     return total_variation(found, tables.joint(length))
 
 
-def distance_of(
-    tables: Tables, rule: Rule, selection: Selection = Selection.TRIE, *, length: int = LENGTH, **values: Any
-) -> float:
-    """The same of a denoiser's drafts under a production rule; ``values`` as for :func:`denoised`."""
-    return distance(tables, partial(denoised, tables, **values), verified(rule, selection), length)
+def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
+    """Drafts of a small causal model's production session; its conditionals, behind a first id, are the tables' q."""
+    size = tables.size
+    model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
+
+    def drafting(prefix: Text, sampler: Branches) -> Draft:
+        session = AutoregressiveSession(model)
+        session.observe([0, *prefix][:-1], None)
+        return drafted(session, [0, *prefix], gamma, sampler, **values)
+
+    return drafting

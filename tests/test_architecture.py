@@ -1,5 +1,5 @@
-"""What may be imported where (with import-linter, which ./lab test runs), where randomness and time come from, and how
-large shipped files may be.
+"""What may be imported where (with import-linter, which ./lab test runs), where randomness and time
+come from, and how large shipped files may be.
 """
 
 from __future__ import annotations

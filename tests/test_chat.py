@@ -1,5 +1,5 @@
-"""Chats and stop strings: templates with and without thinking, words that would break out of a message, where a text
-ends, and pieces of vocabularies that spell spaces."""
+"""Chats and stop strings: templates with and without thinking, words that would break out of a
+message, where a text ends, and pieces of vocabularies that spell spaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from test_loading import CPU, save_target, save_tokenizer
+from checkpoints import CPU, save_target, save_tokenizer
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
@@ -86,19 +86,16 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         as_chat(plain, "hi", config(template=Template.CHAT))
 
 
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
-        ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
-        ("{{ 'x' * 3000000000 }}", "512 MB"),
-        ("{{ '%3000000000d' % 1 }}", "512 MB"),
-        ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
-        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
-        ("{% if %}", "Expected an expression"),
-    ],
-)
-def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:
+@pytest.mark.parametrize(("template", "why"), [
+    ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+    ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
+    ("{{ 'x' * 3000000000 }}", "512 MB"),
+    ("{{ '%3000000000d' % 1 }}", "512 MB"),
+    ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
+    ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
+    ("{% if %}", "Expected an expression"),
+])  # fmt: skip
+def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
     """Of time, memory and output; what it says of itself cannot steer a terminal."""
     monkeypatch.setattr(templating, "SECONDS", 1 if "1 s" in why else 60)
     monkeypatch.setattr(chatty.pair.tokenizer, "chat_template", template)
@@ -107,7 +104,7 @@ def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, 
     assert caught.value.message.isprintable()
 
 
-def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chat_is_rendered_as_transformers_renders_it(chatty, monkeypatch) -> None:
     tokenizer = chatty.pair.tokenizer
     template = (
         "{{ bos_token }}{% set n = namespace(x=0) %}"

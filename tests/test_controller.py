@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from functools import partial
 
 import pytest
 import torch
-from branches import Branches, outcomes
 from fakes import FakeClock, FakeTarget, good_drafter, last, small_model
-from tables import EXACT_RULES, TOLERANCE, Tables, Text, context_of, denoised, distance, distance_of, verified
-from test_drafters import drafted
-from test_drafters import sequential as sequential_drafts
+from tables import drafted
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.decoding.loop import speculate
@@ -22,7 +17,7 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Decided, DraftReady
 from specdiff_core.schema.pairs import EMBEDDED
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
+from specdiff_core.schema.settings import DecodeConfig, Rule
 
 
 def denoiser(gamma: int, steps: int) -> int:
@@ -50,8 +45,8 @@ def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int,
 def world(
     controller: Auto, alpha: float, *, passes=denoiser, draft: float = 2.0, fixed: float = 8.0, row: float = 0.4
 ) -> list[tuple[Choice, int]]:
-    """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes, and everything takes
-    its milliseconds: what was chosen, and how long the draft was."""
+    """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes,
+    and everything takes its milliseconds: what was chosen, and how long the draft was."""
     rng = torch.Generator().manual_seed(1)
     found = []
     for _ in range(400):
@@ -65,10 +60,13 @@ def world(
     return found
 
 
-def test_fixed_is_what_is_set() -> None:
+def test_fixed_is_what_is_set_and_auto_begins_with_the_prior() -> None:
     fixed = Fixed(DecodeConfig(gamma=8, steps=4))
     assert [(fixed.choose(limit).gamma, fixed.choose(limit).steps) for limit in (20, 3, 0)] == [(8, 4), (3, 3), (0, 1)]
     assert fixed.stop_criterion is None and not fixed.adaptive
+    choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
+    assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
+    assert Auto(DecodeConfig(gamma=5), denoiser).choose(0).gamma == 0
 
 
 def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
@@ -119,12 +117,6 @@ def test_it_tries_every_t_and_keeps_the_better() -> None:
     assert settle(0.5) == 4 and settle(30.0) == 1
 
 
-def test_before_anything_is_known_it_is_the_prior() -> None:
-    choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
-    assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
-    assert Auto(DecodeConfig(gamma=5), denoiser).choose(0).gamma == 0
-
-
 def test_a_moment_of_another_program_does_not_turn_it() -> None:
     controller = Auto(DecodeConfig(gamma=16), denoiser)
     before, size = world(controller, 0.8)[-1]
@@ -132,17 +124,6 @@ def test_a_moment_of_another_program_does_not_turn_it() -> None:
     after = controller.choose(32)
     assert after.seconds < 1.1 * before.seconds
     assert abs(length(controller, after, 0.8, denoiser)[0] - size) <= 2
-
-
-def test_what_is_worth_a_row() -> None:
-    """At 400 tokens a second a row of 0.5 ms must add 0.2 tokens; certain positions all stay, and one always does."""
-    controller = Auto(DecodeConfig(gamma=8), denoiser)
-    world(controller, 0.8)
-    controller.choose(8)
-    stop_criterion = controller.stop_criterion
-    assert stop_criterion is not None
-    counts = [stop_criterion([confidence] * 8) for confidence in (1.0, 0.9, 0.6, 0.3, 0.0)]
-    assert counts == sorted(counts, reverse=True) and counts[0] == 8 and counts[-1] == 1
 
 
 def test_beliefs_are_corrected_by_what_came_of_them() -> None:
@@ -160,75 +141,6 @@ def test_beliefs_are_corrected_by_what_came_of_them() -> None:
     assert kept(0.95) > kept(0.3)
 
 
-class Half:
-    """A controller whose γ changes with what was accepted, and that cuts where confidences are low: worse than any."""
-
-    adaptive = True
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def choose(self, limit: int) -> Choice:
-        return Choice(gamma=min(limit, 3 - self._last), steps=1)
-
-    @staticmethod
-    def stop_criterion(confidences: Sequence[float]) -> int:
-        return 1 + sum(confidence > 0.5 for confidence in confidences[1:2])
-
-    def learn(self, tested, draft_seconds, passes, verify_seconds, rows) -> None:
-        self._last = sum(tested) % 2
-
-
-def by_value(draft: Draft) -> Draft:
-    """The forbidden cut: a token goes because its own q is low (docs/theory.md, Adaptive lengths)."""
-    return draft.only(range(next((i for i, q in enumerate(draft.q) if q < 0.5), len(draft.q))))
-
-
-def windows(tables: Tables, prefix: Text, sampler: Branches) -> Draft:
-    """γ that depends on the past, and a cut by the distributions."""
-    return denoised(tables, prefix, sampler, gamma=1 + len(prefix) % 2, stop_criterion=Half.stop_criterion)
-
-
-@pytest.mark.parametrize("rule", EXACT_RULES)
-def test_lengths_that_follow_the_past_and_distributions_keep_the_joint_distribution(rule: Rule) -> None:
-    """Three tokens, to 1e-12; a cut by the drawn value is caught."""
-    tables = Tables(seed=21, size=3)
-    assert distance(tables, partial(windows, tables), verified(rule)) < TOLERANCE
-    if rule is Rule.RATIO:
-        assert distance(tables, lambda *known: by_value(windows(tables, *known)), verified(rule)) > 1e-3
-
-
-@pytest.mark.parametrize("rule", EXACT_RULES)
-def test_one_pass_in_any_reveal_order_keeps_the_joint_distribution(rule: Rule) -> None:
-    """Also where positions are chosen by their drawn values: with one pass that happens behind the cut."""
-    values = {"order": RevealOrder.VALUE_CONFIDENCE, "stop_criterion": Half.stop_criterion}
-    assert distance_of(Tables(seed=22, size=3), rule, **values) < TOLERANCE
-
-
-def unsure(confidences: Sequence[float]) -> int:
-    """Ends a draft before a position of low confidence, or behind one of middling confidence."""
-    if confidences[-1] < 0.45 and len(confidences) > 1:
-        return len(confidences) - 1
-    return len(confidences) + (confidences[-1] > 0.7)
-
-
-@pytest.mark.parametrize("rule", EXACT_RULES)
-def test_a_sequential_draft_may_end_where_it_is_unsure(rule: Rule) -> None:
-    """q depends on what was drawn before, and so does the length; a cut by the drawn value is caught."""
-    tables = Tables(seed=33, size=3)
-    drafting = sequential_drafts(tables, 3 if rule is Rule.RATIO else 2, stop_criterion=unsure)
-    assert distance(tables, drafting, verified(rule), 2) < TOLERANCE
-    if rule is Rule.RATIO:
-        whole = sequential_drafts(tables, 3)
-        assert distance(tables, lambda *known: by_value(whole(*known)), verified(rule), 2) > 1e-3
-
-
-@pytest.mark.parametrize("gamma", range(1, 4))
-def test_the_length_of_a_draft_does_not_depend_on_what_is_drawn(gamma: int) -> None:
-    tables, values = Tables(seed=8, size=3), {"gamma": gamma, "stop_criterion": Half.stop_criterion}
-    assert len(outcomes(lambda sampler: len(denoised(tables, (1,), sampler, **values).ids))) == 1
-
-
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     """A position that was read counts as a pass; if its row costs more than it gains, its token is never drawn."""
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
@@ -237,7 +149,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     def begin(stop_criterion) -> Draft:
         session = drafter.start()
         session.observe(ids[:-1], None)
-        return drafted(session, context_of(ids, 5, stop_criterion=stop_criterion))
+        return drafted(session, ids, 5, stop_criterion=stop_criterion)
 
     whole = begin(None)
     # The third was read, and its row costs more than it gains; then the second is the last one that pays for a pass.
@@ -252,7 +164,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
 
 @pytest.mark.parametrize("nodes", [0, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float, nodes: int) -> None:
+def test_match_returns_vanillas_text_and_decisions_are_events(temperature, nodes) -> None:
     """For a window and for a tree. A tree node must gain more than its row costs, v₁ · R, so trees get smaller."""
     config = DecodeConfig(
         gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
@@ -301,8 +213,8 @@ def test_dear_rows_make_small_trees() -> None:
 
 
 def test_what_can_be_chosen_as_it_goes() -> None:
-    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass has nothing to
-    choose."""
+    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass
+    has nothing to choose."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
     assert block.follow(auto).auto

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, good_drafter, keyed_logits, last
+from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, good_drafter, last
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import DraftSession
 from specdiff_core.drafters.vanilla import VanillaDrafter
-from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
 from specdiff_core.schema.events import (
     Committed,
@@ -40,88 +39,21 @@ def run(config: DecodeConfig, *, target=None, drafter=None, **options) -> list[E
     return list(speculate(PROMPT, config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
 
 
-@pytest.fixture(scope="module")
-def llama() -> Target:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        initializer_range=0.4,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return Target(LlamaForCausalLM(config).eval(), context=64)
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(
-    gamma=st.integers(1, 9),
-    steps=st.integers(1, 9),
-    seed=st.integers(0, 99),
-    order=st.sampled_from(RevealOrder),
-    temperature=st.sampled_from([0.0, 0.7, 1.3]),
+    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99),
+    order=st.sampled_from(RevealOrder), temperature=st.sampled_from([0.0, 0.7, 1.3]),
     limit=st.integers(1, 25),
-)
+)  # fmt: skip
 def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
     config = DecodeConfig(
-        gamma=gamma,
-        steps=min(steps, gamma),
-        seed=seed,
-        order=order,
-        temperature=temperature,
-        max_new_tokens=limit,
-        rule=Rule.MATCH,
-    )
+        gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature,
+        max_new_tokens=limit, rule=Rule.MATCH,
+    )  # fmt: skip
     vanilla = run(config, drafter=VanillaDrafter(), ending=Ending([END]))
     drafted = run(config, ending=Ending([END]))
     assert drafted[-1].ids == vanilla[-1].ids
-    assert drafted[-1].reason == vanilla[-1].reason
-
-
-@pytest.mark.parametrize("rule", Rule)
-@pytest.mark.parametrize("order", RevealOrder)
-def test_greedy_text_is_vanilla_for_every_rule(rule: Rule, order: RevealOrder) -> None:
-    config = DecodeConfig(gamma=5, steps=2, rule=rule, order=order, max_new_tokens=30)
-    assert run(config)[-1].ids == run(config, drafter=VanillaDrafter())[-1].ids
-
-
-def test_vanilla_is_transformers_generate(llama: Target) -> None:
-    config = DecodeConfig(max_new_tokens=40)
-    ours = run(config, target=llama, drafter=VanillaDrafter())[-1].ids
-    theirs = llama.model.generate(torch.tensor([PROMPT]), max_new_tokens=40, do_sample=False)[0, len(PROMPT) :]
-    assert ours == tuple(theirs.tolist())
-    assert len(set(ours)) > 3  # a constant text would prove nothing
-
-
-def test_features_are_the_outputs_of_the_asked_layers(llama: Target) -> None:
-    """Side by side, for every token of a pass, behind what was read before."""
-    ids = [*PROMPT, 7, 8]
-    with torch.inference_mode():
-        states = llama.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    session = llama.start((0, 1))
-    read, scored = session.read(ids[:2]), session.score(ids[2:]).features
-    wanted = torch.cat([states[1][0], states[2][0]], -1)  # 0 is the embedding
-    torch.testing.assert_close(torch.cat([read, scored]), wanted, atol=1e-5, rtol=1e-4)
-
-
-def test_a_real_cache_rolls_back(llama: Target) -> None:
-    """Rejected tokens leave no trace in the cache: the text is vanilla's although most drafts fail."""
-
-    def script(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
-        rows = [torch.roll(torch.arange(40.0), shifts=len(known) * 7 + i) for i in range(len(window))]
-        return torch.stack(rows)
-
-    config = DecodeConfig(gamma=4, max_new_tokens=40)
-    drafted = run(config, target=llama, drafter=ScriptedDrafter(script, mask_id=1))
-    assert drafted[-1].ids == run(config, target=llama, drafter=VanillaDrafter())[-1].ids
-    assert fold(drafted).accepted < fold(drafted).tested
+    assert drafted[-1].reason == vanilla[-1].reason and len(drafted[-1].ids) <= limit
 
 
 def test_events_tell_one_consistent_story() -> None:
@@ -129,6 +61,7 @@ def test_events_tell_one_consistent_story() -> None:
     events = run(config)
     done = last(events)
     assert isinstance(done, Finished) and done.reason == "length" and len(done.ids) == 40
+    assert sum(done.seconds_by.values()) == pytest.approx(done.seconds) and done.seconds_by["other"] >= 0
     committed = [token for e in events if isinstance(e, Committed) for token in e.ids]
     assert tuple(committed) == done.ids
     length = len(PROMPT)
@@ -161,19 +94,8 @@ def test_sessions_observe_exactly_what_the_target_keeps() -> None:
             sessions.append(super().start())
             return sessions[-1]
 
-    target = FakeTarget()
-    plain = good_drafter()
-    done = run(DecodeConfig(gamma=5, max_new_tokens=33), target=target, drafter=Spy(plain._script, mask_id=MASK))[-1]
-    everything = [*PROMPT, *done.ids]
-    assert sessions[0].observed == everything[:-1]
-    assert target.sessions[0].ids == everything[:-1]
-
-
-@pytest.mark.parametrize("gamma", [1, 4, 32])
-@pytest.mark.parametrize("limit", [1, 2, 7])
-def test_the_limit_is_never_overrun(gamma: int, limit: int) -> None:
-    done = run(DecodeConfig(gamma=gamma, max_new_tokens=limit))[-1]
-    assert len(done.ids) == limit and done.reason == "length"
+    done = run(DecodeConfig(gamma=5, max_new_tokens=33), drafter=Spy(good_drafter()._script, mask_id=MASK))[-1]
+    assert sessions[0].observed == [*PROMPT, *done.ids][:-1]
 
 
 def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
@@ -185,11 +107,9 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
     events = run(
-        DecodeConfig(gamma=8, max_new_tokens=50),
-        target=FakeTarget(law),
-        drafter=ScriptedDrafter(script, mask_id=MASK),
-        ending=Ending([END]),
-    )
+        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law),
+        drafter=ScriptedDrafter(script, mask_id=MASK), ending=Ending([END]),
+    )  # fmt: skip
     assert events[-1].reason == "end_of_text"
     assert events[-1].ids == (5, 5, 5, END)
     sums = fold(events)
@@ -205,35 +125,11 @@ def test_a_full_context_is_a_clear_stop(gamma: int) -> None:
     assert len(PROMPT) + len(done.ids) == 21  # the last token needs no place in the cache
 
 
-def test_equal_laws_accept_everything_and_disjoint_laws_nothing() -> None:
-    def same(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
-        return keyed_logits("flat").expand(len(window), -1)
-
-    flat = FakeTarget(lambda ids: keyed_logits("flat"))
-    config = DecodeConfig(gamma=4, temperature=1.0, max_new_tokens=40)
-    equal = fold(run(config, target=flat, drafter=ScriptedDrafter(same, mask_id=MASK)))
-    assert equal.alpha == 1.0 and equal.tau == 5.0
-
-    def apart(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
-        logits = torch.full((len(window), 12), -torch.inf, dtype=torch.float64)
-        logits[:, 2] = 0.0
-        return logits
-
-    half = keyed_logits("flat").clone()
-    half[2] = -torch.inf
-    disjoint = fold(run(config, target=FakeTarget(lambda ids: half), drafter=ScriptedDrafter(apart, mask_id=MASK)))
-    assert disjoint.alpha == 0.0 and disjoint.tau == 1.0
-
-
 def test_value_confidence_falls_back_and_says_so() -> None:
     config = DecodeConfig(gamma=4, steps=2, order=RevealOrder.VALUE_CONFIDENCE, temperature=1.0, max_new_tokens=20)
     stories = [e for e in run(config) if isinstance(e, Verified) and e.tests]
     assert all(e.fallback and e.lossless for e in stories[:-1])
     assert {t.kind for e in stories[:-1] for t in e.tests} == {"delta"}
-
-
-def test_naive_never_claims_to_be_lossless() -> None:
-    assert not any(e.lossless for e in run(DecodeConfig(rule=Rule.NAIVE)) if isinstance(e, Verified))
 
 
 def test_stop_ends_the_run_before_the_next_pass() -> None:
@@ -291,22 +187,7 @@ def test_a_slow_listener_does_not_slow_the_clock() -> None:
     assert done.seconds < 200
 
 
-def test_seconds_by_phase_sum_to_the_whole() -> None:
-    done = run(DecodeConfig(gamma=4, steps=3, max_new_tokens=30))[-1]
-    assert sum(done.seconds_by.values()) == pytest.approx(done.seconds)
-    assert done.seconds_by["other"] >= 0
-
-
-def test_a_draft_takes_the_time_of_all_its_steps() -> None:
-    """Its last step is followed by what makes a draft of the window, which is drafting, too."""
-    events = run(DecodeConfig(gamma=4, steps=4, max_new_tokens=12))
-    for round in range(events[-1].rounds):
-        steps = [e.span.seconds for e in events if isinstance(e, DenoiseStep) and e.round == round]
-        (draft,) = (e.span.seconds for e in events if isinstance(e, DraftReady) and e.round == round)
-        assert draft > sum(steps) or not steps
-
-
-def test_a_broken_drafter_is_named() -> None:
+def test_a_broken_drafter_and_broken_weights_are_named() -> None:
     class Wrong(VanillaDrafter):
         def start(self):
             inner = good_drafter().start()
@@ -324,9 +205,6 @@ def test_a_broken_drafter_is_named() -> None:
 
     with pytest.raises(DraftContractError):
         run(DecodeConfig(), drafter=Wrong())
-
-
-def test_nan_logits_are_an_error_not_a_text() -> None:
     with pytest.raises(SpecDiffError, match="not numbers"):
         run(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
 
@@ -350,27 +228,3 @@ def test_golden_trace(request: pytest.FixtureRequest) -> None:
         GOLDEN.write_bytes(raw)
     assert raw == GOLDEN.read_bytes()
     assert read_trace(raw).lanes == {name: tuple(events) for name, events in lanes.items()}
-
-
-def test_vanilla_does_nothing_but_one_narrow_pass_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The baseline cannot be slowed unseen: one prefill, then passes of width 1, no features, no rollback, no draft."""
-    target, asked = FakeTarget(), []
-    start = target.start
-
-    def watched(layers=()):
-        session = start(layers)
-        asked.append(("start", tuple(layers)))
-        for name in ("read", "score", "rollback"):
-            inner = getattr(session, name)
-            monkeypatch.setattr(
-                session, name, lambda *given, inner=inner, name=name: asked.append((name, given)) or inner(*given)
-            )
-        return session
-
-    monkeypatch.setattr(target, "start", watched)
-    found = last(run(DecodeConfig(max_new_tokens=12), target=target, drafter=VanillaDrafter()))
-    scored = [given for name, given in asked if name == "score"]
-    assert [len(ids) for ids, _ in scored] == [1] * 12 == [1] * len(found.ids)
-    assert all(parents is None for _, parents in scored)
-    assert [given for name, given in asked if name == "rollback"] == [(1, [0])] * 12
-    assert asked[0] == ("start", ()) and [given for name, given in asked if name == "read"] == [(PROMPT[:-1],)]

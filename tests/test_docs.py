@@ -1,19 +1,144 @@
-"""The documents: every link leads somewhere, every command is one, every pair is listed."""
+"""The documents: every link leads somewhere, every command is one, every pair is listed; the examples of the front door
+and the README run, and so do the notebook of the workshop and the drafter of the guide."""
 
 from __future__ import annotations
 
+import ast
+import doctest
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from plotly.graph_objects import Figure
 
+import specdiff_core
+from app.content.workshop import WORKSHOP
 from specdiff_core.cli import build_parser
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The fenced blocks of a document in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
+
+
+def python(*arguments: str, path: Path, home: Path) -> str:
+    """What an interpreter of its own prints."""
+    paths = os.pathsep.join(map(str, (path, ROOT)))
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=home, env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_examples_of_the_front_door_and_the_readme_run(capsys) -> None:
+    """The README's six lines end by printing speed-ups."""
+    done = doctest.testmod(specdiff_core)
+    assert done.attempted > 4 and not done.failed
+    (example,) = blocks("README.md", "python")
+    assert len([line for line in example.splitlines() if line]) <= 6
+    exec(compile(example, "README.md", "exec"), {})
+    assert re.search(r"^vanilla 1\.0 True$.*^dflash \d+\.\d+ True$", capsys.readouterr().out, re.MULTILINE | re.DOTALL)
+
+
+def notebook(kind: str) -> list[str]:
+    """The cells of the workshop's notebook of one kind."""
+    cells = json.loads((ROOT / "notebooks" / "workshop.ipynb").read_text("utf-8"))["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells), "strip its outputs"
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+
+
+def test_the_notebook_has_every_lesson_of_the_page() -> None:
+    numbers = re.findall(r"^## (\d+)\. ", "\n".join(notebook("markdown")), re.MULTILINE)
+    assert numbers == [str(number) for number, _ in enumerate(WORKSHOP, 1)]
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_workshop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell decodes and ends in a chart, as it would in Jupyter."""
+    monkeypatch.chdir(ROOT / "notebooks")
+    names, charts = {"__name__": "__main__"}, []
+    for number, cell in enumerate(notebook("code")):
+        *body, last = ast.parse(cell).body
+        exec(compile(ast.Module(body, []), f"cell {number}", "exec"), names)
+        if isinstance(last, ast.Expr):
+            charts.append(eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), names))
+        else:
+            exec(compile(ast.Module([last], []), f"cell {number}", "exec"), names)
+    charts = [chart for chart in charts if isinstance(chart, Figure)]
+    assert len(charts) == len(WORKSHOP)
+    assert all(len(line.y) for chart in charts for line in chart.data)
+
+
+def test_a_question_is_one_file(tmp_path: Path) -> None:
+    """Beside the others, and named nowhere else."""
+    (tmp_path / "sky.py").write_text(
+        "from specdiff_core.explorations.base import Exploration\n\n\n"
+        "class Sky(Exploration, frozen=True, kw_only=True):\n"
+        "    name, title, question = 'sky', 'Sky', 'Why is the sky blue?'\n"
+    )
+    script = f"""
+import importlib.util, sys
+
+spec = importlib.util.find_spec("specdiff_core.explorations")
+package = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+package.__path__.append({str(tmp_path)!r})
+spec.loader.exec_module(package)
+
+from app.run.exploration import forms
+from specdiff_core.cli import main
+
+assert forms("explore")["sky"]["question"] == "Why is the sky blue?"
+main(["explore", "--help"])
+"""
+    assert "Why is the sky blue?" in python("-c", script, path=ROOT, home=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_drafter_of_the_guide_works_from_an_installed_package(tmp_path: Path) -> None:
+    """The guide's two blocks are the whole package: it is decoded, raced, traced, replayed, benched and offered."""
+    package, site = tmp_path / "package", tmp_path / "site"
+    package.mkdir()
+    (source,), (project,) = blocks("docs/extending.md", "python"), blocks("docs/extending.md", "toml")
+    (package / "specdiff_bigram.py").write_text(source, "utf-8")
+    (package / "pyproject.toml").write_text(project, "utf-8")
+    install = ["pip", "install", "--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--quiet"]
+    python("-m", *install, "--target", str(site), str(package), path=ROOT, home=tmp_path)
+    race, replay, bench = (shlex.split(line)[3:] for line in blocks("docs/extending.md", "sh")[0].splitlines())
+    race += ["--temperature", "0.6", "--max-new-tokens", "32", "--json"]
+    commands = [
+        [*race, "--rule", "match"],
+        race,
+        [*replay, "--json"],
+        [*bench, "--repeats", "1", "--max-new-tokens", "8"],
+    ]
+    script = f"""
+from specdiff_core.cli import main
+
+assert not any(main(command) for command in {commands})
+
+import app.controls, app.tabs.live
+
+assert "bigram" in [name for _, name in app.controls.drafter_choices("embedded")]
+assert app.tabs.live.plan({{"drafter": "bigram", "gamma": 4, "steps": 1}})["drafted"].drafter == "bigram"
+"""
+    printed = python("-c", script, path=site, home=tmp_path)
+    matched, raced, replayed = (json.loads(line) for line in printed.splitlines() if line.startswith("{"))
+    assert matched["same_text_as_vanilla"]
+    assert 0 < raced["drafted"]["alpha"] < 1, "p/q must have accepted some tokens, and rejected some"
+    assert replayed["lanes"]["drafted"]["token_ids"] == raced["drafted"]["token_ids"]
+    assert (tmp_path / "bigram.rows.jsonl").read_text("utf-8").count("bigram") >= 4, "a row for each flavour"
 
 
 def prose(document: Path) -> str:

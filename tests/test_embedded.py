@@ -1,8 +1,10 @@
-"""The shipped pair, for real: the text is vanilla's, vanilla is transformers' own, and everything loads offline.
+"""The shipped pair, for real: the text is vanilla's, vanilla is transformers' own, and everything
+loads offline.
 
-A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie of the two best
-tokens at the first differing position, which is computed and logged. By default every drafter meets every temperature
-on two prompts; all of them are slow. That the law holds for every setting is proved in test_law.py.
+A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie
+of the two best tokens at the first differing position, which is computed and logged. By default
+every drafter meets every temperature on two prompts; all of them are slow. That the law holds for
+every setting is proved in test_law.py.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def even() -> Engine:
 
 
 @pytest.mark.parametrize(("drafter", "values"), WAYS)
-def test_a_drafter_never_drafts_a_suppressed_id(even: Engine, drafter: str, values: dict[str, int]) -> None:
+def test_a_drafter_never_drafts_a_suppressed_id(even, drafter, values) -> None:
     """In each way to draft. Without the ban about half of the 16 or more drafted ids would be odd."""
     config = DecodeConfig(drafter=drafter, gamma=8, temperature=1.0, max_new_tokens=12, ignore_eos=True, **values)
     events = list(even.decode("Once upon a time", config))
@@ -102,9 +104,7 @@ def test_a_drafter_never_drafts_a_suppressed_id(even: Engine, drafter: str, valu
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_match_is_vanilla_token_for_token(
-    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float, extent: str
-) -> None:
+def test_match_is_vanilla_token_for_token(engine, vanilla_ids, drafter, temperature, extent) -> None:
     place = DRAFTERS.index(drafter)
     every = 1 if drafter in {"block", "mdlm"} else 2  # the others share their ways; minutes matter
     for number, prompt in chosen(extent, round(10 * temperature), every):
@@ -116,31 +116,23 @@ def test_match_is_vanilla_token_for_token(
         assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla, config)
 
 
+SHAPES: list[dict[str, Any]] = [
+    {"tree_nodes": 12},
+    {"tree_nodes": 24, "auto": True},
+    *({"num_drafts": 4, "selection": way} for way in ("self", "trie")),
+]
+
+
 @pytest.mark.parametrize("extent", EXTENTS)
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"tree_nodes": 12},
-        {"tree_nodes": 24, "auto": True},
-        *({"num_drafts": 4, "selection": way} for way in ("self", "trie")),
-    ],
-    ids=["tree", "tree-as-it-goes", "self-selection", "trie"],
-)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("drafter", ["block", "block_markov", "mdlm"])
-def test_match_is_vanilla_through_trees_and_several_drafts(
-    engine: Engine,
-    vanilla_ids: Callable[..., tuple[int, ...]],
-    drafter: str,
-    shape: dict[str, object],
-    extent: str,
-) -> None:
+def test_match_is_vanilla_through_trees_and_several_drafts(engine, vanilla_ids, drafter, shape, extent) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
     for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
         temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 40
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
-        vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
-        assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla, config)
+        assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla_ids(prompt, **settings), config)
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
@@ -148,27 +140,17 @@ def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 1):
         prompt = torch.tensor([engine.encode(text)])
         theirs = stock_of(engine).generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=40,
-            do_sample=False,
+            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40, do_sample=False,
             suppress_tokens=list(engine.target.suppress),
-        )[0, prompt.shape[1] :]
+        )[0, prompt.shape[1] :]  # fmt: skip
         config = DecodeConfig(drafter="none", max_new_tokens=40)
         assert_same(engine, text, ids_of(engine, text, config), tuple(theirs.tolist()), config)
 
 
-PLACES = [
-    pytest.param("cpu", id="cpu"),
-    pytest.param(
-        "cuda",
-        id="cuda",
-        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
-    ),
-]
+no_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-@pytest.mark.parametrize("device", PLACES)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, no_cuda])])
 def test_bf16_decodes_on_every_device(device: str) -> None:
     """All drafters and vanilla in bf16: every round is well-formed, and texts part from fp32's at near ties only."""
     rounded = Engine(load_pair(EMBEDDED, choose_placement(device, "bf16")))
@@ -215,17 +197,11 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
     """Extremes of the page's sliders, with every rule and order, end normally and say whether they are lossless."""
     number = len(RevealOrder) * list(Rule).index(rule) + list(RevealOrder).index(order)
     config = DecodeConfig(
-        drafter=DRAFTERS[number % len(DRAFTERS)],
-        gamma=[1, 5, 32][number % 3],
-        steps=[1, 5, 32][number % 3],
-        rule=rule,
-        order=order,
-        temperature=[0.0, 1.0, 2.0][number % 3],
-        draft_temperature=[None, 0.0, 2.0][number % 3],
-        top_k=[0, 50][number % 2],
-        top_p=[1.0, 0.9][number % 2],
-        max_new_tokens=12,
-    )
+        drafter=DRAFTERS[number % len(DRAFTERS)], gamma=[1, 5, 32][number % 3],
+        steps=[1, 5, 32][number % 3], rule=rule, order=order,
+        temperature=[0.0, 1.0, 2.0][number % 3], draft_temperature=[None, 0.0, 2.0][number % 3],
+        top_k=[0, 50][number % 2], top_p=[1.0, 0.9][number % 2], max_new_tokens=12,
+    )  # fmt: skip
     events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
     assert events[-1].reason in {"length", "end_of_text"}
     assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))

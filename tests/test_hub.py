@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import CPU, same_text, save_drafter, save_target, save_tokenizer
+from servers import Loopback, send, send_slowly
+from tables import drafted
 from test_cli import ROOT
-from test_loading import CPU, context, drain, save_drafter, save_target, save_tokenizer
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from specdiff_core import loading
@@ -30,39 +32,22 @@ from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.memory import Machine, needed, refusal, size_of
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
-from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import race_lanes
 from specdiff_core.schema.pairs import NONE, PAIRS, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig
 
 
-class Hub:
+class Hub(Loopback):
     """Serves the folders below ``root`` as repositories ``owner/name``, each at one commit."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(self.answer)
         self.root = root
         self.asked: list[tuple[str, str]] = []  # verb and path
         self.refused: dict[str, tuple[int, str]] = {}  # repository -> status and the hub's own code
         self.slow = threading.Event()  # weights come to a halt in their middle
         self.released = threading.Event()
-        hub = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-            def do_HEAD(self) -> None:
-                hub.answer(self, body=False)
-
-            def do_GET(self) -> None:
-                hub.answer(self, body=True)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def commit(self, repo: str) -> str:
         found = hashlib.sha1(repo.encode())
@@ -76,54 +61,47 @@ class Hub:
     def weights_asked(self) -> list[str]:
         return [path for verb, path in self.asked if verb == "GET" and path.endswith(".safetensors")]
 
-    def answer(self, request: Any, *, body: bool) -> None:
+    def answer(self, request: Any) -> None:
         path = request.path.partition("?")[0]
         self.asked.append((request.command, path))
         found = re.match(r"(?:/api/models)?/([^/]+/[^/]+)(?:/(revision|tree|resolve)/([^/]+))?(?:/(.+))?$", path)
         repo, kind, at, name = found.groups() if found else ("", None, None, None)
         if repo in self.refused or not (self.root / repo).is_dir():
             status, code = self.refused.get(repo, (404, "RepoNotFound"))
-            return self.send(request, b"{}", status, {"X-Error-Code": code, "X-Error-Message": code}, body=body)
+            return send(request, b"{}", status, X_Error_Code=code, X_Error_Message=code)
         here = self.commit(repo)
         if at is not None and re.fullmatch("[0-9a-f]{40}", at) and at != here:
-            return self.send(request, b"{}", 404, {"X-Error-Code": "RevisionNotFound"}, body=body)
+            return send(request, b"{}", 404, X_Error_Code="RevisionNotFound")
         if kind == "tree":
             files = [
                 {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": tag(file)}
                 for file in self.files(repo)
             ]
-            return self.send(request, json.dumps(files).encode(), body=body)
+            return send(request, json.dumps(files).encode())
         if kind != "resolve":
-            return self.send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode(), body=body)
+            return send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode())
         file = self.root / repo / str(name)
-        headers = {"X-Repo-Commit": here, "ETag": f'"{tag(file)}"', "Accept-Ranges": "bytes"}
-        return self.send(request, file.read_bytes(), 200, headers, body=body, slow=file.suffix == ".safetensors")
+        headers = {"X_Repo_Commit": here, "ETag": f'"{tag(file)}"', "Accept_Ranges": "bytes"}
+        if request.command == "HEAD" or file.suffix != ".safetensors" or not self.slow.is_set():
+            return send(request, file.read_bytes(), **headers)
+        send(request, **{**headers, "Content_Length": str(file.stat().st_size)})
+        request.close_connection = True
+        return send_slowly(request, file.read_bytes(), self.released)
 
-    def send(
-        self,
-        request: Any,
-        content: bytes,
-        status: int = 200,
-        headers: dict[str, str] | None = None,
-        *,
-        body: bool = True,
-        slow: bool = False,
-    ) -> None:
-        request.send_response(status)
-        for name, value in {**(headers or {}), "Content-Length": str(len(content))}.items():
-            request.send_header(name, value)
-        request.end_headers()
-        if not body:
-            return
-        try:
-            half = len(content) // 2 if slow and self.slow.is_set() else len(content)
-            request.wfile.write(content[:half])
-            if half < len(content):
-                request.wfile.flush()
-                self.released.wait(20)
-                request.wfile.write(content[half:])
-        except OSError:
-            request.close_connection = True
+    @contextlib.contextmanager
+    def as_the_hub(self, patch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hub]:
+        """huggingface_hub asks this server, and has an empty cache."""
+        from huggingface_hub import constants
+
+        template = self.url + "/{repo_id}/resolve/{revision}/{filename}"
+        for name, value in {
+            "ENDPOINT": self.url, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
+            "HF_HUB_CACHE": str(cache), "DOWNLOAD_CHUNK_SIZE": 4096,
+        }.items():  # fmt: skip
+            patch.setattr(constants, name, value)
+        with self:
+            yield self
+            self.released.set()
 
 
 def tag(file: Path) -> str:
@@ -132,25 +110,12 @@ def tag(file: Path) -> str:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub with a pair in the released formats, and an empty cache."""
-    from huggingface_hub import constants
-
-    root = tmp_path / "hub"
-    size = save_tokenizer(root / "lab" / "gpt2")
-    save_target(root / "lab" / "gpt2", size)
-    save_drafter(root / "lab" / "mdlm", size + 1)
-    hub = Hub(root)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-    )
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 4096)
-    yield hub
-    hub.released.set()
-    hub.server.shutdown()
-    hub.server.server_close()
+    """A hub with a pair in the released formats."""
+    size = save_tokenizer(tmp_path / "hub" / "lab" / "gpt2")
+    save_target(tmp_path / "hub" / "lab" / "gpt2", size)
+    save_drafter(tmp_path / "hub" / "lab" / "mdlm", size + 1)
+    with Hub(tmp_path / "hub").as_the_hub(monkeypatch, tmp_path / "cache") as hub:
+        yield hub
 
 
 def pair_of(*drafters: DrafterSpec, revision: str = "") -> PairSpec:
@@ -185,9 +150,7 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: P
     assert pinned.name_of("target") == f"lab/gpt2@{first}"
 
 
-def test_a_download_reports_bytes_and_speed_and_can_be_stopped(
-    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(hub, "PERIOD", 0.02)
     served.slow.set()
     lines: list[str] = []
@@ -211,17 +174,12 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(
     assert ("GET", f"/lab/gpt2/resolve/{served.commit('lab/gpt2')}/tokenizer.json") not in served.asked
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "words", "hint"),
-    [
-        (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
-        (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
-        (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
-    ],
-)
-def test_a_repository_that_the_hub_does_not_give(
-    served: Hub, status: int, code: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("status", "code", "words", "hint"), [
+    (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
+    (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
+    (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
+])  # fmt: skip
+def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hint, monkeypatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
     served.refused["lab/gpt2"] = (status, code)
     with pytest.raises(PairUnavailable, match=words) as refused:
@@ -232,9 +190,7 @@ def test_a_repository_that_the_hub_does_not_give(
     assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "mdlm"), loaded.missing["mdlm"])
 
 
-def test_a_commit_that_is_gone_a_full_disk_and_no_network(
-    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_commit_that_is_gone_a_full_disk_and_no_network(served, monkeypatch, tmp_path) -> None:
     with pytest.raises(PairUnavailable, match="no longer has the commit"):
         load_pair(pair_of(revision="0" * 40), CPU)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
@@ -250,9 +206,7 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(
     assert "pairs --fetch NAME" in refused.value.hint
 
 
-def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
-    served: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(served, monkeypatch) -> None:
     pair = pair_of()
     machine = Machine(device="cpu", dtype="fp32", free=10**12)
     monkeypatch.setattr(loading, "find_machine", lambda device, dtype: machine)
@@ -282,15 +236,12 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
     assert "drafter 'mdlm' needs about" in loaded.missing["mdlm"] and len(served.weights_asked()) == 1
 
 
-def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served, monkeypatch) -> None:
     monkeypatch.setitem(PAIRS, "tiny", pair_of())
     lines: list[str] = []
     engine = Engine.load("tiny", device="cpu", progress=lines.append)
     assert set(engine.pair.drafters) == {"none"} and len(served.weights_asked()) == 1
-    config = DecodeConfig(pair="tiny", drafter="mdlm", gamma=4, max_new_tokens=8, ignore_eos=True)
-    drafted = [event.ids for event in engine.decode("the cat", config) if isinstance(event, Finished)]
-    alone = dataclasses.replace(config, drafter="none")
-    assert drafted == [event.ids for event in engine.decode("the cat", alone) if isinstance(event, Finished)]
+    same_text(engine, "mdlm")
     assert len(served.weights_asked()) == 2 and any(message.startswith("Loading the drafter") for message in lines)
 
 
@@ -317,7 +268,7 @@ def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None
     assert not any("other" in path for path in served.weights_asked())
     session = loaded.drafters["small"].start()
     session.observe([5, 40], None)
-    draft, _ = drain(session.draft(context([5, 40, 7], 6, 1)))
+    draft = drafted(session, [5, 40, 7], 6)
     draft.check(6, len(words))
     assert draft.probs is not None and float(draft.probs[:, [40, 41]].max()) == 0.0
     torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64))
@@ -332,7 +283,7 @@ def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
         "pairs.PAIRS['tiny'] = PairSpec(name='tiny', label='', target='lab/gpt2', drafters=(mdlm, NONE))\n"
         "status = cli.main(sys.argv[1:]); assert 'torch' not in sys.modules; raise SystemExit(status)"
     )
-    own = {"HF_ENDPOINT": served.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
+    own = {"HF_ENDPOINT": served.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, "pairs", "--fetch", *words]
@@ -348,55 +299,49 @@ def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
-LLAMA: dict[str, Any] = {"vocab_size": 32000, "tie_word_embeddings": False}
-QWEN2: dict[str, Any] = {"tie_word_embeddings": False, "vocab_size": 152064, "num_key_value_heads": 8}
-QWEN3: dict[str, Any] = {"vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
+def gpt2(width: int, layers: int, **others: Any) -> Any:
+    return GPT2Config(n_embd=width, n_layer=layers, n_head=width // 64, **others)
 
 
-def shape(kind: Any, width: int, inner: int, layers: int, heads: int, **others: Any) -> Any:
+def llama(kind: Any, width: int, inner: int, layers: int, heads: int, shared: int, words: int, **others: Any) -> Any:
+    """The fields of a config.json in which models of Llama's form differ."""
     return kind(
-        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads, **others
-    )
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
+        num_key_value_heads=shared, vocab_size=words, **{"tie_word_embeddings": False, **others},
+    )  # fmt: skip
 
 
-SEVEN = shape(Qwen2Config, 3584, 18944, 28, 28, **{**QWEN2, "num_key_value_heads": 4})
+TIED = {"tie_word_embeddings": True}
+SEVEN = llama(Qwen2Config, 3584, 18944, 28, 28, 4, 152064)
 CONFIGS: dict[str, Any] = {
-    "gpt2": GPT2Config(),
-    "gpt2-medium": GPT2Config(n_embd=1024, n_layer=24, n_head=16),
-    "gpt2-large": GPT2Config(n_embd=1280, n_layer=36, n_head=20),
-    "gpt2-xl": GPT2Config(n_embd=1600, n_layer=48, n_head=25),
+    "gpt2": gpt2(768, 12),
+    "gpt2-medium": gpt2(1024, 24),
+    "gpt2-large": gpt2(1280, 36),
+    "gpt2-xl": gpt2(1600, 48),
     "gpt-neo-2.7B": GPTNeoConfig(
         hidden_size=2560, num_layers=32, num_heads=20, attention_types=[[["global", "local"], 16]]
     ),
-    "distilgpt2": GPT2Config(n_layer=6),
-    "diffugpt-s": GPT2Config(),
-    "diffugpt-m": GPT2Config(n_embd=1024, n_layer=24, n_head=16, vocab_size=50258),
-    "TinyLlama-1.1B-Chat-v1.0": shape(LlamaConfig, 2048, 5632, 22, 32, num_key_value_heads=4, **LLAMA),
-    "Llama-2-7b-chat-hf": shape(LlamaConfig, 4096, 11008, 32, 32, **LLAMA),
-    "Llama-2-13b-chat-hf": shape(LlamaConfig, 5120, 13824, 40, 40, **LLAMA),
-    "Llama-2-70b-chat-hf": shape(LlamaConfig, 8192, 28672, 80, 64, num_key_value_heads=8, **LLAMA),
-    "diffullama": shape(LlamaConfig, 4096, 11008, 32, 32, **LLAMA),
+    "distilgpt2": gpt2(768, 6),
+    "diffugpt-s": gpt2(768, 12),
+    "diffugpt-m": gpt2(1024, 24, vocab_size=50258),
+    "TinyLlama-1.1B-Chat-v1.0": llama(LlamaConfig, 2048, 5632, 22, 32, 4, 32000),
+    "Llama-2-7b-chat-hf": llama(LlamaConfig, 4096, 11008, 32, 32, 32, 32000),
+    "Llama-2-13b-chat-hf": llama(LlamaConfig, 5120, 13824, 40, 40, 40, 32000),
+    "Llama-2-70b-chat-hf": llama(LlamaConfig, 8192, 28672, 80, 64, 8, 32000),
+    "diffullama": llama(LlamaConfig, 4096, 11008, 32, 32, 32, 32000),
     "Qwen2.5-7B-Instruct": SEVEN,
-    "Qwen2.5-14B-Instruct": shape(Qwen2Config, 5120, 13824, 48, 40, **QWEN2),
-    "Qwen2.5-32B-Instruct": shape(Qwen2Config, 5120, 27648, 64, 40, **QWEN2),
-    "Qwen2.5-72B-Instruct": shape(Qwen2Config, 8192, 29568, 80, 64, **QWEN2),
-    "Qwen2.5-0.5B-Instruct": shape(
-        Qwen2Config, 896, 4864, 24, 14, vocab_size=151936, num_key_value_heads=2, tie_word_embeddings=True
-    ),
+    "Qwen2.5-14B-Instruct": llama(Qwen2Config, 5120, 13824, 48, 40, 8, 152064),
+    "Qwen2.5-32B-Instruct": llama(Qwen2Config, 5120, 27648, 64, 40, 8, 152064),
+    "Qwen2.5-72B-Instruct": llama(Qwen2Config, 8192, 29568, 80, 64, 8, 152064),
+    "Qwen2.5-0.5B-Instruct": llama(Qwen2Config, 896, 4864, 24, 14, 2, 151936, **TIED),
     "DiffuCoder-7B-cpGRPO": SEVEN,
     "Dream-v0-Instruct-7B": SEVEN,
-    "Qwen3-4B": shape(Qwen3Config, 2560, 9728, 36, 32, tie_word_embeddings=True, **QWEN3),
-    "Qwen3-8B": shape(Qwen3Config, 4096, 12288, 36, 32, tie_word_embeddings=False, **QWEN3),
-    "Qwen3-0.6B": shape(Qwen3Config, 1024, 3072, 28, 16, tie_word_embeddings=True, **QWEN3),
-    "SmolLM2-135M-Instruct-GGUF": shape(
-        LlamaConfig, 576, 1536, 30, 9, num_key_value_heads=3, vocab_size=49152, tie_word_embeddings=True
-    ),
-    "Llama-3.1-8B-Instruct": shape(
-        LlamaConfig, 4096, 14336, 32, 32, num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=False
-    ),
-    "Llama-3.2-1B-Instruct": shape(
-        LlamaConfig, 2048, 8192, 16, 32, num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=True
-    ),
+    "Qwen3-4B": llama(Qwen3Config, 2560, 9728, 36, 32, 8, 151936, head_dim=128, **TIED),
+    "Qwen3-8B": llama(Qwen3Config, 4096, 12288, 36, 32, 8, 151936, head_dim=128),
+    "Qwen3-0.6B": llama(Qwen3Config, 1024, 3072, 28, 16, 8, 151936, head_dim=128, **TIED),
+    "SmolLM2-135M-Instruct-GGUF": llama(LlamaConfig, 576, 1536, 30, 9, 3, 49152, **TIED),
+    "Llama-3.1-8B-Instruct": llama(LlamaConfig, 4096, 14336, 32, 32, 8, 128256),
+    "Llama-3.2-1B-Instruct": llama(LlamaConfig, 2048, 8192, 16, 32, 8, 128256, **TIED),
 }
 CONFIGS |= {f"Qwen2.5-Coder-{size}B-Instruct": CONFIGS[f"Qwen2.5-{size}B-Instruct"] for size in (7, 14, 32)}
 DFLASH = {

@@ -144,16 +144,13 @@ def test_streams_are_named_and_seeded() -> None:
     assert len(draws) == 8  # sampler of a collision: below 3 %; the seed is fixed
 
 
-@pytest.mark.parametrize(
-    ("uniform", "rows", "drawn"),
-    [
-        ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
-        ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
-    ],
-)
+@pytest.mark.parametrize(("uniform", "rows", "drawn"), [
+    ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
+    ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
+])  # fmt: skip
 def test_draws_on_a_boundary(uniform, rows, drawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability zero, and where u < 1
-    times the total rounds to the total, the last possible id is drawn."""
+    """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability
+    zero, and where u < 1 times the total rounds to the total, the last possible id is drawn."""
     sampler = Independent("test", 1)
     monkeypatch.setattr(sampler, "_uniform", lambda count: torch.tensor(uniform, dtype=torch.float64))
     assert sampler.sample(torch.tensor(rows, dtype=torch.float64), range(len(rows))).tolist() == drawn
@@ -201,3 +198,11 @@ def test_noise_depends_on_seed_and_position_only(seed, position) -> None:
     first = SharedGumbel(seed, "draft", 0).noise(position, 8)
     assert torch.equal(first, SharedGumbel(seed, "verify", 7).noise(position, 8))
     assert not torch.equal(first, SharedGumbel(seed, "draft", 0).noise(position + 1, 8))
+
+
+def test_shared_noise_follows_p() -> None:
+    """Frequencies of 20,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
+    p, sampler, count = law([0.5, 0.3, 0.15, 0.05]), SharedGumbel(1, "verify", 0), 20_000
+    drawn = torch.cat([sampler.sample(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
+    seen = torch.bincount(drawn, minlength=4).double()
+    assert float(((seen - count * p) ** 2 / (count * p)).sum()) < 30.7

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_loading import save_drafter, save_target, save_tokenizer
+from checkpoints import change, same_text, save_drafter, save_target, save_tokenizer
 from test_released import IDS, diffugpt, diffullama, dream
 
 from app import controls, own_pairs, page
@@ -16,7 +15,6 @@ from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
-from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -53,18 +51,15 @@ def test_a_name_says_everything(target: str) -> None:
     assert len(OWN_PAIRS) <= KEPT
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({}, "target"),
-        ({"target": "x" * 301}, "300"),
-        ({"target": "a/b", "shift": "2"}, "shift"),
-        ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
-        ({"target": "a/b", "context": "7"}, "context"),
-        ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
-        ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
-    ],
-)
+@pytest.mark.parametrize(("values", "words"), [
+    ({}, "target"),
+    ({"target": "x" * 301}, "300"),
+    ({"target": "a/b", "shift": "2"}, "shift"),
+    ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
+    ({"target": "a/b", "context": "7"}, "context"),
+    ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
+    ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
+])  # fmt: skip
 def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(values)
@@ -73,8 +68,7 @@ def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize("size", [-5, 0])
 @pytest.mark.parametrize("field", ["max_position_embeddings", "n_positions", "hidden_size", "head_dim", "vocab_size"])
 def test_a_size_below_one_is_refused(target: str, field: str, size: int) -> None:
-    path = Path(target) / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {field: size}))
+    change(target, **{field: size})
     with pytest.raises(WeightsError, match=rf"config\.json.*{field}"):
         own_pair(target)
 
@@ -117,8 +111,7 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
     dream(tmp_path / "dream")
     with pytest.raises(ConfigError, match=r"says denoise, and block is declared"):
         own_pair(target, tmp_path / "dream", kind="block")
-    config = folder / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "bert"}))
+    change(folder, model_type="bert")
     with pytest.raises(ConfigError, match=r"\(bert\) does not say what it is"):
         own_pair(target, folder)
     with pytest.raises(ConfigError, match=r"64 positions.* 65"):
@@ -139,27 +132,19 @@ def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) ->
     assert "512 positions" in capsys.readouterr().err
 
 
-def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_of_ones_own_decodes(target, tmp_path, capsys) -> None:
     _, mask_id = diffugpt(tmp_path / "drafter", added_mask=True)
     drafter = str(tmp_path / "drafter")
     spec = own_pair(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
-    engine = Engine.load(spec.name)
-    texts = set()
-    for name in ("none", "mdlm", "prompt_lookup"):
-        config = DecodeConfig(pair=spec.name, drafter=name, gamma=4, max_new_tokens=12, ignore_eos=True)
-        (done,) = (event for event in engine.decode("the cat", config) if isinstance(event, Finished))
-        texts.add(done.text)
-    assert len(texts) == 1
+    text = same_text(Engine.load(spec.name), "mdlm", "prompt_lookup").text
     flags = ["--kind", "denoise", "--shift", "1", "--mask-id", str(mask_id), "--max-new-tokens", "12", "--ignore-eos"]
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
-    assert texts.pop().strip() in capsys.readouterr().out
+    assert text.strip() in capsys.readouterr().out
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter]) != 0
     assert "is a denoiser, not a causal model" in capsys.readouterr().err, "its config alone says a causal model"
 
 
-def test_a_public_host_takes_nothing_but_what_its_environment_names(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_host_takes_nothing_but_what_its_environment_names(target, monkeypatch) -> None:
     """Nor may a pattern for repositories open the server's folders."""
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
@@ -186,7 +171,7 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     assert own_pairs.patterns() == ("*",)
 
 
-def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_chooses_the_pair_or_says_why_not(target, monkeypatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     update, message = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
     assert "Chosen" in message and update["value"].startswith(OWN)

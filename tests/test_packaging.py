@@ -1,9 +1,10 @@
-"""The wheel, installed and used from a folder that is not a checkout."""
+"""The wheel, installed and used from a folder that is not a checkout; and the requirements, which all name the same."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from test_architecture import ROOT, shipped
 
 from specdiff_core.schema.trace import read_trace
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PATIENCE = 300  # seconds, on a busy machine
 
@@ -129,3 +138,47 @@ def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
         files = [installed.site / "app/static/app.js", *(installed.site / "specdiff_core/assets/traces").glob("*.gz")]
         for file in files[:2]:
             assert read(f"{url}/gradio_api/file={file}") == file.read_bytes()
+
+
+def project() -> dict[str, Any]:
+    values: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return values
+
+
+def listed(name: str) -> set[str]:
+    lines = (ROOT / name).read_text().splitlines()
+    return {str(Requirement(line)) for line in lines if line.strip() and not line.startswith(("#", "-r "))}
+
+
+def normal(requirements: list[str]) -> set[str]:
+    return {str(Requirement(line)) for line in requirements}
+
+
+def test_requirements_are_what_the_project_declares() -> None:
+    """Each with a floor and a ceiling."""
+    assert listed("requirements.txt") == normal(project()["dependencies"])
+    assert listed("requirements-dev.txt") == normal(project()["optional-dependencies"]["dev"])
+    assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
+    for line in listed("requirements.txt") | listed("requirements-dev.txt"):
+        operators = {specifier.operator for specifier in Requirement(line).specifier}
+        assert operators == {">=", "<"}, line
+
+
+def test_space_header_fits_the_requirements() -> None:
+    readme = (ROOT / "README.md").read_text()
+    header = dict(re.findall(r"^(\w+): *(.*)$", readme.split("---")[1], re.MULTILINE))
+    gradio = next(Requirement(line) for line in listed("requirements.txt") if line.startswith("gradio"))
+    assert header["sdk"] == "gradio"
+    assert header["sdk_version"] in gradio.specifier
+    assert header["python_version"].strip('"') in SpecifierSet(project()["requires-python"])
+    assert (ROOT / header["app_file"]).is_file()
+    assert len(header["short_description"]) <= 60
+    found = [Requirement(line) for line in listed("requirements.txt") if line.startswith("torch")]
+    there = {"python_full_version": header["python_version"].strip('"')}
+    (zero_gpu,) = [one for one in found if one.marker and one.marker.evaluate(there)]
+    for offered in ("2.8.0", "2.9.1", "2.10.0", "2.11.0"):  # all that Spaces with ZeroGPU can run
+        assert offered in zero_gpu.specifier
+    assert not any(version in zero_gpu.specifier for version in ("2.12.0", "2.13.0"))
+    for python in ("3.10.13", "3.11.7", "3.12.3"):
+        (elsewhere,) = [one for one in found if one.marker and one.marker.evaluate({"python_full_version": python})]
+        assert "2.13.0" in elsewhere.specifier

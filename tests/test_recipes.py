@@ -27,26 +27,24 @@ import numpy as np
 import pytest
 import target as target_recipe
 import torch
+from checkpoints import same_text
 from corpus import Corpus
 from mdlm import SLOTS, DraftTask, draw_windows
 from objectives import probs_without
+from tables import context_of
 from text import Documents, Text, Written, load_tokenizer, windows
 from torch import Tensor
-from train_fakes import END, MASK, greedy_context, write_corpus
 
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models.causal import load_stock, vocabulary
+from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.eagle import load_eagle, save_eagle
 from specdiff_core.schema.errors import ConfigError, CorpusError
-from specdiff_core.schema.events import Finished
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, NONE
-from specdiff_core.schema.settings import DecodeConfig, Sampling
-from specdiff_core.train.answers import Answers
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.learners import PASSES, block_hidden, draw_blocks, eagle_readings, new_eagle
 from specdiff_core.train.options import add_options
@@ -61,6 +59,20 @@ DEFAULTS: dict[str, Callable[[], Any]] = {
     "eagle": common.DrafterSettings,
 }
 CARDS = sorted((ASSETS / "embedded").glob("*/README.md"))
+
+
+END, MASK = 0, 1
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "ran", "to", "a", "red", "house"]
+
+
+def write_corpus(folder: Path) -> Path:
+    """120 training and 60 validation documents of 60 random words."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 120), ("valid", 60)):
+        documents = [" ".join(rng.choice(WORDS, 60)) for _ in range(count)]
+        (folder / f"tales.{split}.txt").write_text("\n<|endoftext|>\n".join(documents))
+    return folder
 
 
 # The whole way.
@@ -105,13 +117,7 @@ def test_every_script_makes_a_drafter_that_decodes(home: Path, name: str) -> Non
     drafters = (dataclasses.replace(EMBEDDED.drafter(name), source=str(home / name)), NONE)
     places = {"target": str(home / "target"), "tokenizer": str(home / "tokenizer")}
     pair = dataclasses.replace(EMBEDDED, **places, drafters=drafters)
-    engine, texts = Engine(load_pair(pair, choose_placement("cpu"), drafters=(name,))), set()
-    for drafter in (name, "none"):
-        config = DecodeConfig(drafter=drafter, gamma=4, max_new_tokens=12)
-        *_, last = engine.decode("the cat", config)
-        assert isinstance(last, Finished)
-        texts.add(last.ids)
-    assert len(texts) == 1
+    same_text(Engine(load_pair(pair, choose_placement("cpu"), drafters=(name,))), name)
     scores = measured(home, f"run-{name}")[-1]["scores"]
     assert scores.keys() == {"tokens_per_round/tales", "tokens_per_round/mean"}
     assert 1 <= scores["tokens_per_round/mean"] <= 9
@@ -129,6 +135,7 @@ def test_the_target_is_measured_as_it_was_stored(home: Path) -> None:
     assert from_folder(home / "block").markov is None
 
 
+@pytest.mark.slow
 def test_a_script_runs_by_its_path(home: Path, tmp_path: Path) -> None:
     """From any folder, in a process of its own; help needs no corpus."""
     script = ASSETS.parent / "recipes" / "tokenizer.py"
@@ -137,7 +144,7 @@ def test_a_script_runs_by_its_path(home: Path, tmp_path: Path) -> None:
     assert len(load_tokenizer(tmp_path / "made")) == 280
 
 
-def test_a_cut_run_ends_where_the_whole_one_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_run_ends_where_the_whole_one_does(home, monkeypatch) -> None:
     """Steps draw by their number. A second resume finds nothing left to do but to export; τ was measured at first."""
     monkeypatch.setattr(common, "SAVE", 3)
     start = ["--start", str(home / "eagle"), "--rate", "0.5"]
@@ -171,28 +178,20 @@ def test_a_result_may_replace_what_it_began_with(home: Path) -> None:
         assert [run.steps for run in read_history(home / "again" / HISTORY)] == [4, 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "said"),
-    [
-        ("block", ["--rate", "0"], "--rate 0"),
-        ("block", ["--rate", "nan"], "--rate nan"),
-        ("mdlm", ["--streak", "inf"], "--streak inf"),
-        ("mdlm", ["--average", "0.5"], "--average needs --start"),
-        ("mdlm", ["--width", "100"], "--width 100"),
-        ("eagle", ["--share", "1.5"], "--share 1.5"),
-        ("target", ["--threads", "0"], "--threads 0"),
-        ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
-        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
-        ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
-        ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
-        ("eagle", ["--target", "nowhere"], "There is no target in"),
-        ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
-        ("eagle", ["--length", "99999"], "a row takes 99999"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence(
-    home: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str], said: str
-) -> None:
+@pytest.mark.parametrize(("name", "words", "said"), [
+    ("block", ["--rate", "0"], "--rate 0"),
+    ("mdlm", ["--streak", "inf"], "--streak inf"),
+    ("mdlm", ["--average", "0.5"], "--average needs --start"),
+    ("mdlm", ["--width", "100"], "--width 100"),
+    ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
+    ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
+    ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
+    ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
+    ("eagle", ["--target", "nowhere"], "There is no target in"),
+    ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
+    ("eagle", ["--length", "99999"], "a row takes 99999"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_one_sentence(home, capsys, name, words, said) -> None:
     given = [str(home / word) if (home / word).exists() else word for word in words]
     assert train(home, name, *given, out="nothing", run="nothing") == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "hint:", "Traceback"))]
@@ -275,25 +274,8 @@ def test_rows_are_drawn_by_the_roots_of_the_flavours() -> None:
         windows(np.arange(5), np.random.default_rng(0), 1, 7)
 
 
-def test_written_text_is_the_targets_own(home: Path) -> None:
-    """Greedy texts equal transformers' ``generate``; they begin as documents do; the mask is never written."""
-    (folder,) = (home / "written").iterdir()
-    answers, model = Answers(folder, ()), load_stock(home / "target", torch.float32)
-    greedy = [row for row in answers.rows if row.temperature == 0]
-    assert len(answers.rows) == 4 and greedy
-    for row in answers.rows:
-        assert answers.whole(row)[0] == END and MASK not in answers.whole(row) and 1 < row.prompt <= 64
-    for row in greedy[:1]:
-        ids = torch.tensor([answers.whole(row)])
-        again = model.generate(
-            ids[:, : row.prompt], max_new_tokens=len(answers.text(row)), do_sample=False, suppress_tokens=[MASK]
-        )
-        agree = (again[0, : ids.shape[1]] == ids[0, : again.shape[1]]).float().mean()
-        assert float(agree) > 0.9, "a tie may fall the other way"
-
-
 @pytest.mark.parametrize(("greedy", "share"), [(None, 0.25), (1.0, 1.0), (0.0, 0.0), (0.6, 0.6)])
-def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy: float | None, share: float) -> None:
+def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy, share) -> None:
     """None takes the rows as they come: one in four here. Anchors follow the prompt."""
     heat = np.array([True, False, False, False] * 10)
     written = Written([np.full(12 if hot else 9, 7 if hot else 5) for hot in heat], np.full(40, 4), heat)
@@ -389,14 +371,13 @@ def test_one_training_pass_is_what_decoding_computes(llama: Any) -> None:
         for row, anchor in enumerate(anchors[0].tolist()):
             session = BlockDrafter("block", drafter, vocabulary(llama), context=128).start()
             session.observe(text[:anchor].tolist(), features[:anchor])
-            context = greedy_context(text[: anchor + 1].tolist(), gamma, Sampling(temperature=1.0))
-            state = next(session.draft(context))
+            state = next(session.draft(context_of(text[: anchor + 1].tolist(), gamma)))
             torch.testing.assert_close(state.confidence(), probs[row].softmax(-1), atol=1e-6, rtol=1e-4)
 
 
 def test_the_block_loss_by_hand(llama: Any) -> None:
-    """Slot by slot: the target's cross-entropy at a + j − 1, weighted by exp(−rank/4); and the streak of whole blocks.
-    bf16."""
+    """Slot by slot: the target's cross-entropy at a + j − 1, weighted by exp(−rank/4); and the
+    streak of whole blocks. bf16."""
     model, (tokens, lengths, first) = drafter_for(llama), counting()
     generator = torch.Generator().manual_seed(3)
     plan: Any = {"count": 8, "size": 4, "whole": 0.5, "generator": generator, "end": END}
@@ -445,9 +426,9 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(llama: Any, tmp_path:
         block.with_markov(chained, 8)
 
 
-def test_a_markov_head_learns_what_follows_what(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two heads that learn alike, the one that sees the token before each slot ends lower than the one that sees
-    another slot's."""
+def test_a_markov_head_learns_what_follows_what(llama, monkeypatch) -> None:
+    """Of two heads that learn alike, the one that sees the token before each slot ends lower than
+    the one that sees another slot's."""
     monkeypatch.setattr(block, "ALONE", 0.0)
     ends = {}
     for name in ("its own", "another's"):

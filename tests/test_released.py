@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from test_loading import CPU, context, drain, save_target, save_tokenizer
+from checkpoints import CPU, change, randomly, same_text, save, save_target, save_tokenizer
+from tables import drafted
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from specdiff_core.engine import Engine
@@ -19,9 +19,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
 from specdiff_core.models.vocabularies import names_of, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
-from specdiff_core.schema.events import Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 
 IDS = 280
 LLAMA: dict[str, Any] = {
@@ -29,27 +27,6 @@ LLAMA: dict[str, Any] = {
     "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
     "tie_word_embeddings": False,
 }  # fmt: skip
-
-
-def randomly(model: Any) -> Any:
-    generator = torch.Generator().manual_seed(3)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return model.eval()
-
-
-def save(folder: Path, tensors: dict[str, torch.Tensor], config: dict[str, Any], shards: int = 1) -> None:
-    """``config.json`` and safetensors: one file, or shards with their index."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-    if shards == 1:
-        save_file(tensors, folder / "model.safetensors")
-        return
-    placed = {name: f"model-{1 + i % shards:05}-of-{shards:05}.safetensors" for i, name in enumerate(tensors)}
-    for file in sorted(set(placed.values())):
-        save_file({name: tensors[name] for name in tensors if placed[name] == file}, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": placed}))
 
 
 def adapted(tensors: dict[str, torch.Tensor], layers: str, embedding: str) -> dict[str, torch.Tensor]:
@@ -105,14 +82,14 @@ def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     drafter = DrafterSpec(
-        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"), context=32,
-        logit_shift=shift, mask_id=mask_id,
+        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"),
+        context=32, logit_shift=shift, mask_id=mask_id,
     )  # fmt: skip
     return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tmp_path: Path) -> None:
+def test_logits_are_those_of_transformers_without_a_causal_mask(release, tmp_path) -> None:
     stock, mask_id = RELEASES[release](tmp_path)
     model = load_bidirectional(tmp_path, torch.float32, context=64, mask_id=mask_id)
     ids = torch.tensor([[7, 3, 200, 41, 5, 9, *[mask_id] * 6]])
@@ -134,7 +111,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     loaded = load_pair(pair_of(tmp_path, mask_id), CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
-    draft, _ = drain(loaded.drafters["adapted"].start().draft(context(known, 6, 2)))
+    draft = drafted(loaded.drafters["adapted"].start(), known, 6, steps=2)
     draft.check(6, IDS)
     window = torch.tensor([[*known, *[mask_id] * 6]])
     with torch.no_grad():
@@ -145,14 +122,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     assert not float(draft.probs[:, never].sum())
     first = slots.double().softmax(-1)[:3]  # what the first of two steps revealed, from the left
     torch.testing.assert_close(draft.probs[:3], first, atol=1e-4, rtol=0)
-    engine = Engine(loaded)
-    texts = set()
-    for drafter, rule in (("none", Rule.RATIO), ("adapted", Rule.RATIO), ("adapted", Rule.MATCH)):
-        config = DecodeConfig(
-            pair="tiny", drafter=drafter, gamma=4, steps=2, rule=rule, max_new_tokens=12, ignore_eos=True
-        )
-        texts.add(next(e.ids for e in engine.decode("the cat", config) if isinstance(e, Finished)))
-    assert len(texts) == 1
+    same_text(Engine(loaded), "adapted", steps=2)
 
 
 def dream_words(folder: Path) -> dict[str, int]:
@@ -160,11 +130,6 @@ def dream_words(folder: Path) -> dict[str, int]:
     save_tokenizer(folder / "target")
     words = {name: i for i, name in names_of(folder / "target").items()}
     return words | {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
-
-
-def change(folder: Path, **values: Any) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -217,8 +182,8 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
 
 
 def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> tuple[PairSpec, Any]:
-    """A target of GPT-2's format with IDS ids, of which its tokenizer names 270, and a small Qwen2 with ``rows`` and a
-    tokenizer of its own."""
+    """A target of GPT-2's format with IDS ids, of which its tokenizer names 270, and a small Qwen2
+    with ``rows`` and a tokenizer of its own."""
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=rows, **LLAMA)))
@@ -240,8 +205,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
     known = [5, 9, 7, 11]
     session = loaded.drafters["small"].start()
     session.observe(known[:-1], None)
-    moment = dataclasses.replace(context(known, 4, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(moment))
+    draft = drafted(session, known, 4)
     draft.check(4, IDS)
     named = len(names_of(tmp_path / "target"))
     assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
@@ -249,41 +213,29 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
         text = torch.tensor([[*known, *draft.ids]])
         expected = stock(input_ids=text).logits[0, 3:7, :named].double().softmax(-1)
     torch.testing.assert_close(draft.probs[:, :named], expected, atol=1e-5, rtol=1e-4)
-    engine, texts = Engine(loaded), set()
-    for drafter, rule in (("none", Rule.RATIO), ("small", Rule.RATIO), ("small", Rule.MATCH)):
-        config = DecodeConfig(pair="tiny", drafter=drafter, gamma=4, rule=rule, max_new_tokens=12, ignore_eos=True)
-        texts.add(next(e.ids for e in engine.decode("the cat", config) if isinstance(e, Finished)))
-    assert len(texts) == 1
+    same_text(Engine(loaded), "small")
 
 
-def test_words_that_a_small_model_does_not_know_are_never_drafted_nor_shown(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    save_tokenizer(target)
-    name = names_of(target)[200]
-    pair, stock = small_pair(tmp_path, IDS, {name: 279, "another": 200})
+@pytest.mark.parametrize("known", ["no word", "no row"])
+def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known, tmp_path) -> None:
+    """A word that its tokenizer lacks, or one for which its table has no row. It reads the end of a text instead."""
+    save_tokenizer(tmp_path / "target")
+    if known == "no word":
+        name, unknown, end = names_of(tmp_path / "target")[200], 200, 0
+        pair, stock = small_pair(tmp_path, IDS, {name: 279, "another": 200})
+    else:
+        (pair, stock), unknown, end = small_pair(tmp_path, 262), 265, 4
+        change(tmp_path / "drafter", eos_token_id=[262, 4])
     session = load_pair(pair, CPU).drafters["small"].start()
-    session.observe([5, 200, 7], None)
-    moment = dataclasses.replace(context([5, 200, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(moment))
-    assert float(draft.probs[:, 200].sum()) == 0
+    session.observe([5, unknown, 7], None)
+    draft = drafted(session, [5, unknown, 7, 11], 1)
+    assert draft.probs is not None and draft.probs.shape == (1, IDS) and float(draft.probs[:, unknown].sum()) == 0
     with torch.no_grad():
-        logits = stock(input_ids=torch.tensor([[5, 0, 7, 11]])).logits[0, -1].double()  # 0: the end of a text
-    logits[[200, *range(len(names_of(target)), IDS)]] = -torch.inf
-    torch.testing.assert_close(draft.probs[0], logits.softmax(-1), atol=1e-5, rtol=1e-4)
-
-
-def test_words_without_a_row_in_a_small_models_table_are_never_drafted_nor_shown(tmp_path: Path) -> None:
-    """Its tokenizer may name them all the same."""
-    pair, stock = small_pair(tmp_path, 262)
-    change(tmp_path / "drafter", eos_token_id=[262, 4])
-    session = load_pair(pair, CPU).drafters["small"].start()
-    session.observe([5, 265, 7], None)
-    moment = dataclasses.replace(context([5, 265, 7, 11], 1, 1), sampling=Sampling(temperature=1.0))
-    draft, _ = drain(session.draft(moment))
-    with torch.no_grad():
-        expected = stock(input_ids=torch.tensor([[5, 4, 7, 11]])).logits[0, -1].double().softmax(-1)
-    assert draft.probs.shape == (1, IDS) and float(draft.probs[:, 262:].sum()) == 0
-    torch.testing.assert_close(draft.probs[0, :262], expected, atol=1e-5, rtol=1e-4)
+        logits = stock(input_ids=torch.tensor([[5, end, 7, 11]])).logits[0, -1].double()
+    if known == "no word":
+        logits[[200, *range(len(names_of(tmp_path / "target")), IDS)]] = -torch.inf
+    torch.testing.assert_close(draft.probs[0, : len(logits)], logits.softmax(-1), atol=1e-5, rtol=1e-4)
+    assert not draft.probs[0, len(logits) :].any()
 
 
 def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:

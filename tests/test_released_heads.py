@@ -1,6 +1,6 @@
-"""Drafters that read their target, in the exact layouts of their releases: tiny checkpoints on the public path, each
-held against plain float64 arithmetic, written down here from the public descriptions, on features of
-transformers' target.
+"""Drafters that read their target, in the exact layouts of their releases: tiny checkpoints on the
+public path, each held against plain float64 arithmetic, written down here from the public
+descriptions, on features of transformers' target.
 """
 
 from __future__ import annotations
@@ -12,27 +12,26 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import CPU, change, finished, randomly, same_text, save, save_tokenizer
 from safetensors.torch import load_file, save_file
-from test_loading import CPU, context, drain, save_tokenizer
-from test_released import change, randomly, save
+from tables import drafted
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from specdiff_core.engine import Engine
-from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.loading import load_pair
 from specdiff_core.models.dflash import CONFIDENCE, COPIES
 from specdiff_core.models.target import Target
-from specdiff_core.schema.events import DraftReady, Finished
 from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 
 IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 2, 16, 9, 500.0, 1e-6
 LAYERS = [1, 2, 4, 5, 6]
 ZLAB: dict[str, Any] = {"mask_token_id": 275, "target_layer_ids": LAYERS}
 SHAPE: dict[str, Any] = {
-    "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
-    "head_dim": SIZE, "vocab_size": IDS, "rms_norm_eps": EPSILON, "max_position_embeddings": 128, "hidden_act": "silu",
-    "attention_bias": False, "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 0,
+    "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": HEADS,
+    "num_key_value_heads": GROUPS, "head_dim": SIZE, "vocab_size": IDS, "rms_norm_eps": EPSILON,
+    "max_position_embeddings": 128, "hidden_act": "silu", "attention_bias": False,
+    "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
 Tensors = dict[str, Tensor]
 PROMPT = [7, 3, 200, 41, 5, 9, 17, 101, 33, 250, 8, 19, 64, 2, 77, 90, 11, 130, 45, 6]
@@ -78,7 +77,7 @@ def attention(w: Tensors, asks: Tensor, read: Tensor, at: Tensor, of: Tensor, se
     k, v = (part.repeat_interleave(HEADS // GROUPS, 1) for part in (k, v))
     scores = torch.einsum("nhd,mhd->hnm", q, k) / SIZE**0.5
     mixed = torch.einsum("hnm,mhd->nhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
-    return mixed.flatten(1) @ w["self_attn.o_proj.weight"].T
+    return mixed.flatten(1) @ w["self_attn.o_proj.weight"].T + w.get("self_attn.o_proj.bias", torch.zeros(1))
 
 
 def swiglu(w: Tensors, x: Tensor) -> Tensor:
@@ -179,16 +178,11 @@ def tables(target: PreTrainedModel) -> tuple[Tensor, Tensor]:
 
 
 def block_release(
-    target: PreTrainedModel,
-    tensors: Tensors,
-    *,
-    mask: int,
-    lead: int,
+    target: PreTrainedModel, tensors: Tensors, *, mask: int, lead: int,
     reach: Callable[[int, int, int], bool] = lambda *_: True,
     chain: Callable[[Tensors, Tensor, Tensor, int], Tensor] | None = None,
-    speak: Callable[[Tensor], Tensor] = lambda logits: logits,
-    **more: Any,
-) -> Release:
+    speak: Callable[[Tensor], Tensor] = lambda logits: logits, **more: Any,
+) -> Release:  # fmt: skip
     """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
     w, (embedding, head) = doubled(tensors), tables(target)
 
@@ -209,19 +203,22 @@ def zlab(folder: Path, target: PreTrainedModel) -> Release:
     """DFlash as z-lab releases it for Qwen3, with four sliding layers of five, which are causal unless it is said."""
     tensors, kinds = block_tensors(5), [*["sliding_attention"] * 4, "full_attention"]
     values = fields(
-        5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6, use_sliding_window=True,
-        num_target_layers=DEPTH, block_size=16, auto_map={"AutoModel": "dflash.DFlashDraftModel"},
-        dflash_config=ZLAB,
+        5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6,
+        use_sliding_window=True, num_target_layers=DEPTH, block_size=16,
+        auto_map={"AutoModel": "dflash.DFlashDraftModel"}, dflash_config=ZLAB,
     )  # fmt: skip
     save(folder, tensors, values, shards=2)
     return block_release(target, tensors, mask=275, lead=1, reach=lambda i, q, k: i == 4 or q - 6 < k <= q)
 
 
 def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
-    """… and for Llama 3.1, in blocks of ten."""
-    tensors = block_tensors(2)
+    """… and for Llama 3.1, in blocks of ten; here with biases, which its config allows."""
+    sizes = {"q": HEADS * SIZE, "k": GROUPS * SIZE, "v": GROUPS * SIZE, "o": WIDTH}
+    biases = {f"layers.{i}.self_attn.{kind}_proj.bias": (size,) for i in range(2) for kind, size in sizes.items()}
+    tensors = block_tensors(2, **biases)
     special = {"mask_token_id": 276, "target_layer_ids": LAYERS}
-    save(folder, tensors, fields(2, num_target_layers=DEPTH, block_size=10, dflash_config=special))
+    values = fields(2, attention_bias=True, num_target_layers=DEPTH, block_size=10, dflash_config=special)
+    save(folder, tensors, values)
     return block_release(target, tensors, mask=276, lead=1)
 
 
@@ -232,9 +229,10 @@ def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release
     tensors = block_tensors(2, **(more if rank else {}))
     copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
     values = fields(
-        2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275, target_layer_ids=LAYERS,
-        layer_types=["full_attention"] * 2, num_anchors=512, enable_confidence_head=bool(rank), block_size=7,
-        confidence_head_with_markov=True, markov_rank=rank, markov_head_type="vanilla",
+        2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275,
+        target_layer_ids=LAYERS, layer_types=["full_attention"] * 2, num_anchors=512,
+        enable_confidence_head=bool(rank), block_size=7, confidence_head_with_markov=True,
+        markov_rank=rank, markov_head_type="vanilla",
     )  # fmt: skip
     save(folder, tensors | {name: table.detach() for name, table in copies.items()}, values)
     chain = pair_bias if rank else None
@@ -341,11 +339,9 @@ def dflash2_speculators(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def continued(
-    step: Callable[[Tensor, Tensor], Tensor],
-    speak: Callable[[Tensor], Tensor],
-    first: Callable[..., Tensor],
-    embedding: Tensor,
-) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
+    step: Callable[[Tensor, Tensor], Tensor], speak: Callable[[Tensor], Tensor],
+    first: Callable[..., Tensor], embedding: Tensor,
+) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:  # fmt: skip
     """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
@@ -388,17 +384,10 @@ def eagle(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def eagle3(
-    folder: Path,
-    target: PreTrainedModel,
-    *,
-    layers: list[int],
-    prefix: str,
-    values: dict[str, Any],
-    said: Tensor | None,
-    head_norms: bool = False,
-    own_words: bool = False,
+    folder: Path, target: PreTrainedModel, *, layers: list[int], prefix: str,
+    values: dict[str, Any], said: Tensor | None, head_norms: bool = False, own_words: bool = False,
     normed_residual: bool = False,
-) -> Release:
+) -> Release:  # fmt: skip
     words = IDS if said is None else len(said)
     shapes = layer(prefix, inputs=2 * WIDTH, head_norms=head_norms) | {prefix + "hidden_norm.weight": (WIDTH,)}
     shapes |= {"fc.weight": (WIDTH, len(layers) * WIDTH), "norm.weight": (WIDTH,), "lm_head.weight": (words, WIDTH)}
@@ -446,8 +435,8 @@ def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
               "draft_vocab_size": 90,
               "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8]}  # fmt: skip
     return eagle3(
-        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values, said=torch.arange(0, 270, 3),
-        own_words=True, normed_residual=True,
+        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values,
+        said=torch.arange(0, 270, 3), own_words=True, normed_residual=True,
     )  # fmt: skip
 
 
@@ -497,8 +486,8 @@ def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
-    """In a second round, so that keys and values of the first are kept."""
+def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name, tmp_path) -> None:
+    """q in a second round, so that keys and values of the first are kept; texts as a window and as a tree."""
     pair, target, release = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
     assert not loaded.missing, loaded.missing
@@ -509,8 +498,7 @@ def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     for length in (12, len(PROMPT)):
         session.observe(PROMPT[seen : length - 1], reads.read(PROMPT[seen : length - 1]))
         seen = length - 1
-        asked = dataclasses.replace(context(PROMPT[:length], 5, 1), sampling=Sampling(temperature=1.0))
-        draft, _ = drain(session.draft(asked))
+        draft = drafted(session, PROMPT[:length], 5)
     draft.check(5, IDS)
     assert draft.probs is not None and len(draft.ids) == 5 and all(draft.exact_q)
     features = features_of(target, PROMPT[:-1])
@@ -520,7 +508,10 @@ def test_q_is_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     assert all(most - 1 <= count <= most for count in kept.sum(-1).tolist()), "all but the mask"
     assert not bool(torch.isinf(expected[kept]).any())
     expected = expected.masked_fill(~kept, -torch.inf).log_softmax(-1)
-    assert float((draft.probs.log() - expected)[kept].abs().max()) <= 1e-4
+    assert float((draft.probs.log() - expected)[kept].abs().max()) <= 3e-4  # logarithms, in fp32
+    engine = Engine(loaded)
+    plain = same_text(engine, "released")
+    assert finished(engine, drafter="released", tree_nodes=8).ids == plain.ids
 
 
 def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
@@ -535,8 +526,7 @@ def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
         asked.append(tuple(confidences))
         return len(confidences) if len(confidences) < 4 else 3
 
-    moment = dataclasses.replace(context(PROMPT, 5, 1), sampling=Sampling(temperature=1.0), stop_criterion=note)
-    draft, _ = drain(session.draft(moment))
+    draft = drafted(session, PROMPT, 5, stop_criterion=note)
     assert len(draft.ids) == 3 and [len(row) for row in asked] == [1, 2, 3, 4]
     w, (embedding, _) = doubled(load_file(tmp_path / "drafter" / "model.safetensors")), tables(target)
     features = features_of(target, PROMPT[:-1])
@@ -548,40 +538,18 @@ def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.tensor(asked[-1]).double(), expected, atol=1e-5, rtol=1e-4)
 
 
-GREEDY: dict[str, Any] = {"drafter": "released", "gamma": 4, "temperature": 0.0}
-
-
-def run(loaded: LoadedPair, **settings: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """The text, and every draft."""
-    config = DecodeConfig(pair="tiny", max_new_tokens=10, ignore_eos=True, **settings)
-    events = list(Engine(loaded).decode("the cat sat on", config, detail=False))
-    drafts = [event.ids for event in events if isinstance(event, DraftReady)]
-    return next(event.ids for event in events if isinstance(event, Finished)), drafts
-
-
-@pytest.mark.parametrize("name", RELEASES)
-def test_the_text_is_that_of_the_target(name: str, tmp_path: Path) -> None:
-    """By every rule."""
-    pair, _, _ = released(name, tmp_path)
-    loaded = load_pair(pair, CPU)
-    plain, _ = run(loaded, drafter="none", temperature=0.0)
-    for rule in Rule:
-        assert run(loaded, **GREEDY, rule=rule)[0] == plain, rule
-    assert run(loaded, **GREEDY, tree_nodes=8)[0] == plain
-    noisy: dict[str, Any] = {"temperature": 0.9, "seed": 5, "rule": Rule.MATCH}
-    assert run(loaded, drafter="released", gamma=4, **noisy)[0] == run(loaded, drafter="none", **noisy)[0]
-
-
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path) -> None:
-    """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it counts the edge in,
-    which FlashAttention, vLLM and z-lab's code do not: so for the same keys its number is one less."""
+    """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it
+    counts the edge in, which FlashAttention, vLLM and z-lab's code do not: so for the same keys its
+    number is one less."""
     assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant")
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
     config = assistant.MuseGlimmerAssistantConfig(
-        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS, layer_types=kinds,
-        sliding_window=(window or 65) - 1, rope_parameters={"rope_theta": THETA, "rope_type": "default"},
+        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS,
+        layer_types=kinds, sliding_window=(window or 65) - 1,
+        rope_parameters={"rope_theta": THETA, "rope_type": "default"},
     )  # fmt: skip
     network = randomly(assistant.MuseGlimmerAssistantModel(config))
     torch.manual_seed(1)
@@ -590,8 +558,8 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     save_tokenizer(tmp_path / "target")
     renamed = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
     values = fields(
-        2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window), is_causal=False,
-        num_target_layers=DEPTH, dflash_config=ZLAB,
+        2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window),
+        is_causal=False, num_target_layers=DEPTH, dflash_config=ZLAB,
     )  # fmt: skip
     tensors = {renamed.get(name, name): tensor for name, tensor in network.state_dict().items()}
     save(tmp_path / "drafter", tensors, values, shards=3)
@@ -617,7 +585,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
         anchor = places[-10]
         session.observe(ids[seen:anchor], reads.read(ids[seen:anchor]))
         seen = anchor
-        drain(session.draft(context(ids[: anchor + 1], 9, 1)))
+        drafted(session, ids[: anchor + 1], 9)
         assert float((found[-1] - expected).abs().max()) <= 1e-4
     assert len(asked) > 5 and len(asked) == len(found)
 
@@ -628,15 +596,10 @@ def why_missing(pair: PairSpec) -> str:
 
 CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed in its config.json, and the reason
     ("DSpark, DeepSpec", {"target_layer_ids": [1, 2, 4, 5, 9]}, "it reads layer 9 of 9 layers, the target has 9"),
-    ("DSpark, DeepSpec", {"target_layer_ids": [1, 2, 4]}, "fc.weight"),
     ("DSpark, DeepSpec", {"num_target_layers": 12}, "layer 6 of 12 layers, the target has 9"),
     ("DSpark, DeepSpec", {"mask_token_id": 400}, "its mask id is 400, the target's table has 280 rows"),
-    ("DSpark, DeepSpec", {"mask_token_id": None}, "mask_token_id"),
     ("DSpark, DeepSpec", {"markov_head_type": "rnn"}, "its Markov head is of the kind 'rnn'"),
-    ("DSpark, DeepSpec", {"hidden_size": 64}, "shape"),
     ("DSpark, DeepSpec", {"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),  # which is never allocated
-    ("DSpark, DeepSpec", {"num_hidden_layers": 2**20}, "num_hidden_layers"),
-    ("DSpark, DeepSpec", {"num_target_layers": "many"}, "num_target_layers"),
     ("DSpark, DeepSpec", {"hidden_act": "gelu"}, "its activation is gelu"),
     ("DSpark, DeepSpec", {"layer_types": ["chunked_attention"] * 2}, "of the kind 'chunked_attention'"),
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
@@ -644,15 +607,12 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
     ("DSpark, speculators", {"speculators_model_type": "peagle"}, "speculators_model_type is 'peagle'"),
     ("DSpark, speculators", {"sample_from_anchor": None}, "it lacks sample_from_anchor"),
     ("DSpark, speculators", {"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),
-    ("DSpark, speculators", {"draft_vocab_size": 79}, "shape"),
     ("DSpark, speculators", {"transformer_layer_config": fields(2, rope_theta=-1.0)}, "rope_theta"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "projector_type": "domino"}}, "'domino'"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "attention_sink_bias": True}}, "has sinks"),
     ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "but no sliding_window"),
-    ("EAGLE", {"hidden_act": "relu"}, "its activation is relu"),
     ("EAGLE-3", {"vocab_size": IDS + 1}, "t2d"),
     ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5, 10]}, "reads the layers [1, 4, 9], the target has 9"),
-    ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5]}, "fc.weight"),
     ("EAGLE-3", {"fc_norm": True}, "norms of EAGLE 3.1"),
     ("EAGLE-3", {"num_hidden_layers": 2}, "it has 2 layers"),
     ("EAGLE-3", {"model_type": "llama4_text"}, "of the family 'llama4_text'"),
@@ -662,7 +622,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _, _ in CHANGES))
-def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name, tmp_path) -> None:
     pair, _, _ = released(name, tmp_path)
     path = tmp_path / "drafter" / "config.json"
     whole = path.read_text()

@@ -1,5 +1,5 @@
-"""Every method decodes with all weights on a second device: nothing is mixed, every event is the CPU's, number for
-number, and how often the host waits or sends in a round is bounded.
+"""Every method decodes with all weights on a second device: nothing is mixed, every event is the
+CPU's, number for number, and how often the host waits or sends in a round is bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from specdiff_core.models.device import Placement, choose_placement
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Prefilled, Verified
 from specdiff_core.schema.pairs import EMBEDDED
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling, Selection
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
 TEXT = "Tim had a red ball. Tim had a red ball. Tim"
 TREE = {"tree_nodes": 10}
@@ -118,9 +118,7 @@ def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int
 
 
 @pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0], held=1))
-def test_a_run_on_the_device_is_the_run_on_the_cpu(
-    engines: tuple[Engine, Engine], method: str, rule: Rule, temperature: float
-) -> None:
+def test_a_run_on_the_device_is_the_run_on_the_cpu(engines, method, rule, temperature) -> None:
     settings = {"rule": rule, "temperature": temperature, "seed": 1}
     expected = list(decoded(engines[0], METHODS[method], **settings))
     events, rounds = on_device(engines[1], METHODS[method], **settings)
@@ -160,13 +158,13 @@ def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:
         assert all(torch.equal(part.cpu(), other) for part, other in zip(found, expected, strict=True))
 
 
-def test_a_cache_left_on_the_host_is_caught(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_left_on_the_host_is_caught(engines, monkeypatch) -> None:
     monkeypatch.setattr(KeyValues, "device", torch.device("cpu"))  # so masks are made there
     with pytest.raises(RuntimeError, match="on the same device"):
         on_device(engines[1], METHODS["vanilla"])
 
 
-def test_one_more_look_at_a_number_is_counted(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_more_look_at_a_number_is_counted(engines, monkeypatch) -> None:
     def looking(logits: Tensor, *more: Any) -> Tensor:
         logits.amax().item()
         return to_probs(logits, *more)
@@ -175,14 +173,6 @@ def test_one_more_look_at_a_number_is_counted(engines: tuple[Engine, Engine], mo
     monkeypatch.setattr(loop, "to_probs", looking)
     _, after = on_device(engines[1], METHODS["block"])
     assert most("wait", after, 0) == most("wait", before, 0) + 1
-
-
-def test_a_crossing_knows_who_asked_for_it() -> None:
-    with SecondDevice() as device:
-        to_probs(torch.full((1, 2), 0.5, device=DEVICE), Sampling())
-    (crossing,) = device.crossings
-    assert crossing.kind == "wait" and [line.split()[1] for line in crossing.lines] == ["to_host", "_best", "to_probs"]
-    assert all(line.startswith("maths/distributions.py:") for line in crossing.lines)
 
 
 NEAR, TWO = torch.arange(6.0), torch.tensor([0, 2])

@@ -98,45 +98,42 @@ def test_an_attempt_that_was_cut_off_has_only_an_answer_that_it_states() -> None
     assert attempt_of(finished("The answer is $1,200.50.\nThis", "length")).answer == "1200.5"
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "right"),
-    [
-        ("so \\boxed{\\frac{1}{2}}", "\\dfrac12", True),
-        ("so \\boxed{0.5}", "\\frac{1}{2}", True),
-        ("first \\boxed{3}, no, \\boxed{4}.", "4", True),
-        ("first \\boxed{3}, no, \\boxed{4}.", "3", False),
-        ("\\boxed{\\left( 3, \\frac{\\pi}{2} \\right)}", "(3,\\frac{\\pi}{2})", True),
-        ("\\boxed{90^\\circ}", "90", True),
-        ("\\boxed{\\text{Evelyn}}", "\\text{Evelyn}", True),
-        ("\\boxed{1,200}", "1200", True),
-        ("\\boxed{(1,200)}", "(1,200)", True),
-        ("\\boxed{-\\frac{3}{4}}", "-0.75", True),
-        ("\\boxed{x = 5}", "5", True),
-        ("She pays 3 * 6 = 18 dollars.\n#### 18", "18", True),
-        ("The answer is $18.00.", "18", True),
-        ("The answer is 18. Then 20 came.", "18", True),
-        ("In all she has 1,234 apples.", "1234", True),
-        ("The answer is **18**.", "18", True),
-        ("**Answer:** \\(18\\)", "18", True),
-        ("The final answer is $18$. I hope it is correct.", "18", True),
-        ("The answer is 18 dollars, because 3 * 6 = 18.", "18.0", True),
-        ("The answer is 2 and 3.", "2", False),
-        ("The answer is 2 pi.", "2", False),
-        ("The answer is 7.\n\nQuestion: What is 1 + 1?\nAnswer: The answer is 2.", "7", True),
-        ("The answer is (C).", "\\text{(C)}", True),
-        ("The answer is Evelyn.", "\\text{Evelyn}", True),
-        ("\\boxed{864}", "864 \\mbox{ inches}^2", True),
-        ("\\boxed{11111111100}", "11,\\! 111,\\! 111,\\! 100", True),
-        ("\\boxed{\\frac1{3}}", "1/3", True),
-        ("\\boxed{\\sqrt2}", "\\sqrt{2}", True),
-        ("\\boxed{[1,2]}", "x \\in [1,2]", True),
-        ("\\boxed{1e999999999}", "5", False),
-        ("it costs 12 dollars", "13", False),
-        ("\\boxed{unfinished", "5", False),
-        ("no number here", "5", False),
-        ("", "", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer", "right"), [
+    ("so \\boxed{\\frac{1}{2}}", "\\dfrac12", True),
+    ("so \\boxed{0.5}", "\\frac{1}{2}", True),
+    ("first \\boxed{3}, no, \\boxed{4}.", "4", True),
+    ("first \\boxed{3}, no, \\boxed{4}.", "3", False),
+    ("\\boxed{\\left( 3, \\frac{\\pi}{2} \\right)}", "(3,\\frac{\\pi}{2})", True),
+    ("\\boxed{90^\\circ}", "90", True),
+    ("\\boxed{\\text{Evelyn}}", "\\text{Evelyn}", True),
+    ("\\boxed{1,200}", "1200", True),
+    ("\\boxed{(1,200)}", "(1,200)", True),
+    ("\\boxed{-\\frac{3}{4}}", "-0.75", True),
+    ("\\boxed{x = 5}", "5", True),
+    ("She pays 3 * 6 = 18 dollars.\n#### 18", "18", True),
+    ("The answer is $18.00.", "18", True),
+    ("The answer is 18. Then 20 came.", "18", True),
+    ("In all she has 1,234 apples.", "1234", True),
+    ("The answer is **18**.", "18", True),
+    ("**Answer:** \\(18\\)", "18", True),
+    ("The final answer is $18$. I hope it is correct.", "18", True),
+    ("The answer is 18 dollars, because 3 * 6 = 18.", "18.0", True),
+    ("The answer is 2 and 3.", "2", False),
+    ("The answer is 2 pi.", "2", False),
+    ("The answer is 7.\n\nQuestion: What is 1 + 1?\nAnswer: The answer is 2.", "7", True),
+    ("The answer is (C).", "\\text{(C)}", True),
+    ("The answer is Evelyn.", "\\text{Evelyn}", True),
+    ("\\boxed{864}", "864 \\mbox{ inches}^2", True),
+    ("\\boxed{11111111100}", "11,\\! 111,\\! 111,\\! 100", True),
+    ("\\boxed{\\frac1{3}}", "1/3", True),
+    ("\\boxed{\\sqrt2}", "\\sqrt{2}", True),
+    ("\\boxed{[1,2]}", "x \\in [1,2]", True),
+    ("\\boxed{1e999999999}", "5", False),
+    ("it costs 12 dollars", "13", False),
+    ("\\boxed{unfinished", "5", False),
+    ("no number here", "5", False),
+    ("", "", False),
+])  # fmt: skip
 def test_an_answer_is_right_however_it_is_set(text: str, answer: str, right: bool) -> None:
     said = canonical(answered(text))
     assert (bool(said) and said == canonical(answer)) is right
@@ -149,13 +146,10 @@ def test_the_answer_of_a_solution() -> None:
     assert answered("The answer is 12", ended=False) == "12"
 
 
-@pytest.mark.parametrize(
-    ("answer", "same"),
-    [
-        ("1,200.50", "1200.5"), ("-3.50", "-3.5"), ("0.0", "0"), ("-0", "0"), ("\\dfrac{2}{4}", "0.5"), ("2/6", "1/3"),
-        ("\\frac{3}{0}", "\\frac{3}{0}"), ("9" * 6000, "9" * 6000), ("", ""), ("$ $", ""), ("x^2 + 1", "x^2+1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "same"), [
+    ("1,200.50", "1200.5"), ("-3.50", "-3.5"), ("0.0", "0"), ("-0", "0"), ("\\dfrac{2}{4}", "0.5"), ("2/6", "1/3"),
+    ("\\frac{3}{0}", "\\frac{3}{0}"), ("9" * 6000, "9" * 6000), ("", ""), ("$ $", ""), ("x^2 + 1", "x^2+1"),
+])  # fmt: skip
 def test_all_ways_to_write_an_answer_are_one(answer: str, same: str) -> None:
     assert canonical(answer) == same
     assert canonical(same) == same

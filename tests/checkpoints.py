@@ -1,0 +1,102 @@
+"""Tiny checkpoints in released formats, and the texts that engines over them decode."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from specdiff_core.engine import Engine
+from specdiff_core.models.device import choose_placement
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig
+from specdiff_core.schema.events import Finished
+from specdiff_core.schema.settings import DecodeConfig, Rule
+
+CPU = choose_placement("cpu", "fp32")
+TEXT = "the cat sat on the mat and the dog sat on the cat " * 4
+
+
+def save_tokenizer(folder: Path) -> int:
+    """A byte-level tokenizer of 270 ids, of which 0 ends a text; returns their number."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    end = "<|endoftext|>"
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=270, special_tokens=[end], initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([TEXT], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, unk_token=end)
+    fast.save_pretrained(folder)
+    return len(fast)
+
+
+def save_target(folder: Path, vocab_size: int, end: int = 0) -> None:
+    """A GPT-2 with a context of 64."""
+    torch.manual_seed(0)
+    sizes = {"n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    GPT2LMHeadModel(GPT2Config(vocab_size=vocab_size, **sizes, bos_token_id=0, eos_token_id=end)).save_pretrained(
+        folder
+    )
+
+
+def save_drafter(folder: Path, vocab_size: int) -> None:
+    """MDLM's released format: vocabulary + 1 mask id, ``backbone.`` names, float32, one file, a full config.json."""
+    torch.manual_seed(1)
+    config = MdlmConfig(vocab_size=vocab_size, model_length=48, hidden_dim=16, cond_dim=4, n_blocks=2, n_heads=2)
+    values = {k: v for k, v in config.to_json().items() if k != "mask_token_id"}
+    values |= {"torch_dtype": "float32", "auto_map": {"AutoModelForMaskedLM": "modeling_mdlm.MDLM"}}
+    model = Mdlm(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    save(folder, model.state_dict(), values)
+
+
+def randomly(model: Any) -> Any:
+    """``model`` with normal weights."""
+    generator = torch.Generator().manual_seed(3)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return model.eval()
+
+
+def save(folder: Path, tensors: dict[str, torch.Tensor], config: dict[str, Any], shards: int = 1) -> None:
+    """``config.json`` and safetensors: one file, or shards with their index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    if shards == 1:
+        save_file(tensors, folder / "model.safetensors")
+        return
+    placed = {name: f"model-{1 + i % shards:05}-of-{shards:05}.safetensors" for i, name in enumerate(tensors)}
+    for file in sorted(set(placed.values())):
+        save_file({name: tensors[name] for name in tensors if placed[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": placed}))
+
+
+def change(folder: Path | str, **values: Any) -> None:
+    """Set fields of a ``config.json``."""
+    path = Path(folder) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def finished(engine: Engine, prompt: str = "the cat", **settings: Any) -> Finished:
+    """The end of a run; by default of 12 tokens, whatever their ids."""
+    values = {"gamma": 4, "max_new_tokens": 12, "ignore_eos": True, **settings}
+    *_, done = engine.decode(prompt, DecodeConfig.parse({"pair": engine.pair.spec.name, **values}), detail=False)
+    assert isinstance(done, Finished)
+    return done
+
+
+def same_text(engine: Engine, *drafters: str, prompt: str = "the cat", **settings: Any) -> Finished:
+    """The end of vanilla's run at temperature 0; every drafter's text is the same under two rules."""
+    vanilla = finished(engine, prompt, drafter="none", **settings)
+    for name in drafters:
+        for rule in (Rule.RATIO, Rule.MATCH):
+            assert finished(engine, prompt, drafter=name, rule=rule, **settings).ids == vanilla.ids, (name, rule)
+    return vanilla
