@@ -26,10 +26,9 @@ from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import Budget, read_problem
-from specdiff_core.explorations.compare import Compare, conclusion
+from specdiff_core.explorations.compare import Compare
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness, Remembered, chi_squared
 from specdiff_core.explorations.round_cost import RoundCost
@@ -51,11 +50,15 @@ from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}
-HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 12, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
+HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
 REPEATS = 1
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -167,16 +170,6 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
 
 
-def test_the_first_cells_are_the_corners() -> None:
-    *cells, controller = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()
-    assert controller == BenchSetting("mdlm", 9, 5, auto=True)
-    asked = [(cell.gamma, cell.steps) for cell in cells]
-    assert len(asked) == len(set(asked)) == sum(min(gamma, 5) for gamma in range(1, 10))
-    assert asked[:3] == [(1, 1), (9, 1), (9, 5)]
-    assert {gamma for gamma, _ in asked[:7]} == {1, 5, 9}
-    assert {steps for _, steps in asked[:7]} == {1, 3, 5}
-
-
 def test_stop_keeps_what_was_done(engine: Engine) -> None:
     steps: list[Step] = []
     exploring = Exploring(parse(WindowMap, MAP), engine, lambda: len(steps) >= REPEATS + 3)
@@ -195,24 +188,6 @@ def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
     assert [final.over for final in seen] == [False] * count + [True]
     assert all(not final.races for final in seen[:-1])
     assert len(seen[-1].races) == 5
-
-
-def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None:
-    """Before the cells of each prompt, a step for each round; the numbers are there from the first on."""
-    steps: list[tuple[str, list[int], int]] = []
-
-    def record(step: Step) -> None:
-        answer = step.answer()
-        widths = [rows for rows, _ in answer.facts["curve"]["target"]]
-        steps.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
-        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=1)))
-
-    final = Exploring(parse(WindowMap, MAP), engine).advance(progress=record)
-    assert final.done == final.total == len(steps) == 2 * (REPEATS + 5)
-    timed = [("bare passes: mdlm_streak", [1, 3, 5], 0)] * REPEATS
-    assert steps[:REPEATS] == timed
-    assert [doing for doing, *_ in steps[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
-    assert [cells for *_, cells in steps[2 * REPEATS + 5 :]] == [6, 7, 8, 9, 10]
 
 
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
@@ -316,15 +291,6 @@ def test_expected_tokens() -> None:
 # What would it take?
 
 
-def test_bare_passes_of_every_size(engine: Engine) -> None:
-    times = PassTimes(engine, "mdlm", [1, 8], tokens=8)
-    list(times.rounds("Once upon a time", repeats=3))
-    curve = times.costs
-    assert set(curve.target) == {1, 2, 9}
-    assert set(curve.draft) == {1, 8}
-    assert all(0 < seconds < 5 for seconds in [*curve.target.values(), *curve.draft.values()])
-
-
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
@@ -348,35 +314,17 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
-    final = explore(Temperature, engine, per_flavour=1, **HEATED | {"draft_temperatures": "0,1"})
+    heated = HEATED | {"flavours": "stories,code", "draft_temperatures": "0,1"}
+    final = explore(Temperature, engine, per_flavour=1, **heated)
     rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert all(row["prompts"] == 4 for row in rows.values())
+    assert all(row["prompts"] == 2 for row in rows.values())
     drawn = [(one["temperature"], one["draft_temperature"]) for one in final.explored.facts["reliability"]]
     assert drawn == [(0, 1), (1, 1)]
     for one in final.explored.facts["fits"]:
         assert one["usual"] == one["temperature"]
         assert one["fitted"] in (0, 1)
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
-
-
-def test_the_fall_with_temperature_has_its_intervals_and_calibration_a_line_for_each_temperature() -> None:
-    degrees, ends = (0.0, 0.4, 0.7, 1.0), {0.0: ("2.11", "2.57"), 1.0: ("1.13", "1.59")}
-    rows = [
-        {"temperature": degree, "draft_temperature": degree, "speedup": 2.5 - degree, "tau": 4 - degree, "prompts": 8,
-         "alpha": 0.5, "race": f"{degree:g}/{degree:g}", "low": low, "high": high}
-        for degree in degrees for low, high in [map(float, ends.get(degree, ("1", "3")))]
-    ]  # fmt: skip
-    bins = [{"tests": 9, "q": 0.5, "p": 0.4, "accepted": 0.6}]
-    facts = {"reliability": [
-        {"temperature": degree, "draft_temperature": draft, "tests": 9, "ece": 0.1, "bins": bins}
-        for degree in degrees for draft in (0.4, 1.0)
-    ]}  # fmt: skip
-    report = parse(Temperature, {}).report(rows, facts)
-    assert all(end in report.answer for both in ends.values() for end in both)
-    calibration = next(figure for figure in report.figures if figure.key == "calibration")
-    ideal, *lines = calibration.data
-    assert ideal["y"] == [0, 1] and [line["y"] for line in lines] == [[0.4]] * len(degrees)
 
 
 def test_reliability_is_counted_by_confidence() -> None:
@@ -390,16 +338,6 @@ def test_reliability_is_counted_by_confidence() -> None:
     assert [bin["tests"] for bin in found["bins"]] == [1, 3]
     assert found["bins"][1]["accepted"] == pytest.approx(2 / 3)
     assert found["ece"] == pytest.approx(3 * abs((0.95 + 0.95 + 1.0) / 3 - (0.5 + 0.7 + 1.0) / 3) / 4)
-
-
-def test_the_controller_is_a_line_on_the_slices_with_its_regret(engine: Engine) -> None:
-    final = explore(WindowMap, engine, drafter="mdlm", gammas="1,3", steps="1", **SMALL).explored
-    best = max(row["speedup"] for row in final.rows if not row["auto"])
-    (auto,) = (row["speedup"] for row in final.rows if row["auto"])
-    (slices,) = (figure for figure in final.report.figures if figure.key == "slices")
-    (line,) = (trace for trace in slices.data if trace["name"] == "controller")
-    assert set(line["y"]) == {auto}
-    assert f"a regret of {100 * (1 - auto / best):.1f} %" in " ".join(final.report.notes)
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
@@ -416,11 +354,10 @@ def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     assert 95 <= drafted <= 99
 
 
-@pytest.mark.parametrize("method", ["specdiff", "ddtree"], ids=["window", "tree"])
-def test_every_tested_token_is_of_one_kind_and_rejections_of_trees_count(method: str) -> None:
-    """The acceptance rate of each sorting is that of the runs themselves, of windows and of trees."""
-    engine = lab.load(drafters=["mdlm", "block", "none"])
-    final = explore(WhichText, engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
+def test_every_tested_token_is_of_one_kind_and_rejections_of_trees_count(pair_engine: Engine) -> None:
+    """The acceptance rate of each sorting is that of the run itself, also of a tree."""
+    method = "ddtree"
+    final = explore(WhichText, pair_engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
     for row in final.explored.rows:
         if row["group"] != "length":
@@ -487,22 +424,6 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> N
     board = next(one for one in report.boards if one.when == {"temperature": "1", "flavour": "code"})
     values = [row["value"] for row in board.rows]
     assert values == sorted(values, reverse=True) and len(values) == 3
-
-
-def test_the_conclusion_says_who_leads_and_that_the_order_turns() -> None:
-    def row(short: str, speedup: float, **more: Any) -> dict[str, Any]:
-        named = dict.fromkeys(("method", "label", "short"), short)
-        return {**named, "speedup": speedup, "low": None, "high": None, "tau": 2.0, **more}
-
-    tree, window = row("ddtree", 3.0, tau=5.0), row("dflash", 2.0, tau=4.0)
-    answer, notes = conclusion({0.0: [tree, window], 1.0: [row("dflash", 1.5, tau=2.1), row("ddtree", 0.9, tau=1.9)]})
-    assert "ddtree is fastest, 3.00×" in answer and "dflash is fastest, 1.50×" in answer
-    final = " ".join(notes)
-    assert "from first to place 2 of 2" in final and "the tree of ddtree accepts more" in final
-    assert "Slower than vanilla at temperature 1: ddtree" in final
-    _, notes = conclusion({0.0: [tree, window], 1.0: [row("ddtree", 2.0, tau=3.0), row("dflash", 1.5)]})
-    assert "turns" not in " ".join(notes)
-    assert "no method beats vanilla" in conclusion({0.0: [row("dflash", 0.7)]})[0]
 
 
 # What is recorded.
@@ -613,15 +534,6 @@ def test_the_recorded_budget_is_what_its_attempts_say() -> None:
     check_attempts(final["rows"], final["facts"])
 
 
-def test_a_budget_says_how_little_its_problems_can_distinguish() -> None:
-    """After all attempts: the interval of vanilla's own accuracy."""
-    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
-    report = parse(Budget, final["choice"]).report(final["rows"], final["facts"])
-    last = [row for row in final["facts"]["votes"] if row["method"] == "vanilla"][-1]
-    assert last["k"] == final["choice"]["attempts"]
-    assert any(all(percent(last[end]) in note for end in ("low", "high")) for note in report.notes)
-
-
 def test_the_largest_seed_has_room_for_all_attempts() -> None:
     for kind in (Budget, WindowMap):
         (most,) = (field["high"] for field in kind.form() if field["name"] == "seed")
@@ -652,7 +564,7 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
 
 # Watch a drafter learn.
 
-LEARN: dict[str, Any] = {"seconds": 5, "tokens": 32, "per_flavour": 2}
+LEARN: dict[str, Any] = {"seconds": 2, "tokens": 32, "per_flavour": 2}
 
 
 @pytest.fixture
@@ -696,6 +608,7 @@ def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
     return list(engine.decode("Once upon a time", config))[-1].ids
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_path: Path) -> None:
     what = parse(Learn, {})
     writer = learn._Writer(engine, 0)
@@ -737,7 +650,7 @@ def test_a_stop_ends_the_writing(engine: Engine, monkeypatch: pytest.MonkeyPatch
         return usual(self, asked, tokens)
 
     monkeypatch.setattr(learn._Writer, "write", write)
-    final = Exploring(parse(Learn, {"tokens": 32}), engine, lambda: len(sizes) == 2).advance()
+    final = Exploring(parse(Learn, {"tokens": 8}), engine, lambda: len(sizes) == 2).advance()
     assert final.over and len(sizes) == 2 and max(sizes) <= learn.TOGETHER
 
 
@@ -972,8 +885,8 @@ def test_the_engine_of_other_runs_is_never_changed(
     "values",
     [
         {"models": "coins", "num_drafts": 3},
-        {"models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2},
-        {"models": "mdlm_streak", "num_drafts": 2, "runs": 200},
+        slow({"models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2}),
+        slow({"models": "mdlm_streak", "num_drafts": 2, "runs": 200}),
     ],
     ids=str,
 )
@@ -1003,10 +916,10 @@ def test_drafts_and_rules_that_do_not_go_together_are_refused(
 @pytest.mark.parametrize(
     "values",
     [
-        {"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3},
+        slow({"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3}),
         {"models": "tables", "order": "value_confidence", "steps": 1, "seed": 3},
-        {"models": "tables", "temperature": 0, "draft_temperature": 1},
-        {"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200},
+        slow({"models": "tables", "temperature": 0, "draft_temperature": 1}),
+        slow({"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200}),
     ],
     ids=str,
 )

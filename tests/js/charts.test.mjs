@@ -6,7 +6,7 @@ import { make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { nameLanes } from '../../app/static/state/marks.js';
 import { rowAt } from '../../app/static/state/race.js';
-import { acceptanceFigure, confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
+import { confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
 
 const c = new Proxy({}, {
   get: (_, role) =>
@@ -71,39 +71,6 @@ test('tokens over time: a line, its mark, its dash and its label for each lane t
     typeof tokensFigure({ ...scene, named: {} }, c),
     'string',
     'the stage is cleared for a race of other lanes',
-  );
-});
-
-test('acceptance by position: shares of the run so far, and the tests of the round on screen', () => {
-  const at = drafted.events.findIndex((event) => event.kind === 'Verified' && event.round === 2) +
-    1;
-  const state = stateAt(drafted, at);
-  const { data, layout } = acceptanceFigure({ lane: drafted, state, view: state.window }, c);
-  const [bars, tests, draws] = data;
-  assert.deepEqual(bars.y, state.sums.acceptedAt.map((n, i) => n / state.sums.testedAt[i]));
-  assert.deepEqual(tests.y, state.window.verified.tests.map((one) => one.threshold));
-  assert.deepEqual(
-    tests.marker.symbol,
-    state.window.verified.tests.map((one) => one.accepted ? 'circle' : 'x'),
-  );
-  assert.deepEqual(draws.y, state.window.verified.tests.map((one) => one.draw));
-  assert.deepEqual(layout.xaxis.range, [0.4, 6.6]);
-  const greedy = {
-    ...drafted,
-    header: { ...drafted.header, config: { ...drafted.header.config, temperature: 0 } },
-  };
-  assert.deepEqual(
-    acceptanceFigure({ lane: greedy, state, view: state.window }, c).data[2].y,
-    [],
-    'at temperature 0 a draw decides nothing',
-  );
-  assert.match(
-    acceptanceFigure({ lane: drafted, state: stateAt(drafted, 0), view: null }, c),
-    /No draft has been tested/,
-  );
-  assert.match(
-    acceptanceFigure({ lane: null, state: null, view: null }, c),
-    /Vanilla drafts nothing/,
   );
 });
 

@@ -3,14 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import {
-  FINDINGS,
-  geometric,
-  pointMass,
-  proven,
-  runOf,
-  watched,
-} from '../../app/static/state/findings.js';
+import { FINDINGS, proven, runOf, watched } from '../../app/static/state/findings.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { trace } from './fixture.mjs';
 
@@ -47,13 +40,6 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
     event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event
   );
   assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
-});
-
-test('formulas', () => {
-  near(geometric(0.5, 2), 1.75);
-  near(geometric(1, 4), 5);
-  pointMass([0.6, 0.3, 0.1], [0.3, 0.6, 0.1]).forEach((value, i) => near(value, [0.5, 0.5, 0][i])); // dog with 1/2, else cat
-  pointMass([0.2, 0.8], [0.2, 0.8]).forEach((value, i) => near(value, [0, 1][i]));
 });
 
 test('every lesson has a number for its check: of the recording, or of a run', () => {

@@ -106,16 +106,3 @@ test('the pairs that can be chosen are told later, with the visitor’s own; the
     ['block', 'dflash', ['dflash']],
   );
 });
-
-test('an answer from before pairs were asked was of the first one', () => {
-  const { form } = made();
-  form.fill({ pair: 'qwen', order: 'right' });
-  form.repeat({ drafter: 'block', method: 'dflash', methods: ['dflash'] });
-  assert.deepEqual(form.values(), {
-    drafter: 'block',
-    method: 'dflash',
-    methods: ['dflash'],
-    order: 'left',
-    pair: 'embedded',
-  });
-});

@@ -12,10 +12,9 @@ const {
   plural,
   queueWords,
   quoted,
-  reasonWords,
   settingsWords,
 } = format;
-const { seconds, milliseconds, rate, times, percent, ratio, short, slowWords, speedWords } = format;
+const { seconds, milliseconds, rate, times, percent, ratio, slowWords, speedWords } = format;
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({
   round: 4,
@@ -107,15 +106,6 @@ test('a test holds every digit; at temperature 0 there is no draw', () => {
   assert.deepEqual([exact(1), exact(null)], ['1', '–']);
 });
 
-test('a test fits where there is little room', () => {
-  const { testFigures } = format;
-  assert.equal(testFigures(trial, false), 'u .81 ≥ .32');
-  assert.equal(testFigures(passed, false), 'u .10 < .32');
-  assert.notEqual(testFigures(trial, true), testFigures(passed, true));
-  assert.equal(testFigures({ ...passed, kind: 'tree', draw: null }, false), 'Σp .32');
-  assert.deepEqual([0.07, 0, 1, 0.9996, 0.0004].map(short), ['.07', '0', '1', '1', '0']);
-});
-
 test('cells show white space and the end of text', () => {
   assert.deepEqual([' hill', '    ', '\n\n', 'a\tb'].map(cell), ['hill', '␣␣␣␣', '↵↵', 'a⇥b']);
   assert.equal(cell('<script>'), '<script>'); // text nodes make it harmless; it must not be mangled either
@@ -142,15 +132,6 @@ test('numbers keep a steady number of digits, and a speed-up has a direction', (
     'slower',
     'faster',
   ]);
-});
-
-test('titles say where a token comes from, also of a newer version', () => {
-  const title = (source, more = {}) =>
-    format.tokenTitle({ round: 2, source, test: null, ...more }, false, false);
-  holds(title('bonus'), 'round 3', 'bonus');
-  holds(title('draft', { test: passed }), 'accepted', 'p = 0.32');
-  holds(title('newer'), 'newer');
-  assert.deepEqual(['newer', 'constructor'].map(reasonWords), ['newer', 'constructor']);
 });
 
 test('a lane says its settings in short', () => {

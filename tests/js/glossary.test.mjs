@@ -103,32 +103,9 @@ test('letters of words, of compounds and of other formulas are no symbols', () =
   ) assert.deepEqual(parts(words), [words], words);
 });
 
-test('a run is no tree: its letter is a name', () => {
-  assert.deepEqual(parts('Run A: Vanilla. Run B: DDTree, and token 5 of run B.'), [
-    'Run A: Vanilla. Run B: DDTree, and token 5 of run B.',
-  ]);
-  assert.deepEqual(parts('a tree of B nodes'), ['a tree of ', 'B', ' nodes']);
-});
-
-test('what was said in a paragraph is not said again', () => {
-  const said = new Set(['τ']);
-  assert.deepEqual(parts('τ over γ', said), ['τ over ', 'γ', '']);
-  assert.deepEqual(parts('γ again', said), ['γ again']);
-});
-
 test('a symbol says its meaning and its unit; a name of the language is no symbol', () => {
   assert.equal(means('γ'), 'γ: draft window (tokens)');
   assert.equal(means('α'), 'α: rate');
   assert.equal(means('N'), 'N: passes');
   assert.equal(means('constructor'), '');
-});
-
-test('the words of a text do not change', () => {
-  for (
-    const words of [
-      'τ / (v + c·NFE/round) = 2.1×',
-      'Here, with block: γ 4 gives 2.20× and τ 3.51.',
-      '',
-    ]
-  ) assert.equal(parts(words).join(''), words);
 });

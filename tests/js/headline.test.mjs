@@ -83,12 +83,6 @@ test('where threads had to wait, passes are counted instead, and nothing is pred
   }
 });
 
-test('of a lane that did not end, the headline is its pace so far', () => {
-  const { race, words } = headline({ ...lanes, drafted: without(lanes.drafted) });
-  assert.deepEqual([race.final, race.predicted], [null, '']);
-  assert.match(words, /so far$/);
-});
-
 test('a lane of an attached server is what came and when, and what it reports; nothing is claimed for it', () => {
   const quoted = { steps: 8, drafted: 24, accepted: 12, tokens_per_second: 99.5 };
   const kinds = ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'];

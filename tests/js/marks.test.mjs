@@ -63,21 +63,6 @@ test('the baseline is dotted in the colour of the target, whatever it is called'
   assert.equal(named.drafted.colour === 'target', false);
 });
 
-test('a lane is called by the words of its recording, its method, what it does, or its own name', () => {
-  const named = name(['vanilla', 'dflash', 'drafted', 'my_lane', 'k'], { k: { label: 'Mine' } });
-  assert.deepEqual(
-    Object.values(named).map((one) => one.label),
-    [methods.vanilla.label, methods.dflash.label, 'With drafts', 'my lane', 'Mine'],
-  );
-});
-
-test('lanes may have the names of what every object has', () => {
-  const odd = ['constructor', 'toString', '__proto__'];
-  const named = name(odd);
-  assert.deepEqual(odd.map((one) => named[one].label), ['constructor', 'toString', '  proto  ']);
-  assert.equal(new Set(odd.map((one) => look(named[one]))).size, odd.length);
-});
-
 test('uses of one drafter differ in dash and in pattern', () => {
   const config = { tree_nodes: 0, num_drafts: 1, selection: 'self', auto: false };
   const configs = [
