@@ -120,20 +120,6 @@ def test_two_visitors_never_mix_and_a_plain_run_goes_first(browser: Any, address
         one.wait_for_function(IDLE)
 
 
-def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
-    with visit(browser, coins(address, runs=200), size="1440x2200", until=THERE) as page:
-        measure(page)
-        slider = page.get_by_role("slider", name="p(cat)")
-        result = ".sd-exp-widget .sd-exp-result"
-        assert "0.70" in page.inner_text(result)
-        slider.focus()
-        for _ in range(20):
-            page.keyboard.press("ArrowLeft")
-        assert "0.70" not in page.inner_text(result)
-        page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
-        page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
-
-
 def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")

@@ -13,7 +13,7 @@ from app.content.workshop import WORKSHOP
 from app.page import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
-from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
+from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
 OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
@@ -110,27 +110,6 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
             page.keyboard.press("ArrowRight")
         page.click("#sd-theme")
         assert page.evaluate("document.body.classList.contains('dark')") != dark
-
-
-def test_a_request_that_leaves_the_file_would_be_noticed(browser: Any, tmp_path: Path) -> None:
-    """Each visit of an export fails on one, so that no other test here has to look."""
-    (page,) = export.write(tmp_path / "one.html", export.choose([OWN], []))
-    outside = ["https://example.org/a.png", "wss://example.org/b", "https://example.org/c", "file:///etc/hostname"]
-    asks = "new Image().src = '{}'; new WebSocket('{}'); fetch('{}').catch(() => {{}}); new Image().src = '{}';"
-    markup = page.read_text(encoding="utf-8").replace("</body>", f"<script>{asks.format(*outside)}</script></body>")
-    page.write_text(markup, encoding="utf-8")
-    with pytest.raises(AssertionError) as caught, visit(browser, page.as_uri()):
-        pass
-    assert all(f"outside request: {address}" in str(caught.value) for address in outside)
-
-
-def test_the_tour_is_offered_once_and_ends_where_nothing_can_be_run(browser: Any, exported: dict[str, str]) -> None:
-    with visit(browser, exported["file"], before="window.specdiffNew = true;") as page:
-        assert take_tour(page) == TOUR
-        assert "start the lab" in page.locator(".sd-guide-body").first.text_content()
-        page.reload()
-        page.wait_for_function(ready("live"))
-        assert page.locator(".sd-tour-offer").is_hidden()
 
 
 def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exported: dict[str, str]) -> None:

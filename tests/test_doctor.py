@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import json
@@ -33,10 +32,10 @@ from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.loading import load_pair
 from specdiff_core.models.cache import KeyValues
 from specdiff_core.models.target import NetworkRun
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS, DrafterSpec, PairSpec
-from specdiff_core.schema.settings import DecodeConfig, Template
+from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
@@ -110,11 +109,6 @@ def test_too_few_texts_are_told_to_be_too_few(engine: Engine) -> None:
     assert final.rows[1]["low"] is None
 
 
-def test_vanilla_is_no_patient(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="no drafter"):
-        examined(engine, "none")
-
-
 # Faults in the embedded pair.
 
 
@@ -182,7 +176,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", slow_but(FAULTS, "block shift", "eagle shift"))
+@pytest.mark.parametrize("fault", slow_but(FAULTS, "eagle shift"))
 def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None:
     name, break_it, suspect, change = FAULTS[fault]
     final = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name)
@@ -191,22 +185,22 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None
     assert final.facts["findings"][0].startswith(f"The {suspect} look")
 
 
-@pytest.mark.parametrize(("layers", "change"), [([0, 6, 12], "1, 7, 13")])
+@pytest.mark.slow
 def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
-    tmp_path: Path, layers: list[int], change: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of a released drafter whose config counts the layers from another end."""
     monkeypatch.setattr(doctor, "EVERY", 3)  # such layers differ little: it takes as many drafts as a visitor's
     folder = tmp_path / "block"
     shutil.copytree(EMBEDDED.drafter("block").source, folder)
     config = json.loads((folder / "config.json").read_text())
-    config["dflash_config"]["target_layer_ids"] = layers
+    config["dflash_config"]["target_layer_ids"] = [0, 6, 12]
     (folder / "config.json").write_text(json.dumps(config))
     drafter = dataclasses.replace(EMBEDDED.drafter("block"), source=str(folder))
     pair = dataclasses.replace(EMBEDDED, drafters=(drafter, NONE))
     final = examined(Engine(load_pair(pair, CPU)), "block", tokens=64, per_flavour=3, gamma=8)
     assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", "feature layers"), final.facts["findings"]
-    assert change in final.facts["change"]
+    assert "1, 7, 13" in final.facts["change"]
 
 
 class Knowing(Stateless):
@@ -234,41 +228,23 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 
 
 @pytest.mark.parametrize(
-    ("sign", "without", "change"),
+    ("sign", "without", "verdict"),
     [
-        ("Human says", True, "the bare prompt"),
-        pytest.param(" think", False, "the chat template, thinking on", marks=pytest.mark.slow),
+        ("Human says", True, ("wrong", "template", "the bare prompt")),
+        pytest.param(" think", False, ("wrong", "template", "the chat template, thinking on"), marks=pytest.mark.slow),
+        ("never said", False, ("weak", None, None)),
     ],
 )
 def test_a_template_that_the_drafter_was_not_trained_with_is_named(
-    sign: str, without: bool, change: str, engine: Engine
+    sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
 ) -> None:
-    """As declared, a prompt goes through the target's template, as in a race."""
+    """As declared, a prompt goes through the target's template, as in a race; no template helps a weak drafter."""
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
     other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
     final = examined(other, "mdlm", tokens=16)
-    assert (final.facts["verdict"], final.facts["suspect"], final.facts["change"]) == ("wrong", "template", change)
-
-
-def test_a_prompt_without_room_for_a_longer_template_is_left_out_there(engine: Engine) -> None:
-    tokenizer = copy.deepcopy(engine.pair.tokenizer)
-    tokenizer.chat_template = TEMPLATE.replace(" think", 20 * " think")
-    other = Engine(dataclasses.replace(engine.pair, tokenizer=tokenizer))
-    longest = "a"
-    with contextlib.suppress(ContextOverflow):
-        while other.encode(longest + 10 * " a", DecodeConfig(template=Template.CHAT)):
-            longest += " a"
-    final = examined(other, "mdlm", tokens=16, texts=f"The cat\n{longest}")
-    counts = {row["change"]: row["texts"] for row in final.rows if row["declaration"] in ("", "template")}
-    assert counts["as declared"] > counts["the chat template, thinking on"] == 1
-
-
-def test_a_weak_drafter_is_told_to_be_weak(engine: Engine) -> None:
-    final = examined(with_drafter(engine, "mdlm", Knowing(engine, "never said")), "mdlm", tokens=16)
-    assert final.facts["verdict"] == "weak"
-    assert "is weak" in final.facts["findings"][0]
+    assert tuple(final.facts.get(name) for name in ("verdict", "suspect", "change")) == verdict
 
 
 # Faults in tiny checkpoints of the released formats.
@@ -415,11 +391,6 @@ def test_what_is_declared_of_a_pair_of_ones_own_is_judged_as_everywhere(
     assert message in shown and "hint: " in shown and "loading" not in shown
 
 
-def test_a_drafter_without_its_target_is_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diverge", "--drafter", "owner/drafter"]) == 2
-    assert "--target" in capsys.readouterr().err
-
-
 def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
     own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -462,9 +433,13 @@ def seen(engine: Engine, **values: Any) -> Any:
     return explore(Diverge, engine, **{**SHORT, **values}).explored
 
 
-def test_runs_that_agree_are_the_same(engine: Engine) -> None:
-    final = seen(engine)
-    assert (final.facts["verdict"], final.report.answer) == ("same", "Both runs have the same 40 tokens.")
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [({}, "same"), ({"temperature": 0.9, "rule": "match"}, "same"), ({"temperature": 0.9}, "sampling")],
+    ids=str,
+)
+def test_runs_agree_unless_each_draws_for_itself(engine: Engine, values: dict[str, Any], verdict: str) -> None:
+    assert seen(engine, **values).facts["verdict"] == verdict
 
 
 def next_row(self: KeyValues, scored: int, rows: Any, keep: Any = KeyValues.keep) -> None:
@@ -505,15 +480,6 @@ def test_a_row_too_far_is_a_bug(
 def test_runs_with_other_draws_prove_nothing(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
     found = diverge._sampled(DecodeConfig.parse(one), DecodeConfig.parse(other))
     assert why in found and bool(why) == bool(found)
-
-
-def test_runs_that_draw_for_themselves_may_differ(engine: Engine) -> None:
-    assert seen(engine, temperature=0.9).facts["verdict"] == "sampling"
-
-
-def test_match_keeps_two_runs_together_at_any_temperature(engine: Engine) -> None:
-    final = seen(engine, temperature=0.9, rule="match")
-    assert final.facts["verdict"] == "same"
 
 
 # Recorded runs.
