@@ -21,15 +21,14 @@ from starlette.testclient import TestClient
 
 from app import launch, own_pairs, page
 from app.run import exploration, job, process
-from app.run import race as running
-from app.run.exploration import ExploreJob, exploring
+from app.run.exploration import exploring
 from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Snapshot, Step, Stopped, parse
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.pairs import OWN_PAIRS
@@ -318,24 +317,6 @@ def test_races_go_first() -> None:
     assert json.loads(list(stream)[-1])["done"] == 30
 
 
-def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns()
-    monkeypatch.setattr(running.Race, "turns", turns)
-    seen: list[bool] = []
-
-    class Looking(FakeDecoder):
-        def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
-            seen.append(turns.wait(0))
-            return super().decode(*args, **options)
-
-    plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    race = running.Race(running.decoding(lambda pair, drafter, progress: Looking()), "Once", plan)
-    race.start()
-    assert race.done.wait(10)
-    assert seen == [False]
-    assert turns.wait(5)
-
-
 def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> None:
     what = Counting(to=1000, pause=0.02)
     parts = remote.explore(what, threading.Event())
@@ -369,14 +350,6 @@ def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> Non
         next(given_up)
     final = list(next_one)[-1]
     assert first.done < final.done == final.total == 60
-
-
-def test_the_time_that_is_left() -> None:
-    job = ExploreJob(exploring(factory), Counting())
-    assert job.remaining is None
-    job.began = time.monotonic() - 30
-    job.snapshot = Snapshot(4, 14, "number 4", None, {}, {}, False)  # three of them in 30 s: ten more
-    assert job.remaining == pytest.approx(100, rel=0.01)
 
 
 @pytest.mark.parametrize("tab", list(explore.RECORDED))

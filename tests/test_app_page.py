@@ -21,12 +21,11 @@ import segno
 from app_fakes import FakeDecoder, raced
 from gradio.helpers import special_args
 from gradio.utils import get_function_description
-from playwright._impl._driver import compute_driver_executable
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, launch, page, scripts
+from app import controls, launch, page
 from app.content import lessons, method_cards
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS, presets_of
@@ -35,7 +34,7 @@ from app.run import race as running
 from app.run import rooms
 from app.run.engines import Engines
 from app.run.rooms import Rooms
-from app.tabs import live, race
+from app.tabs import race
 from benchmarks import recordings as recorded
 from specdiff_core.schema.errors import PairUnavailable, WeightsError
 from specdiff_core.schema.events import RunStarted
@@ -56,12 +55,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def built() -> gr.Blocks:
     return page.build(lambda *_: FakeDecoder())
-
-
-def node(program: str) -> Any:
-    """What a program prints as JSON."""
-    binary, _ = compute_driver_executable()
-    return json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
@@ -137,16 +130,6 @@ def test_nothing_on_the_page_points_outside() -> None:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
         cleaned = re.sub(paper, "<a>", cleaned)
         assert "http://" not in cleaned and "https://" not in cleaned
-
-
-def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
-    files = sorted((page.STATIC / "fonts").glob("*.woff2"))
-    assert {path.name for path in files} == set(page.FONTS)
-    assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
-    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
-    ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", " ".join(page.FONTS.values()))
-    for letter in "γταΣ×−½“”’…a":
-        assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
 
 
 def results(decoder: Any) -> Any:
@@ -415,48 +398,6 @@ def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any,
     assert asked == {name: "" if value is None else value for name, value in config.items()}
     known = [one["asked"] for one in page.recordings(TRACES)]
     assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
-
-
-def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
-    """Both are made from the same values in the same order; what is empty is left out."""
-    names = ["prompt", "methods", "temperature", "ignore_eos", "draft_temperature"]
-    values = ["a b&c", ["x", "y"], 0, False, ""]
-    result = node(
-        f"""globalThis.window = {{}};
-        ({scripts.controls("live", names)})(...{json.dumps(values)});
-        console.log(JSON.stringify(window.specdiffAsked));"""
-    )
-    assert result == {"live": "prompt=a+b%26c&methods=x%2Cy&temperature=0&ignore_eos=false"}
-
-
-def test_presets_fill_their_widgets_in_order() -> None:
-    """A drafter that the pair has not leaves the one on the page; passing by the list changes nothing."""
-    options = [{"gamma": 8, "drafter": "block"}, {"gamma": 16, "drafter": "mdlm"}]
-    chosen = scripts.choose(options, {"embedded": {"block": "block", "mdlm": "mdlm"}, "other": {"mdlm": "dream"}})
-    asked = [[1, "embedded"], [0, "embedded"], [0, "other"], [1, "other"], ["custom", "embedded"], [0, "nothing"]]
-    result = node(f"const f = {chosen}; console.log(JSON.stringify({asked}.map(([i, p]) => f(i, p, 5, 'own'))))")
-    assert result == [[16, "mdlm"], [8, "block"], [8, "own"], [16, "dream"], [5, "own"], [8, "own"]]
-
-
-def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_while_somebody_types() -> None:
-    """Typing 16 passes through 1; an emptied box is no number."""
-    asked = [
-        ["embedded", "block", 30, 20],
-        ["embedded", "block", 9, 4],
-        ["embedded", "block", 9, 32],
-        ["smollm2", "block", 9, 4],
-        ["new", "x", 7, 7],
-        ["embedded", "block", None, 9],
-    ]
-    found = node(f"""
-        let focus = 'range';
-        globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
-        const fit = {scripts.fit(live.LONGEST)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
-        const before = all();
-        focus = 'number';
-        console.log(JSON.stringify([before, all()]));""")
-    assert found[0] == [[16, 16], [9, 4], [9, 9], [8, 4], [7, 7], [None, 9]]
-    assert found[1] == [one[2:] for one in asked]
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:

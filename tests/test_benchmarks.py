@@ -217,21 +217,6 @@ def test_a_report_replaces_only_its_own_machine() -> None:
     assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
 
 
-def test_a_section_shows_every_setting() -> None:
-    result = result_of()
-    text = section(result)
-    rows = cells(text)
-    for name in (entry.name for entry in result.entries):
-        assert sum(row[0] == name for row in rows) == 2, "its speeds, and its details"
-    assert ORIGIN["command"] in text
-
-
-def test_a_busy_machine_is_said() -> None:
-    result = result_of()
-    busy = [msgspec.structs.replace(entry, waiting=0.9) for entry in result.entries]
-    assert "busy" in section(msgspec.structs.replace(result, entries=busy)) and "busy" not in section(result)
-
-
 # The commands.
 
 

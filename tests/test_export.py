@@ -65,23 +65,6 @@ def test_everything_that_ships_fits_into_eight_megabytes_beside_plotly(tmp_path:
     )
 
 
-def test_one_file_holds_the_library_too(tmp_path: Path) -> None:
-    (page,) = export.write(tmp_path / "new" / "one.HTML", export.choose([SHIPPED], []))
-    assert [path.name for path in page.parent.iterdir()] == ["one.HTML"]
-    assert page.stat().st_size < LIMIT + PLOTLY.stat().st_size
-    markup = page.read_text(encoding="utf-8")
-    buttons, panels = re.findall(r'aria-controls="(\w+)"', markup), re.findall(r'role="tabpanel" id="(\w+)"', markup)
-    assert buttons == panels == [tab for tab in export.TABS if tab != "learn"]
-    assert markup.count('class="tabitem sd-tab" hidden') == len(panels)
-
-
-def test_every_import_of_a_module_is_one_that_the_map_names() -> None:
-    modules = export.modules()
-    for name, code in modules.items():
-        asked = re.findall(r"^(?:import|export)\b.*?\bfrom '(.*?)'|^import '(.*?)'", code, re.MULTILINE)
-        assert {*map("".join, asked)} <= modules.keys(), name
-
-
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,35 +40,25 @@ from specdiff_core.schema.wording import settings_words
 SPAN = Span(name="x", start=0.0, seconds=0.0)
 
 
+BAD: dict[str, list[Any]] = {
+    "gamma": [0, 33, "many", "1_0", 2.5, None, True, [3], "nan"],
+    "steps": [0],
+    "temperature": [-0.1, "1e400", "nan"],
+    "top_p": [0.0],
+    "order": ["sideways"],
+    "rule": ["hope", ""],
+    "seed": [-1],
+    "max_new_tokens": [10**9],
+    "drafter": [3],
+    "ignore_eos": ["maybe"],
+    "colour": ["red"],
+    "draft_temperature": [3],
+}
+PAIRS_OF_VALUES = [({"gamma": 4, "steps": 5}, "steps"), ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts")]
+
+
 @pytest.mark.parametrize(
-    ("values", "field"),
-    [
-        ({"gamma": 0}, "gamma"),
-        ({"gamma": 33}, "gamma"),
-        ({"gamma": "many"}, "gamma"),
-        ({"gamma": "1_0"}, "gamma"),
-        ({"gamma": 2.5}, "gamma"),
-        ({"gamma": None}, "gamma"),
-        ({"gamma": True}, "gamma"),
-        ({"gamma": [3]}, "gamma"),
-        ({"gamma": "nan"}, "gamma"),
-        ({"gamma": 4, "steps": 5}, "steps"),
-        ({"steps": 0}, "steps"),
-        ({"num_drafts": 2, "tree_nodes": 4}, "num_drafts"),
-        ({"temperature": -0.1}, "temperature"),
-        ({"temperature": "1e400"}, "temperature"),
-        ({"temperature": "nan"}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"order": "sideways"}, "order"),
-        ({"rule": "hope"}, "rule"),
-        ({"rule": ""}, "rule"),
-        ({"seed": -1}, "seed"),
-        ({"max_new_tokens": 10**9}, "max_new_tokens"),
-        ({"drafter": 3}, "drafter"),
-        ({"ignore_eos": "maybe"}, "ignore_eos"),
-        ({"colour": "red"}, "colour"),
-        ({"draft_temperature": 3}, "draft_temperature"),
-    ],
+    ("values", "field"), [*(({name: one}, name) for name, each in BAD.items() for one in each), *PAIRS_OF_VALUES]
 )
 def test_bad_settings_name_their_field(values, field) -> None:
     with pytest.raises(ConfigError) as caught:

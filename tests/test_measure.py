@@ -230,14 +230,6 @@ def test_a_race_is_one_text_on_one_number_of_threads() -> None:
             race(own, "Once", lanes, repeats=repeats)
 
 
-def test_each_turn_has_a_seed_of_its_own_and_its_settings_share_it() -> None:
-    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
-    engine = FakeDecoder()
-    measured(engine=engine, prompts=PROMPTS[:2], base=dataclasses.replace(BASE, seed=40))
-    seeds = [config.seed for _, config in engine.calls[1 + len(SETTINGS) :]]  # after the header and the warm-up
-    assert seeds == [40 + turn for turn in range(4) for _ in SETTINGS]
-
-
 def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
     log = measured(prompts=PROMPTS[:2])
     before = sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla
