@@ -160,7 +160,7 @@ MORE = dataclasses.replace(RUN, steps=5, tokens=500_000, seconds=9000.0, hardwar
         (None, "Unknown: there is no training.json beside the weights."),
     ],
 )
-def test_the_cost_is_what_the_file_says_and_never_invented(history: Any, cost: str, tmp_path: Path) -> None:
+def test_the_cost_is_what_the_file_says(history: Any, cost: str, tmp_path: Path) -> None:
     if history is not None:
         (tmp_path / HISTORY).write_text(json.dumps({"runs": history}, default=dataclasses.asdict), "utf-8")
     spec = DrafterSpec(name="mdlm", label="", module="masked_diffusion", source=str(tmp_path))
@@ -328,7 +328,7 @@ def test_the_areas_of_acceptance_add_up_to_p() -> None:
         assert sum(shares) == pytest.approx(float(p)) and shares[0] == min(evidence.P[token], evidence.Q[token])
 
 
-def test_the_teachers_guide_has_every_lesson_its_minutes_its_wrong_guesses_and_the_key(tmp_path: Path) -> None:
+def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None:
     """And the page shows all of it."""
     text = teaching.GUIDE.read_text(encoding="utf-8")
     titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)

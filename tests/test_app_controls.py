@@ -182,7 +182,7 @@ def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first
         ({"drafter": "oracle"}, "drafter", "oracle"),
     ],
 )
-def test_what_cannot_run_names_the_control_and_a_way_out(values: dict[str, object], field: str, words: str) -> None:
+def test_what_cannot_run_names_its_control(values: dict[str, object], field: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as caught:
         (live if "drafter" in values else race).plan(values)
     assert caught.value.field == field and caught.value.hint

@@ -195,7 +195,7 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
-def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
@@ -215,7 +215,7 @@ def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkey
         OWN_PAIRS.clear()
 
 
-def test_another_pair_in_a_run_that_a_trace_tells_loads_nothing() -> None:
+def test_another_pair_in_a_trace_loads_nothing() -> None:
     """It goes on only with the pair that was asked for, which was checked."""
     given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
     given |= {"target": "embedded/target", "after": []}
@@ -372,7 +372,7 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
     assert set(final["renamed"].values()) <= EXPLORATIONS.keys()
 
 
-def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = (explore.RECORDED["explore"] / "losslessness.coins.json").read_bytes()
     (tmp_path / "losslessness.coins.json").write_bytes(good)
     for word, broken in (

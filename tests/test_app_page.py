@@ -76,7 +76,7 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     assert done.stdout.splitlines() == ["a True", "[]"]
 
 
-def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_one_line_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -262,7 +262,7 @@ def cards_of() -> dict[str, Any]:
         return {tab: module.place() for tab, module in page.TABS.items()}
 
 
-def test_a_link_fills_the_controls_of_its_tab_and_names_the_preset(cards_of: dict[str, Any]) -> None:
+def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]) -> None:
     assert opened(cards_of, {}) == {}
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
@@ -292,9 +292,7 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
 @pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
-def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
-    lesson: str, more: dict[str, str], cards_of: dict[str, Any]
-) -> None:
+def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: dict[str, Any]) -> None:
     """What works is filled in, what does not leaves a card where the controls are; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
     found = opened(cards_of, query)
@@ -306,7 +304,7 @@ def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
     )  # fmt: skip
 
 
-def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(cards_of: dict[str, Any]) -> None:
+def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:
     """Unless it has settings of its own. An exploration's link is read by its own script."""
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
@@ -327,7 +325,7 @@ def code_of(link: str) -> str:
     return picture.getvalue().decode()
 
 
-def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
+def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
@@ -348,7 +346,7 @@ def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
-def test_a_room_is_counted_by_question_and_a_page_that_changes_its_mind_counts_once() -> None:
+def test_a_room_counts_each_page_once_for_a_question() -> None:
     count = launch.counting(Rooms())
     client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST"])]))
     place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
@@ -372,7 +370,7 @@ def test_rooms_are_bounded() -> None:
     assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
 
 
-def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's own in its network, where the server listens there; otherwise there is no code."""
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in (
@@ -390,7 +388,7 @@ def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch:
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
-def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
+def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
     query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
     found = opened(cards_of, query)
     config = method.config(DecodeConfig()).to_dict()

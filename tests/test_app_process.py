@@ -144,7 +144,7 @@ def test_whoever_walks_away_leaves_no_decode_behind(remote: Remote) -> None:
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
-def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
     """A card needs field and hint; the log needs where it happened."""
     with pytest.raises(ConfigError) as refused:
         decoder(remote, "absent")

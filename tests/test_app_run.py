@@ -90,7 +90,7 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
     return dict(trace_of(frame).lanes)
 
 
-def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """What the server met does."""
     for error, traced in ((ConfigError("Too long."), False), (WeightsError("Cut off."), True)):
         caplog.clear()
@@ -118,7 +118,7 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert len({frame["run"] for frame in updates}) == 1
 
 
-def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own_warm_up() -> None:
+def test_every_drafter_is_ready_first_and_each_lane_warms_up() -> None:
     decoder, asked = FakeDecoder(), []
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -260,7 +260,7 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("names", "stopped"), [(("", ""), False), (("anna", "ben"), False), (("me/live", "me/live"), True)], ids=str
 )
-def test_a_visitor_stops_and_sees_only_their_own_races(names: tuple[str, str], stopped: bool) -> None:
+def test_visitors_stop_and_see_only_their_own_races(names: tuple[str, str], stopped: bool) -> None:
     """A second race of a tab stops its first one; visitors without a name are different ones."""
     jobs = Jobs()
     first, second = (one(FakeDecoder(pace=0.02), f"race {i}", jobs=jobs, name=name) for i, name in enumerate(names))
@@ -331,7 +331,7 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
-def test_where_the_only_drafted_lane_fails_its_card_and_the_vanilla_lane_arrive_together(early: bool) -> None:
+def test_a_failed_drafted_lane_is_a_card_beside_vanilla(early: bool) -> None:
     decoder = Failing("warm-up" if early else "decode", MEMORY, "block")
     last = frames(one(decoder))[-1]
     assert last["card"]["code"] == "memory" and last["source"] == "failed"
@@ -355,7 +355,7 @@ def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> 
     assert last["card"]["message"] == MISSING.message and not last["trace"] and not decoder.calls
 
 
-def test_where_vanilla_cannot_even_begin_the_race_is_a_card_and_later_it_fails_as_a_lane() -> None:
+def test_vanilla_that_cannot_begin_is_a_card_and_later_a_lane() -> None:
     """The prompt is to blame: every lane would say the same."""
     decoder = FakeDecoder(fail=ContextOverflow("Too long.", hint="Shorten it."), fail_after=0)
     last = frames(several(decoder))[-1]
@@ -392,7 +392,7 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
     assert loads == ["embedded"] and not late
 
 
-def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_while_a_pair_loads_ends_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless somebody else waits for it too."""
     loads: list[str] = []
 

@@ -50,7 +50,7 @@ def use(shares: Shares, clock: Clock, visitor: str, *, tokens: int = 0, seconds:
         clock.now += seconds
 
 
-def test_limits_hold_on_public_hosts_only_unless_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_hold_on_public_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, usual in turns.PUBLIC.items():
         monkeypatch.delenv(name, raising=False)
         for public, most in ((False, float("inf")), (True, usual)):
@@ -111,7 +111,7 @@ def race(decoder: Any, name: str) -> list[dict[str, Any]]:
     return frames(raced(make, "Once", values, live.plan, visitor=name))
 
 
-def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
+def test_beyond_the_share_a_race_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
     public(**{TOKENS: 30})
     monkeypatch.setattr(running, "SHARES", Shares())
     assert race(FakeDecoder(), "one")[-1]["source"] == "run"
@@ -122,7 +122,7 @@ def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, publ
     assert race(FakeDecoder(), "another")[-1]["source"] == "run"
 
 
-def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
+def test_a_race_that_uses_its_share_up_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
 ) -> None:
     public(**{SECONDS: 1.0})

@@ -98,7 +98,7 @@ def test_a_workload_is_streamed_at_its_revision(name: str, hub: list[tuple[Any, 
         assert len(prompts[0].prompt.split()) == 64
 
 
-def test_where_it_cannot_be_had_a_file_is_named(hub: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_a_file_is_named(hub: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no route")
 

@@ -188,7 +188,7 @@ def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -
     assert network.config.block_size == 7
 
 
-def test_a_drafter_that_predicts_from_the_anchor_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafters_that_predict_from_the_anchor_are_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers' loop would take its drafts from one slot further on."""
     network: Any = engine.drafter("block").network
     monkeypatch.setattr(type(network), "lead", property(lambda self: 0))
@@ -211,7 +211,7 @@ def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> No
     assert small.generation_config.to_dict() == before
 
 
-def test_a_text_that_parts_is_counted_and_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_differs_is_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = hf.generate
 
     def other(*args: Any, **options: Any) -> tuple[int, ...]:
@@ -346,7 +346,7 @@ def test_efficiency_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 1)])
-def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
+def test_a_warm_up_follows_the_header_unmeasured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
 ) -> None:
     """The start is reported first; the events are those of a run without a listener."""
@@ -425,7 +425,7 @@ def test_every_measurement_from_the_command_line(
     assert len(rows) >= 4, "its speed, its share of the clock, its lane beside dflash, and its limit"
 
 
-def test_llama_cpp_is_a_lane_where_the_target_is_its_file(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is offered for a GGUF only, says what to install, and its text is compared with nobody's."""
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
     monkeypatch.setattr(hf, "find_spec", lambda name: None)

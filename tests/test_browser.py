@@ -144,7 +144,7 @@ def test_the_window_shows_every_step(browser: Any, address: str) -> None:
         assert page.locator("#live-player .sd-phase.sd-on").text_content().startswith("4 Commit")
 
 
-def test_committed_tokens_move_into_the_text_unless_motion_is_reduced(browser: Any, address: str) -> None:
+def test_committed_tokens_move_unless_motion_is_reduced(browser: Any, address: str) -> None:
     """And the cut tail falls. In another tab nothing flies on."""
     watch = """new MutationObserver((changes) => { for (const { addedNodes } of changes) for (const node of addedNodes)
         if (node.classList?.contains('sd-ghost')) window.ghosts = (window.ghosts ?? 0) + 1; })
@@ -253,7 +253,7 @@ def test_settings(browser: Any, address: str) -> None:
         assert page.input_value("#live-tree_nodes input[type=number]") == "9"
 
 
-def test_nobody_loses_settings_by_passing_the_presets_or_by_typing(browser: Any, address: str) -> None:
+def test_passing_the_presets_or_typing_loses_nothing(browser: Any, address: str) -> None:
     """Gradio's list tells of input when it loses the focus, its number box at every key."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
@@ -434,9 +434,7 @@ def test_a_measured_lane_is_not_disturbed_and_stop_keeps_it(browser: Any, addres
         assert "Your run" in player.locator(".sd-chip").text_content()
 
 
-def test_where_threads_had_to_wait_passes_stand_for_the_clock_and_one_thread_is_offered(
-    browser: Any, address: str
-) -> None:
+def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: Any, address: str) -> None:
     """The speed-up is not shown as if it could be trusted; a run on one thread can be."""
     with visit(browser, address) as page:
         player = page.locator("#live-player")
@@ -543,7 +541,7 @@ def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None
         assert page.locator(card).is_hidden()
 
 
-def test_many_branches_are_few_until_somebody_asks(browser: Any, address: str, tmp_path: Path) -> None:
+def test_of_many_branches_eight_are_drawn_first(browser: Any, address: str, tmp_path: Path) -> None:
     """A tree of 40 nodes and 16 drafts: eight lines, then all of them, in a field that scrolls."""
     base = DecodeConfig(gamma=6, max_new_tokens=24, seed=3)
     header = next(event for event in FakeDecoder().decode("Once", base) if isinstance(event, RunStarted))
@@ -578,7 +576,7 @@ def test_many_branches_are_few_until_somebody_asks(browser: Any, address: str, t
             assert lines.count() == 8
 
 
-def test_a_recording_offers_its_settings_and_the_others_play_without_a_run(browser: Any, address: str) -> None:
+def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
     """The list names what ships with the page."""
     with visit(browser, address) as page:
         options = page.locator("#live-player .sd-more option").all_text_contents()
@@ -1032,7 +1030,7 @@ def opened(page: Any, name: str) -> None:
     page.wait_for_function(ready("live"))
 
 
-def test_a_slower_lane_says_why_at_its_end_and_leads_to_a_round_that_shows_it(browser: Any, address: str) -> None:
+def test_a_slower_lane_says_why_and_shows_a_round(browser: Any, address: str) -> None:
     why, say = "#live-player .sd-why", "#live-player .sd-say"
     with visit(browser, address) as page:
         assert page.locator(why).count() == 0, "the opening race is won"

@@ -233,7 +233,7 @@ def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
 
 
-def test_two_opened_traces_stand_side_by_side_and_the_engine_decodes_on(browser: Any, address: str) -> None:
+def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)

@@ -139,7 +139,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         assert page.locator(CARD).count() == 0
 
 
-def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any, address: str) -> None:
+def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) -> None:
     import segno
 
     there = f"{SLIDE} && {ready('live')}"
@@ -184,7 +184,7 @@ def test_the_room_gets_a_link_and_its_code_and_sees_the_same_moment(browser: Any
         assert not overflows(page)
 
 
-def test_the_projector_counts_what_phones_choose_and_shows_it_when_it_is_revealed(browser: Any, address: str) -> None:
+def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE) as room:
         room.keyboard.press("l")
         link = room.inner_text(".sd-present-address")
@@ -202,9 +202,7 @@ def test_the_projector_counts_what_phones_choose_and_shows_it_when_it_is_reveale
 
 
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
-def test_present_begins_from_the_learn_tab_and_keys_meant_for_a_slider_stay_there(
-    browser: Any, address: str, size: str
-) -> None:
+def test_keys_meant_for_a_slider_stay_there(browser: Any, address: str, size: str) -> None:
     with visit(browser, f"{address}?lesson=accept", size=size, until=THERE) as page:
         page.click(".sd-present")
         at_step(page, 0, 1)
@@ -229,14 +227,14 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("lesson", ["denoise", "%3Cscript%3E"])
-def test_a_lesson_link_with_fields_that_make_no_sense_opens_the_lesson(browser: Any, address: str, lesson: str) -> None:
+def test_a_hostile_lesson_link_opens_the_lesson(browser: Any, address: str, lesson: str) -> None:
     with visit(browser, f"{address}?lesson={lesson}{HOSTILE}", until=SLIDE) as page:
         at_step(page, 3 if lesson == "denoise" else 0, 1)
         page.keyboard.press("ArrowRight")
         page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
 
 
-def test_every_lesson_can_be_read_and_printed_without_running_anything(browser: Any, address: str) -> None:
+def test_every_lesson_can_be_read_and_printed(browser: Any, address: str) -> None:
     """Once its question is skipped."""
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
@@ -259,7 +257,7 @@ TIP = "#sd-tip:not([hidden])"
 
 
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
-def test_a_symbol_says_what_it_means_on_hover_on_focus_and_on_a_tap(browser: Any, address: str, size: str) -> None:
+def test_a_symbol_says_what_it_means(browser: Any, address: str, size: str) -> None:
     with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
         page.click("#lesson-gamma .sd-skip")
         symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first

@@ -98,7 +98,7 @@ def prompted(page: Any, prompt: str) -> None:
     page.wait_for_function("(text) => document.querySelector('#live-prompt textarea').value === text", arg=prompt)
 
 
-def test_it_opens_on_a_recording_and_every_model_has_its_own_examples(browser: Any, visited: Visited) -> None:
+def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, visited: Visited) -> None:
     smollm2, embedded = EXAMPLES["smollm2"], EXAMPLES["embedded"]
     for size in ("desktop", "phone"):
         with visit(browser, visited.url, size=size) as page:
@@ -123,7 +123,7 @@ def test_it_opens_on_a_recording_and_every_model_has_its_own_examples(browser: A
         prompted(page, "A prompt of my own")
 
 
-def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
+def test_the_model_is_fetched_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
     """What has arrived is kept. After another attempt Run decodes with the model."""
     get, stop = "#live-get", "#live-get-stop"
     with visit(browser, visited.url) as page:

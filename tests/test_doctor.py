@@ -186,9 +186,7 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None
 
 
 @pytest.mark.slow
-def test_feature_layers_that_a_released_config_declares_wrongly_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_feature_layers_of_a_released_config_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of a released drafter whose config counts the layers from another end."""
     monkeypatch.setattr(doctor, "EVERY", 3)  # such layers differ little: it takes as many drafts as a visitor's
     folder = tmp_path / "block"
@@ -235,7 +233,7 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
         ("never said", False, ("weak", None, None)),
     ],
 )
-def test_a_template_that_the_drafter_was_not_trained_with_is_named(
+def test_a_template_foreign_to_the_drafter_is_named(
     sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
 ) -> None:
     """As declared, a prompt goes through the target's template, as in a race; no template helps a weak drafter."""
@@ -314,7 +312,7 @@ def test_a_sound_pair_of_tiny_checkpoints(tmp_path: Path, declared: dict[str, An
     ],
     ids=str,
 )
-def test_a_fault_in_tiny_released_checkpoints_is_named(
+def test_a_fault_in_tiny_checkpoints_is_named(
     tmp_path: Path, declared: dict[str, Any], suspect: str, change: str
 ) -> None:
     final = examined(clocks(tmp_path, **declared), "adapted", **TINY)
@@ -337,7 +335,7 @@ def own(tmp_path: Path) -> list[str]:
 PATIENT = ["--texts", TEXTS, "--tokens", "30", "--gamma", "4"]
 
 
-def test_a_shift_that_was_declared_wrongly_on_the_command_line_is_named(
+def test_a_wrong_shift_on_the_command_line_is_named(
     own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "answer.json"
@@ -354,7 +352,7 @@ def test_a_shift_that_was_declared_wrongly_on_the_command_line_is_named(
     assert "The shift looks wrongly declared" in capsys.readouterr().out
 
 
-def test_two_runs_of_a_pair_of_ones_own(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = [*own, "--kind", "denoise", "--shift", "1"]
     file = tmp_path / "answer.json"
     few = ["--prompt", "the cat", "--tokens", "30"]
@@ -383,7 +381,7 @@ def test_two_runs_of_a_pair_of_ones_own(own: list[str], tmp_path: Path, capsys: 
     ],
     ids=str,
 )
-def test_what_is_declared_of_a_pair_of_ones_own_is_judged_as_everywhere(
+def test_declarations_of_an_own_pair_are_checked(
     words: list[str], message: str, own: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, *own]) == 2
@@ -391,9 +389,7 @@ def test_what_is_declared_of_a_pair_of_ones_own_is_judged_as_everywhere(
     assert message in shown and "hint: " in shown and "loading" not in shown
 
 
-def test_a_map_and_the_cost_of_rounds_of_a_pair_of_ones_own(
-    own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The context holds 64 tokens: of the lab's own prompts most are too long, and are named."""
     own = [*own, "--kind", "denoise", "--shift", "1"]
     prompts = tmp_path / "prompts.jsonl"
@@ -477,7 +473,7 @@ def test_a_row_too_far_is_a_bug(
     ],
     ids=str,
 )
-def test_runs_with_other_draws_prove_nothing(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
+def test_other_draws_prove_nothing(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
     found = diverge._sampled(DecodeConfig.parse(one), DecodeConfig.parse(other))
     assert why in found and bool(why) == bool(found)
 

@@ -109,7 +109,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (SideBySide, {"branch": "a", "take": -1, "given": '{"config": {}}'}),
     ],
 )
-def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
+def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
     what = parse(kind, values)
     args = vars(build_parser().parse_args(command_of(what)))
     assert parse(kind, {name: args[name] for name in kind.__struct_fields__ if name in args}) == what
@@ -372,7 +372,7 @@ def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     assert 95 <= drafted <= 99
 
 
-def test_every_tested_token_is_of_one_kind_and_rejections_of_trees_count(pair_engine: Engine) -> None:
+def test_every_tested_token_of_a_tree_is_of_one_kind(pair_engine: Engine) -> None:
     """The acceptance rate of each sorting is that of the run itself, also of a tree."""
     method = "ddtree"
     final = explore(WhichText, pair_engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
@@ -505,7 +505,7 @@ def test_the_worked_problems_are_right() -> None:
         ),
     ],
 )
-def test_a_line_of_the_visitors_own_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
+def test_a_visitors_line_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
     found = read_problem(line)
     assert (found.prompt, found.steps, found.answer) == (prompt, steps, answer)
     for text in (f" The answer is {answer}.", f"so it is \\boxed{{{answer}}}"):
@@ -591,7 +591,7 @@ def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little_text")
-def test_two_drafters_learn_from_one_start_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
+def test_two_drafters_learn_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
     what = msgspec.structs.replace(parse(Learn, LEARN), seconds=1)  # a visitor's minimum is 5
     final = Exploring(what, engine).advance()
     assert final.done == final.total
@@ -682,7 +682,7 @@ def lanes_of(final: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
-def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
+def test_rounds_follow_each_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
     final = explore(SideBySide, pair_engine, **{**TWO, **values})
     for name in ("a", "b"):
         rows = [row for row in final.explored.rows if row["run"] == name]
@@ -713,7 +713,7 @@ def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, valu
     ],
     ids=str,
 )
-def test_two_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
+def test_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
     final = explore(SideBySide, pair_engine, **{**TWO, **values})
     assert final.explored.facts["lossless"] is (values.get("rule") != "naive")
     assert final.explored.facts["must_be_equal"] is must
@@ -867,7 +867,7 @@ def test_the_engine_of_other_runs_is_never_changed(
     ],
     ids=str,
 )
-def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, values: dict[str, Any]) -> None:
+def test_several_drafts_keep_the_distribution(engine: Engine, values: dict[str, Any]) -> None:
     final = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
     for row in final.explored.rows[-3:]:
         assert row["lossless"]
@@ -885,7 +885,7 @@ def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, val
     ],
     ids=str,
 )
-def test_exact_rules_keep_the_law_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
+def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
     final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
     assert sum(row["exact"] for row in final.explored.facts["joint"]) <= 1 + 1e-9
     for row in final.explored.rows[-4:]:
@@ -933,7 +933,7 @@ def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
     assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 
 
-def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_writes_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, table = tmp_path / "new" / "window-map.json", tmp_path / "map.csv"
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Once upon a time\n", encoding="utf-8")
@@ -963,7 +963,7 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(("error", "status"), [(OutOfMemory("No room.", hint="Less."), 2), (KeyboardInterrupt(), 130)])
-def test_what_was_finished_before_it_broke_off_is_written(
+def test_a_broken_off_answer_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -149,7 +149,7 @@ def test_writes_over_nothing_but_an_earlier_export(
     assert "there cannot be written: Permission denied." in capsys.readouterr().err
 
 
-def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_installed_lab_has_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
     named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     added = named["project"]["entry-points"][cli.ADDED]

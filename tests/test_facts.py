@@ -307,7 +307,7 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
         (["dflash"], {"pair": "gpt2-mdlm"}),
     ],
 )
-def test_the_front_door_refuses_what_the_command_line_refuses(methods: object, settings: dict[str, object]) -> None:
+def test_the_front_door_refuses_wrong_settings(methods: object, settings: dict[str, object]) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

@@ -427,7 +427,7 @@ def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [*KINDS, *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folded: dict[str, Any]) -> None:
+def test_both_languages_fold_a_trace_alike(name: str, folded: dict[str, Any]) -> None:
     """After every round, at the end, and against vanilla."""
     lanes_read = made(name) if name in KINDS else read_trace(ROOT / name).lanes
     lanes = {own: Prefixes(events) for own, events in lanes_read.items()}
@@ -443,7 +443,7 @@ def test_python_and_javascript_fold_a_trace_to_the_same_numbers(name: str, folde
 
 
 @pytest.mark.parametrize("number", range(len(PAIRS_OF_RUNS)))
-def test_python_and_javascript_count_the_rounds_of_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
+def test_both_languages_align_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
     ours = [
         _rounded(row)
         for name, (path, lane) in zip("ab", PAIRS_OF_RUNS[number], strict=True)

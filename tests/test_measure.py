@@ -269,7 +269,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(finished.calls) == 1
 
 
-def test_retrained_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "target"
     folder.mkdir()
     spec = dataclasses.replace(EMBEDDED, target=str(folder), drafters=())
@@ -323,7 +323,7 @@ def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
             read_result(path, *KINDS)
 
 
-def test_the_table_has_a_row_for_each_setting_and_no_interval_without_prompts_to_resample() -> None:
+def test_the_table_has_a_row_for_each_setting() -> None:
     log = measured(repeats=1)
     log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
@@ -355,7 +355,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
     return found
 
 
-def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
+def test_a_prompt_that_does_not_fit_is_named_first(
     decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def encode(prompt: str) -> tuple[int, ...]:
