@@ -1,4 +1,4 @@
-"""What browser tests share: a server of the scripted page, a Chromium, visitors, and what they do."""
+"""What browser tests share: a server of the scripted page, visitors, and what they do."""
 
 from __future__ import annotations
 

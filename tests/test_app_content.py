@@ -1,4 +1,4 @@
-"""Words and pictures of the page: escaping, colours that can be read, method cards, alignment figures."""
+"""Words and pictures of the page: escaping, colours, method cards, figures."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_contrast(text: str, ground: str, mode: int) -> None:
 
 
 def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
-    """Roles are the only way to a colour, and every method has one of its own, with a mark of its own."""
+    """Roles are the only way to a colour; every method has its own, and a mark."""
     assert {method.colour for method in METHODS} <= set(palette.ROLES)
     for theme in (0, 1):
         assert len({palette.ROLES[method.colour][theme] for method in METHODS}) == len(METHODS)
@@ -126,7 +126,7 @@ def test_the_player_never_writes_markup() -> None:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
-    """Label, sentences, exactness, papers; each formula as MathML in which no letter is missing, with words for it."""
+    """Label, sentences, exactness, papers, and each formula as MathML with words."""
     shown = method_cards.card(method, "embedded")
     for words in (method.label, *method.sentences, method.exact, method.letters):
         assert escape(words) in shown
@@ -302,7 +302,7 @@ def test_a_lesson_without_its_recording_stays(
 
 
 def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
-    """What is marked is what was accepted, and rounds that are held side by side begin behind the same words."""
+    """Accepted tokens are marked; rounds side by side follow the same words."""
     for lesson in WORKSHOP:
         shown = scenes.scene(lesson.name)
         assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name

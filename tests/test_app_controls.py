@@ -62,7 +62,7 @@ def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
 
 @pytest.mark.parametrize("pair", EXAMPLES)
 def test_a_pair_has_examples_and_presets_of_its_own(pair: str) -> None:
-    """Each prompt is short enough to run at once, and no preset asks for more than the pair's drafters do."""
+    """Prompts are short, and presets stay within what the pair's drafters can do."""
     for example in EXAMPLES[pair]:
         assert 10 < len(controls.check_prompt(example.prompt)) < 300
     assert len({example.prompt for example in EXAMPLES[pair]}) == len(EXAMPLES[pair])
@@ -120,7 +120,7 @@ def test_a_share_link_restores_every_setting() -> None:
 
 
 def test_a_link_to_a_race_restores_it() -> None:
-    """Its prompt, its methods and its settings; what it does not name is as usual; a link to Live is none."""
+    """Its prompt, methods and settings, or the usual ones; a link to Live is none."""
     query = {"prompt": "Once", "methods": "specdiff,eagle", "temperature": "0.7", "max_new_tokens": "32", "gamma": "9"}
     prompt, methods, *settings = race.from_query(query)
     assert prompt == "Once" and sorted(methods["value"]) == ["eagle", "specdiff"]
@@ -135,7 +135,7 @@ def test_a_link_to_a_race_restores_it() -> None:
 
 
 def test_a_link_to_a_race_of_another_pair() -> None:
-    """Which may have no drafter of the usual name; a method that is named twice, and vanilla, stand there once."""
+    """Methods that are named twice are there once; vanilla is never listed."""
     query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
     _, methods, *settings = race.from_query(query)
     assert methods["value"] == ["specdiff"] and settings[race.SETTINGS.index("pair")] == "gpt2-mdlm"

@@ -1,4 +1,4 @@
-"""Explorations on the page: frames, Stop, a reload, whose turn it is, and the process in which they run."""
+"""Explorations on the page: frames, Stop, a reload, turns, and their process."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
 
 @pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
 def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
+    """A browser sends what it likes. On one's own machine the pair is loaded."""
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
     monkeypatch.setattr(own_models, "resolve", lambda source, *_, **__: source)

@@ -1,4 +1,4 @@
-"""The page as a whole: no torch before a run, nothing from outside, links, recordings, endpoints, the launcher."""
+"""The whole page: no torch, nothing from outside, links, recordings, endpoints, launcher."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def results(decoder: Any) -> Any:
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
-    """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
+    """Every setting has a type, a default and a sentence; every choice has its name."""
     one, several = endpoints(results(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     assert set(inspect.signature(several).parameters) == {
@@ -162,7 +162,7 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 
 def test_the_endpoint_of_two_lanes() -> None:
-    """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
+    """A number out of range and a lane that fails are errors in words."""
     endpoint, _ = endpoints(results(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
@@ -293,7 +293,7 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
 @pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
 def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: dict[str, Any]) -> None:
-    """What works is filled in, what does not leaves a card where the controls are; the Learn tab opens either way."""
+    """Settings are filled in, or leave a card; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
     found = opened(cards_of, query)
     assert found["tab"].selected == "learn"
@@ -371,7 +371,7 @@ def test_rooms_are_bounded() -> None:
 
 
 def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own in its network, where the server listens there; otherwise there is no code."""
+    """With the machine's own address, where the server listens there; or not at all."""
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in (
         (False, "192.168.0.7", 204),

@@ -1,4 +1,4 @@
-"""The process that decodes: what crosses the pipe, how it stops, and what happens when it dies. Scripted decoders."""
+"""The process that decodes: what crosses the pipe, how it stops, and how it dies."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
 
 
 def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
-    """What the listener raises ends the load over there; its process lives on, with all that it holds."""
+    """What the listener raises ends the load; the process lives on with its models."""
     before: list[str] = []
     remote.load("who", before.append)
     messages: list[str] = []
@@ -178,7 +178,7 @@ def test_a_dead_process_is_told_and_replaced() -> None:
 
 
 def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
-    """The next run finds it dead, starts another, loads and warms up; an old decoder says that it is orphaned."""
+    """The next run starts another and loads; an old decoder reports that it is lost."""
     remote = Remote(load)
     engines = Engines(remote.load, alive=remote.alive)
     messages: list[str] = []

@@ -1,4 +1,4 @@
-"""Races as the page sees them: frames, heartbeats, stops, cards, lanes that fail; with a scripted decoder."""
+"""Races as the page sees them: frames, heartbeats, stops, cards, lanes that fail."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options
 
 
 class Failing(FakeDecoder):
-    """Fails in the lanes of one drafter: at their start, in their warm-up, or after their first round."""
+    """Fails in lanes of one drafter: at the start, in the warm-up, or after a round."""
 
     def __init__(self, when: str, error: Exception = MISSING, drafter: str = "mdlm") -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -
 
 
 def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
-    """Every event of both lanes; the bytes are those of a trace file, and a run has one id and rising numbers."""
+    """Every event of both lanes, as a trace file; one id and rising numbers."""
     decoder = FakeDecoder()
     updates = frames(one(decoder))
     last = updates[-1]
@@ -146,7 +146,7 @@ def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
 
 
 def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
-    """Where threads had to wait, the page offers that; otherwise a probe before the first lane chooses for all."""
+    """Offered where threads had to wait; otherwise the first lane's probe chooses."""
     decoder = FakeDecoder()
     lanes = lanes_of(frames(one(decoder, threads=1))[-1])
     assert decoder.threads == [1, 1]
@@ -200,7 +200,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 
 def test_stop_keeps_the_lanes_that_are_done() -> None:
-    """The third lane is under way when somebody presses Stop; the fourth never begins, and the trace names it."""
+    """The third lane is stopped; the fourth never begins, and the trace names it."""
     decoder, jobs, reached = FakeDecoder(), Jobs(), threading.Event()
 
     class Slow(FakeDecoder):
@@ -240,7 +240,7 @@ def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
 
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too old goes, and beyond so many bytes the oldest; the rest is there for who knows its name."""
+    """Old files go, and beyond so many bytes the oldest; the others have their names."""
     monkeypatch.setattr(running, "ROOM", 120)
     traces, now = running.Traces(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
@@ -433,7 +433,7 @@ def test_stop_while_a_pair_loads_ends_both(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_opening_files(tmp_path: Path) -> None:
-    """A trace comes back as it was, for the player that shows its lanes; everything else is a card for both."""
+    """A trace opens in the player of its lanes; everything else is a card for both."""
     good = tmp_path / "good.jsonl.gz"
     events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
     for lanes, tab in (

@@ -1,4 +1,4 @@
-"""Benchmarks on real models, tiny and untrained: transformers' own loops on our weights, equal texts, bare passes."""
+"""Benchmarks on tiny models: transformers' loops on our weights, equal texts, passes."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_drafters_that_predict_from_the_anchor_are_left_out(engine: Engine, monk
 
 
 def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
-    """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
+    """Our γ, or one token under the default threshold of an untrained model."""
     small: Any = engine.drafter("autoregressive").reader.model
     before = small.generation_config.to_dict()
     counts = []
@@ -228,7 +228,7 @@ def test_a_text_that_differs_is_listed(engine: Engine, monkeypatch: pytest.Monke
 
 
 def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine) -> None:
-    """generate() gets no processor: where the target's best token is one that our lanes never say, the texts part."""
+    """generate() has no processor: it may write a token that our lanes never do."""
     other = Engine(engine.pair)
     other.target = Target(engine.pair.model, context=96, suppress=say(engine, PLAIN, tokens=1))
     prompt = Prompt(id="p", flavour="x", prompt="some words")
@@ -303,7 +303,7 @@ def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_logits_are_recorded_beside_the_engine_and_not_in_it(engine: Engine) -> None:
-    """The recorded run is the plain one, token for token; the shared engine keeps its own target."""
+    """The recorded run is the plain one; the shared engine keeps its target."""
     target, config = engine.target, dataclasses.replace(BASE, drafter="block", gamma=4, steps=1)
     recording = RecordingEngine(engine)
     found, plain = final(list(recording.decode("abc", config))), final(list(engine.decode("abc", config)))
@@ -426,7 +426,7 @@ def test_every_measurement_from_the_command_line(
 
 
 def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is offered for a GGUF only, says what to install, and its text is compared with nobody's."""
+    """For a GGUF only; it says what to install, and its text isn't compared."""
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
     monkeypatch.setattr(hf, "find_spec", lambda name: None)
     lanes, left_out = lanes_of(gguf, (BASELINE,))

@@ -1,4 +1,4 @@
-"""Live and Race in a real browser: a person's clicks and keys, two themes, two sizes, hostile input. Loopback only.
+"""Live and Race in a real browser: clicks and keys, two themes, two sizes, hostile input.
 
 Skipped where a Chromium is missing. Times are generous: the machine may be busy.
 """
@@ -71,7 +71,7 @@ def value_of(page: Any, selector: str, wanted: str) -> None:
 
 
 def test_first_paint(browser: Any, address: str) -> None:
-    """It opens on a recording of what the controls show: a sentence, clocks, numbers, window and charts."""
+    """It opens on a recording: a sentence, clocks, numbers, window and charts."""
     with visit(browser, address) as page:
         player = page.locator("#live-player")
         lead = player.locator(".sd-lead-words").text_content()
@@ -100,7 +100,7 @@ def test_first_paint(browser: Any, address: str) -> None:
 
 
 def test_on_a_phone_the_stage_precedes_the_controls(browser: Any, address: str) -> None:
-    """Speed-up, lanes, window, controls, in this order; the outcome of a round is always in view."""
+    """Speed-up, lanes, window, controls; the outcome of a round is always in view."""
     with visit(browser, address, size="phone") as page:
         order = ["[data-area=hero]", "[data-area=lanes]", "[data-area=window]"]
         tops = [page.locator(f"#live-player {part}").bounding_box()["y"] for part in order]
@@ -163,7 +163,7 @@ def test_committed_tokens_move_unless_motion_is_reduced(browser: Any, address: s
 
 
 def test_playback(browser: Any, address: str) -> None:
-    """Autoplay, pause, step, jump, scrub and speed move both lanes on one axis; nothing is asked of the server."""
+    """Autoplay, pause, step, jump, scrub and speed move both lanes, without the server."""
     with visit(browser, address, motion=True) as page:
         page.wait_for_function(f"{LIVE}.player.t > 0")
         page.locator("body").press(" ")
@@ -223,7 +223,7 @@ def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
 
 
 def test_settings(browser: Any, address: str) -> None:
-    """The bond T ≤ γ, the drafter's longest window, presets and examples change the widgets without a run."""
+    """T ≤ γ, the drafter's longest window, presets and examples change the widgets."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
         gamma, steps = "#live-gamma input[type=number]", "#live-steps input[type=number]"
@@ -272,7 +272,7 @@ def test_passing_the_presets_or_typing_loses_nothing(browser: Any, address: str)
 
 
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
-    """A preset and an example load their recording; anything else says that it has not run, until it has."""
+    """A preset and an example load their recording; other settings haven't run."""
     stale = "#live-player .sd-stale"
     with visit(browser, address) as page:
         page.click("#live-preset input")
@@ -318,7 +318,7 @@ def test_a_method_card_brings_its_settings_and_its_recording(browser: Any, addre
 
 
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
-    """Prompt and settings travel in the address: each that differs from its default comes back in its own widget."""
+    """Each value of the address is in its own widget, and in the shared address."""
     chosen = {
         "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
         "rule": "match", "tree_nodes": "0", "num_drafts": "3", "selection": "trie",
@@ -390,7 +390,7 @@ def test_focus_is_visible_on_every_control(browser: Any, address: str) -> None:
 
 
 def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
-    """A run replaces the recording; the file that is offered is its trace; a prompt stays text, whatever it holds."""
+    """A run replaces the recording and offers its trace; a prompt stays text."""
     with visit(browser, address) as page:
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
         assert "Your run" in page.text_content("#live-player .sd-chip")
@@ -467,7 +467,7 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
 
 
 def test_cards(browser: Any, address: str) -> None:
-    """A card with what to do next; the prompt stays, and the trace on screen or what the failed run measured."""
+    """A card with what to do next; the prompt and the trace stay."""
     cases = [
         ("", "The prompt needs a change", "choose an example", "Recording"),
         ("x" * 100_000, "The prompt needs a change", "Shorten it", "Recording"),
@@ -520,7 +520,7 @@ def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str
 
 
 def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
-    """A foreign file is a card where it can be seen, and loses nothing; a trace opens in its tab."""
+    """A foreign file is a visible card and loses nothing; a trace opens in its tab."""
     broken, other, good = (tmp_path / f"{name}.jsonl.gz" for name in ("cut", "shorter", "good"))
     whole = (folder / "traces" / "dialogue-draft-tree-ddtree.jsonl.gz").read_bytes()
     broken.write_bytes(whole[:500])
@@ -662,7 +662,7 @@ def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
 
 
 def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
-    """The lanes that are done stay, and those that never began say so; while it runs the waiting ones are named."""
+    """Finished lanes stay; the others say that they wait, or never began."""
     with visit(browser, address) as page:
         open_tab(page, "race")
         open_drawer(page, "race")
@@ -752,7 +752,7 @@ def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, fol
 
 
 def test_the_race_before_comes_back_whole(browser: Any, address: str, folder: Path) -> None:
-    """After a race that ended before its first token: lanes, labels and selection are as they were."""
+    """After a race that ended before its first token, with labels and selection."""
     url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"
     labels = {"block/9/1": {"label": "block γ 9"}}
     detail = {"url": url, "lanes": ["vanilla", "mdlm/4/1", "block/9/1"], "labels": labels}
@@ -821,7 +821,7 @@ def test_a_server_that_dies(browser: Any, tmp_path: Path, tabs: str) -> None:
     runs."""
 
     def arrive(tab: str) -> Any:
-        """Somebody before a tab's Run, on a page of their own: a lost server leaves errors in its console."""
+        """A visitor before a tab's Run; a lost server leaves errors in the console."""
         page = browser.contexts[0].new_page()
         page.set_default_timeout(PATIENCE)
         page.add_init_script(TIMES)
@@ -954,7 +954,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
 
 
 def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
-    """Its stage and its controls; Back leads to the run before. When the server has removed it, the settings stay."""
+    """With its controls; Back opens the run before. Without its file, the settings stay."""
     prompt = "Object.values(window.specdiff.players.live.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
         number(page, "live", "gamma", 5)

@@ -1,4 +1,4 @@
-"""The Compare tab in a real browser: the recorded answer, its switches and races, and a measurement."""
+"""The Compare tab in a real browser: the recorded answer and a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Explore tab in a real browser: forms, a live exploration, a reload, downloads, sliders, recorded answers."""
+"""The Explore tab in a real browser: forms, measurements, a reload, downloads, recordings."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ EXPLORE_RUN = """(() => {
 
 
 def refused(page: Any, words: str, act: Callable[[], object]) -> None:
-    """What the visitor does is refused in these words, on a card that is on the screen, and takes nothing away."""
+    """An action is refused in these words, on a visible card, and takes nothing away."""
     before = page.evaluate(SHOWN)
     act()
     page.wait_for_selector(f".sd-exp .sd-card:visible :text('{words}')")

@@ -1,4 +1,4 @@
-"""The Learn tab in a real browser: lessons that lead through the other tabs, progress that stays, a worksheet."""
+"""The Learn tab in a real browser: lessons through the other tabs, progress, a worksheet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CARD = ".sd-guide:not([hidden])"
 
 
 def lessons() -> Iterator[Any]:
-    """Every lesson; by default the first of each kind: one watches a recording, another an exploration."""
+    """Every lesson; by default the first of each kind of panel that is watched."""
     kinds = set()
     for lesson in WORKSHOP:
         kind = (bool(lesson.watch.trace), bool(lesson.watch.explore), lesson.watch.panel == "board")

@@ -1,4 +1,4 @@
-"""The doctor names every fault put into a sound pair; the microscope distinguishes ties, bugs and other draws."""
+"""The doctor names faults in a pair; diverge distinguishes ties, bugs and draws."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 def test_a_template_foreign_to_the_drafter_is_named(
     sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
 ) -> None:
-    """As declared, a prompt goes through the target's template, as in a race; no template helps a weak drafter."""
+    """As declared, prompts use the target's template; none helps a weak drafter."""
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
@@ -325,7 +325,7 @@ def test_a_fault_in_tiny_checkpoints_is_named(
 
 @pytest.fixture
 def own(tmp_path: Path) -> list[str]:
-    """The flags that name a target and a drafter on disk, whose config says a causal network: the kind is asked for."""
+    """The flags of a target and a drafter on disk, whose kind must be given."""
     save_tokenizer(tmp_path / "target")
     clock(tmp_path / "target")
     clock(tmp_path / "drafter")
@@ -492,7 +492,7 @@ def recorded(engine: Engine, prompt: str, **settings: Any) -> list[Event]:
 
 
 def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
-    """A run, and the same with its second best token put in where that lacks next to nothing, or a lot."""
+    """A run, and one with the second-best token where that lacks little, or a lot."""
     for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:
         header, end = recorded(engine, prompt.prompt, max_new_tokens=64)
         run = engine.target.start()

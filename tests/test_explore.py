@@ -1,4 +1,4 @@
-"""Explorations: their forms, what they measure, what they keep when something fails, and that they catch a bias."""
+"""Explorations: forms, measurements, failures, and that they catch a bias."""
 
 from __future__ import annotations
 
@@ -454,7 +454,7 @@ RECORDED = sorted(
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
-    """Its sentence, notes and figures are those that this version makes of its rows, whose races are there."""
+    """This version makes the same report of its rows, and their races are there."""
     final = msgspec.json.decode(path.read_bytes(), type=Explored)
     report = parse(EXPLORATIONS[final.name], final.choice).report(final.rows, final.facts)
     again = msgspec.json.decode(msgspec.json.encode(report))
@@ -513,7 +513,7 @@ def test_a_visitors_line_is_a_problem(line: str, prompt: str, steps: tuple[str, 
 
 
 def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:
-    """Lines that are none are named and passed over, and without two that can be used nothing is measured."""
+    """Other lines are named and passed over; fewer than two problems are refused."""
     good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
     bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
@@ -731,7 +731,7 @@ def test_the_first_difference() -> None:
 
 @pytest.mark.parametrize("run", ["a", "b"])
 def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine, run: str) -> None:
-    """At temperature 0 every later token is the target's likeliest after all that stands before it."""
+    """At temperature 0 every later token is the target's likeliest."""
     plain = explore(SideBySide, pair_engine, **TWO)
     row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
@@ -846,7 +846,7 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
 def test_the_engine_of_other_runs_is_never_changed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]
 ) -> None:
-    """Neither it nor its drafters, not even for a while: others decode with them at the same time."""
+    """Nor its drafters: others decode with them at the same time."""
     shared = (engine, *(engine.drafter(name) for name in ("none", "mdlm")))
 
     def refuse(one: Any, name: str, value: Any) -> None:

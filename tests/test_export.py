@@ -68,7 +68,7 @@ def test_everything_that_ships_fits_into_eight_megabytes_beside_plotly(tmp_path:
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a user's file has the name of a recording that a lesson points at, or of another file."""
+    """Also where a file has the name of a lesson's recording, or of another file."""
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
     config = DecodeConfig(max_new_tokens=20)
@@ -150,7 +150,7 @@ def test_writes_over_nothing_but_an_earlier_export(
 
 
 def test_an_installed_lab_has_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
+    """``specdiff export``: the core finds the commands of other packages."""
     named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     added = named["project"]["entry-points"][cli.ADDED]
     entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.ADDED) for name, value in added.items()])

@@ -83,7 +83,7 @@ def one_test(position: int, accepted: bool) -> events.Test:
 
 
 def test_metrics_by_hand() -> None:
-    """Two rounds of γ = 3: one accepted of two tested, then all three; 6 tokens in 2 passes, τ = 3, α = 4/5."""
+    """Two rounds of γ = 3: one accepted of two tested, then all three; τ = 3, α = 4/5."""
     run = []
     for round, verdicts in enumerate([(True, False), (True, True, True)]):
         ids, tests = (1,) * (sum(verdicts) + 1), tuple(one_test(i, v) for i, v in enumerate(verdicts))
@@ -119,13 +119,13 @@ def test_speed_up_and_prediction_by_hand() -> None:
 
 
 def test_several_tests_of_one_position_are_one_position() -> None:
-    """Multi-round: two drafts refused and one accepted at position 0, one refused at position 1; α = 1/2."""
+    """Multi-round: 2 rejected, 1 accepted at position 0; 1 rejected at 1; α = 1/2."""
     tests = [one_test(0, False), one_test(0, False), one_test(0, True), one_test(1, False)]
     assert reached(tests) == [True, False]
 
 
 def test_a_summary_compares_whole_texts() -> None:
-    """A text that is only the beginning of vanilla's is another text; one biased round makes a biased run."""
+    """A beginning of vanilla's text is another text; one biased round biases a run."""
     run = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=12)))
     done = run[-1]
     assert isinstance(done, Finished)

@@ -1,4 +1,4 @@
-"""What depends on Gradio's insides. Each test fails when Gradio no longer needs a patch, or has changed under it."""
+"""What depends on Gradio's insides. A test fails when a patch is no longer needed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
 
 
 def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> None:
-    """Its page loads them from the head, and has no place for ``launch(head=)``: they add that themselves, later."""
+    """Its page has no place for ``launch(head=)``: scripts add that later."""
     template = Path(gr.__file__).parent / "templates" / "frontend" / "index.html"
     head, _, _ = template.read_text(encoding="utf-8").partition("</head>")
     assert '<script type="module"' in head, "what asks for animation frames is loaded elsewhere now"

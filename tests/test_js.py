@@ -84,7 +84,7 @@ def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="session")
 def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A race of two lanes as a trace, and what else the node tests cannot make up: the records of the methods."""
+    """A race of two lanes as a trace, and the records of the methods."""
     config = DecodeConfig(gamma=6, steps=3, temperature=1.0, max_new_tokens=40)
     lanes = {
         "vanilla": list(FakeDecoder().decode("Once", dataclasses.replace(config, drafter="none"))),
@@ -131,7 +131,7 @@ def test_what_javascript_repeats_of_the_events_is_what_python_says() -> None:
 
 
 def test_types_hold(tmp_path: Path) -> None:
-    """Every script against declarations of the events, without a network and with a cache of its own."""
+    """Every script against declarations of the events, without a network."""
     static = shutil.copytree(STATIC, tmp_path / "static")
     (static / "state" / event_types.FILE.name).write_text(event_types.declarations(), encoding="utf-8")
     own = sorted(path for path in static.rglob("*.js") if path.parent.name != "vendor")
@@ -272,7 +272,7 @@ SLOW = [name for name in SHIPPED if name not in QUICK]
 
 
 def spellings() -> list[list[str]]:
-    """Pieces at random: whole characters, their bytes spread over pieces, and bytes that are no character."""
+    """Random pieces: characters, their bytes spread over pieces, and other bytes."""
     draw = random.Random(1)
     raw = [f"\\x{byte:02x}" for byte in "é✓😀\ufeff".encode()]
     parts = [*raw, *raw, *raw, "\\xff", "\\xc0", "\\xed\\xa0\\x80", "\\XE2", " a", "é", "\\x41", "\\", ""]
@@ -356,7 +356,7 @@ class Prefixes:
         }
 
     def against(self, base: Prefixes, summary: dict[str, Any]) -> dict[str, Any]:
-        """As ``numbers.mjs`` prints it; ``summary`` is what :func:`race_summary` says about this lane."""
+        """As ``numbers.mjs`` prints it; ``summary`` is this lane's :func:`race_summary`."""
         rounds = []
         for k in range(len(self.rounds)):
             own = self.after(k)
@@ -399,7 +399,7 @@ def _sums(total: Metrics) -> dict[str, Any]:
 
 
 def _words(config: dict[str, Any]) -> str:
-    """The settings as the page writes them: also the drafter, whether a controller chooses, and the rule."""
+    """The settings as the page writes them, with drafter, controller and rule."""
     if config["drafter"] == "none":
         return "one target pass per token"
     words = re.sub(r"(K \d+) ", r"\1, ", settings_words(config)).split(", ")
@@ -412,7 +412,7 @@ def _use(config: dict[str, Any]) -> str:
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Every place where two values differ: Python's, JavaScript's. Floating point may differ by 1e-9 of its size."""
+    """Every place where two values differ, floats by more than 1e-9 of their size."""
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
         for name, value in ours.items():
             yield from differences(value, theirs[name], f"{where}/{name}")

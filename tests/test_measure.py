@@ -1,4 +1,4 @@
-"""Measuring without a model: settings, prompts, the order of runs, sweeps on counted clocks, numbers by hand, files."""
+"""Measuring without a model: settings, prompts, order, sweeps, numbers by hand, files."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ LANES = {name: dataclasses.replace(BASE, gamma=gamma) for gamma, name in enumera
 
 
 def test_every_other_turn_runs_backwards_so_drift_cancels() -> None:
-    """Every lane once a turn; over any even number of turns all lanes run at the same time on average."""
+    """Every lane once a turn; over an even number of turns, at the same mean time."""
     runs = list(plan(PROMPTS, LANES, 2))
     turns = [runs[i : i + len(LANES)] for i in range(0, len(runs), len(LANES))]
     assert [turn[0].turn for turn in turns] == list(range(8))
@@ -218,7 +218,7 @@ def test_lanes_that_share_a_baseline_follow_it() -> None:
 
 
 def test_a_race_is_one_text_on_one_number_of_threads() -> None:
-    """All lanes get the threads that the first warm-up found; another decoder's lane too, but it does not choose."""
+    """All lanes get the threads that the first warm-up found, other decoders' too."""
     own, other = FakeDecoder(), FakeDecoder()
     lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)

@@ -78,7 +78,7 @@ def read(url: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel of this checkout, built in a copy: setuptools leaves its work beside the sources."""
+    """The wheel of this checkout, built in a copy, for setuptools writes there."""
     folder = tmp_path_factory.mktemp("package")
     for path in shipped():
         if (name := path.relative_to(ROOT)).parts[0] != "tests":

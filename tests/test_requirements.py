@@ -1,4 +1,4 @@
-"""requirements.txt, requirements-dev.txt and pyproject.toml name the same packages; the Space header fits them."""
+"""The requirement files and pyproject.toml name the same packages; the Space fits them."""
 
 from __future__ import annotations
 
