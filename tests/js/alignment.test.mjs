@@ -1,6 +1,5 @@
 // Two opened traces along their texts. That rows and facts are Python's is checked on whole traces by tests/test_js.py.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import {
@@ -13,7 +12,6 @@ import {
   Opened,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
-import { gzip, readFile } from '../../app/static/state/trace.js';
 import { make, trace } from './fixture.mjs';
 
 /** A run that writes words, each a token of its own, two in a round. */
@@ -191,22 +189,4 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.ok(Object.hasOwn(opened.trace.lanes, BRANCH));
   opened.choose('a', 0);
   assert.equal(opened.answer.facts.branch, undefined, 'it belonged to the runs before');
-});
-
-test('files of any kind: compressed or not, broken', async () => {
-  const read = (name) => readFileSync(new URL(`../golden/${name}`, import.meta.url));
-  const [plain, packed] = [
-    await readFile(new Blob([read('scripted.jsonl')])),
-    await readFile(new Blob([await gzip(read('scripted.jsonl'))])),
-  ];
-  assert.deepEqual(plain.lanes, packed.lanes);
-  await assert.rejects(readFile(new Blob(['\u001f\u008bhello'])), /no trace, or was cut off/);
-  await assert.rejects(
-    readFile(new Blob([new Uint8Array([0x1f, 0x8b, 1, 2])])),
-    /damaged or cut off/,
-  );
-  await assert.rejects(
-    readFile(new Blob(['{"kind":"Trace","schema":2,"lanes":["a"]}\n{"kind":'])),
-    /no trace, or was cut off/,
-  );
 });

@@ -12,7 +12,6 @@ const {
   plural,
   queueWords,
   quoted,
-  settingsWords,
 } = format;
 const { seconds, milliseconds, rate, times, percent, ratio, slowWords, speedWords } = format;
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
@@ -132,25 +131,6 @@ test('numbers keep a steady number of digits, and a speed-up has a direction', (
     'slower',
     'faster',
   ]);
-});
-
-test('a lane says its settings in short', () => {
-  const base = {
-    drafter: 'block',
-    gamma: 16,
-    steps: 1,
-    rule: 'ratio',
-    tree_nodes: 0,
-    num_drafts: 1,
-    selection: 'self',
-    auto: false,
-  };
-  const words = (config) => settingsWords({ ...base, ...config }, new Set(['eagle']));
-  holds(words({}), 'block', 'γ 16', 'T 1', 'ratio');
-  holds(words({ auto: true, steps: 4 }), 'γ ≤ 16', 'T ≤ 4', 'auto');
-  assert.ok(!words({ drafter: 'eagle' }).includes('T 1'), 'it denoises nothing');
-  holds(words({ tree_nodes: 8, auto: true }), 'B ≤ 8');
-  holds(words({ num_drafts: 4, selection: 'multi_round' }), 'K 4', 'multi-round');
 });
 
 test('a decision says what it was based on, and whether the draft was cut', () => {
