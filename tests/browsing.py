@@ -127,9 +127,7 @@ def visit(
     width, height = SIZES.get(size) or map(int, size.split("x"))
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(
-        media="null",
-        color_scheme="dark" if dark else "light",
-        reduced_motion="no-preference" if motion else "reduce",
+        media="null", color_scheme="dark" if dark else "light", reduced_motion="no-preference" if motion else "reduce"
     )
     troubles: list[str] = []
 
@@ -174,11 +172,7 @@ def visit(
 def open_tab(page: Any, tab: str) -> None:
     """Open a tab, and wait for what it shows."""
     page.click(f"#sd-tabs [role=tab]:has-text('{tab.upper() if tab == 'api' else tab.capitalize()}')")
-    seen = {
-        "compare": ".sd-cmp-bar",
-        "learn": ".sd-method",
-        "api": ".sd-parameters",
-    }
+    seen = {"compare": ".sd-cmp-bar", "learn": ".sd-method", "api": ".sd-parameters"}
     if tab in seen:
         page.wait_for_selector(seen[tab])
     else:

@@ -46,10 +46,7 @@ from specdiff_core.schema.trace import read_trace
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "assets" / "traces"
 
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 @pytest.fixture(scope="module")
@@ -373,11 +370,7 @@ def test_rooms_are_bounded() -> None:
 def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the machine's own address, where the server listens there; or not at all."""
     link = "http://127.0.0.1:7860/?lesson=gamma"
-    for everywhere, address, status in (
-        (False, "192.168.0.7", 204),
-        (True, "", 204),
-        (True, "192.168.0.7", 200),
-    ):
+    for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
         client = TestClient(
             Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url="http://127.0.0.1:7860"

@@ -28,13 +28,7 @@ from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
-from specdiff_core.schema.trace import (
-    check_run,
-    dump_trace,
-    event_to_dict,
-    read_trace,
-    write_trace,
-)
+from specdiff_core.schema.trace import check_run, dump_trace, event_to_dict, read_trace, write_trace
 from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)

@@ -29,10 +29,7 @@ from app.gradio_patches import (
 from app.page import STATIC
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 def test_the_launcher_puts_the_throttle_first_into_the_head() -> None:

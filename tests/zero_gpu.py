@@ -24,10 +24,7 @@ from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffEr
 from specdiff_core.schema.settings import DecodeConfig
 
 SLOW: dict[str, Any] = DecodeConfig(gamma=2, steps=2, max_new_tokens=400).to_dict()
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 def factory(decoder: Any) -> Any:

@@ -155,10 +155,7 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.match(givenOf(a, 9, ['embedded']).why, /doesn’t hold all of that round/);
   assert.match(
     givenOf(
-      {
-        ...a,
-        lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')),
-      },
+      { ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) },
       1,
       ['embedded'],
     ).why,

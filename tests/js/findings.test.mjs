@@ -118,9 +118,7 @@ const SAID = [
   [
     'tests with p/q are counted',
     'accept',
-    [
-      run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 }),
-    ],
+    [run({ kinds: ['ratio'], odds: 0.5, alpha: 0.51, tested: 9 }, { temperature: 1 })],
     /9 tokens were tested with min\(1, p\/q\): 50 % on average, and 51\.0 % of them were accepted/,
   ],
   ['at temperature 0 nothing is drawn', 'accept', [run({}, { temperature: 0 })], null],

@@ -4,15 +4,7 @@ import { test } from 'node:test';
 
 import * as format from '../../app/static/state/format.js';
 
-const {
-  cell,
-  decisionWords,
-  exact,
-  narrate,
-  plural,
-  queueWords,
-  quoted,
-} = format;
+const { cell, decisionWords, exact, narrate, plural, queueWords, quoted } = format;
 const { seconds, milliseconds, rate, times, percent, ratio, slowWords, speedWords } = format;
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({
