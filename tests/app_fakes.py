@@ -122,19 +122,11 @@ class FakeDecoder:
         if detail:
             yield PiecesSeen(pieces=dict(enumerate(VOCABULARY)))
         yield RunStarted(
-            config=config.to_dict(),
-            prompt=prompt,
-            prompt_ids=(0,),
-            models={"target": "a scripted text, no model", "drafter": config.drafter},
-            device="no device (test double)",
-            dtype="none",
-            reason="invented numbers for a test",
-            threads=threads or 2,
-            versions={"fake": "1"},
-            grain=grain,
-            lossless=config.rule.lossless,
+            config=config.to_dict(), prompt=prompt, prompt_ids=(0,), device="no device (test double)", dtype="none",
+            models={"target": "a scripted text, no model", "drafter": config.drafter}, threads=threads or 2,
+            reason="invented numbers for a test", versions={"fake": "1"}, grain=grain, lossless=config.rule.lossless,
             started_at="2026-01-02T03:04:05+00:00",
-        )
+        )  # fmt: skip
         if warm_up is not None:
             self.warm(config, warm_up, stop)
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
@@ -164,29 +156,19 @@ class FakeDecoder:
                 for i in fresh:
                     reveal[i] = step
                 yield DenoiseStep(
-                    round=round,
-                    step=step,
+                    round=round, step=step, revealed=fresh, confidence=confidence, span=span("draft", 0.0021),
                     ids=tuple(draft[i] if i < known else None for i in range(size)),
-                    revealed=fresh,
-                    confidence=confidence,
                     candidates=tuple((Candidate(id=draft[i], prob=confidence[i]),) for i in range(size)),
-                    span=span("draft", 0.0021),
-                )
+                )  # fmt: skip
             if stop is not None and stop.is_set():
                 self.stopped.set()
                 reason = "stopped"
                 break
             q = tuple(rounded(rng.uniform(0.4, 0.99)) for _ in range(size))
             yield DraftReady(
-                round=round,
-                ids=tuple(draft),
-                q=q,
-                reveal_steps=tuple(reveal),
-                exact_q=(True,) * size,
-                proposal="conditionals",
-                nfe=passes,
-                span=Span(name="draft", start=began, seconds=now - began),
-            )
+                round=round, ids=tuple(draft), q=q, reveal_steps=tuple(reveal), exact_q=(True,) * size, nfe=passes,
+                proposal="conditionals", span=Span(name="draft", start=began, seconds=now - began),
+            )  # fmt: skip
             p = tuple(
                 rounded(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
                 for i, v in enumerate(q)
@@ -196,51 +178,28 @@ class FakeDecoder:
             for i in range(min(kept + 1, size)):
                 bound = min(1.0, p[i] / q[i])
                 draw = rng.uniform(0, bound * 0.98) if i < kept else rng.uniform(bound, 1)
-                tests.append(
-                    Test(
-                        position=i,
-                        id=draft[i],
-                        p=p[i],
-                        q=q[i],
-                        threshold=rounded(bound),
-                        draw=draw,
-                        accepted=i < kept,
-                        kind="ratio",
-                    )
-                )
+                ratio: dict[str, Any] = {"p": p[i], "q": q[i], "threshold": rounded(bound), "draw": draw}
+                tests.append(Test(position=i, id=draft[i], **ratio, accepted=i < kept, kind="ratio"))
             source = "bonus" if kept == size else "residual"
             fresh_ids = [*draft[:kept], truth[kept]]
             total += len(fresh_ids)
             anchor = fresh_ids[-1]
             out += fresh_ids
             yield Verified(
-                round=round,
-                tests=tuple(tests),
-                accepted=kept,
-                extra=truth[kept],
-                source=source,
-                extra_candidates=(Candidate(id=truth[kept], prob=0.7),),
-                rule=config.rule.value,
-                lossless=config.rule.lossless,
-                span=span("verify", 0.0004),
-            )
-            yield Committed(
-                round=round, ids=tuple(fresh_ids), sources=("draft",) * kept + (source,), total=total, at=now
-            )
+                round=round, tests=tuple(tests), accepted=kept, extra=truth[kept], source=source,
+                extra_candidates=(Candidate(id=truth[kept], prob=0.7),), rule=config.rule.value,
+                lossless=config.rule.lossless, span=span("verify", 0.0004),
+            )  # fmt: skip
+            sources = ("draft",) * kept + (source,)
+            yield Committed(round=round, ids=tuple(fresh_ids), sources=sources, total=total, at=now)
             now += 0.0003
             if total >= config.max_new_tokens:
                 reason = "length"
         by["other"] = now - sum(by.values())
         yield Finished(
-            reason=reason,
-            text="".join(VOCABULARY[i] for i in out),
-            ids=tuple(out),
-            rounds=round + 1,
-            seconds=now,
-            seconds_by=by,
-            peak_bytes=1,
-            waited_seconds=now * self.waiting,
-        )
+            reason=reason, text="".join(VOCABULARY[i] for i in out), ids=tuple(out), rounds=round + 1, seconds=now,
+            seconds_by=by, peak_bytes=1, waited_seconds=now * self.waiting,
+        )  # fmt: skip
 
 
 def frames(generator: Iterator[str]) -> list[dict[str, Any]]:

@@ -103,37 +103,6 @@ def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> N
         assert all(update == gr.skip() for update in live.first_preset("embedded", kept))
 
 
-def test_a_share_link_restores_every_setting() -> None:
-    """What the Share button writes, from_query reads; foreign keys are ignored."""
-    values = {
-        "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
-        "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie", "temperature": 0.7,
-        "draft_temperature": 1.1, "top_k": 40, "top_p": 0.9, "seed": 7, "max_new_tokens": 33, "ignore_eos": True,
-        "template": "plain", "system": "Be brief.", "stop": "\\n\nUser:",
-    }  # fmt: skip
-    assert set(values) == set(DEFAULTS)
-    query = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
-    prompt, *settings = live.from_query({**query, "prompt": "שלום <b>", "__theme": "dark"})
-    assert prompt == "שלום <b>"
-    assert dict(zip(SETTINGS, settings, strict=True)) == values
-    assert live.from_query({"__theme": "dark"}) is None
-
-
-def test_a_link_to_a_race_restores_it() -> None:
-    """Its prompt, methods and settings, or the usual ones; a link to Live is none."""
-    query = {"prompt": "Once", "methods": "specdiff,eagle", "temperature": "0.7", "max_new_tokens": "32", "gamma": "9"}
-    prompt, methods, *settings = race.from_query(query)
-    assert prompt == "Once" and sorted(methods["value"]) == ["eagle", "specdiff"]
-    assert dict(zip(race.SETTINGS, settings, strict=True)) == {
-        "temperature": 0.7,
-        "rule": "ratio",
-        "max_new_tokens": 32,
-        "seed": 0,
-        "pair": "embedded",
-    }
-    assert race.from_query({"prompt": "Once", "gamma": "9"}) is None
-
-
 def test_a_link_to_a_race_of_another_pair() -> None:
     """Methods that are named twice are there once; vanilla is never listed."""
     query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}

@@ -25,7 +25,7 @@ from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import diverge, doctor
+from specdiff_core.explorations import doctor
 from specdiff_core.explorations.base import parse
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
@@ -35,7 +35,6 @@ from specdiff_core.models.target import NetworkRun
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS
-from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
@@ -415,23 +414,6 @@ def test_a_row_too_far_is_a_bug(
     final = seen(engine)
     assert (final.facts["verdict"], final.facts["wrong"]) == ("bug", ["B"]), final.facts["findings"]
     assert [row["behind"] > 0 for row in final.rows] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "why"),
-    [
-        ({"temperature": 0.9, "rule": "match", "seed": 1}, {"temperature": 0.9, "rule": "match", "seed": 2}, "seed 1"),
-        ({}, {"temperature": 0.9, "seed": 3}, "A has temperature 0, B has 0.9"),
-        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "top_k": 2}, "top-k"),
-        ({"temperature": 0.9}, {"temperature": 0.9, "rule": "block"}, "each run has its own draws"),
-        ({"rule": "block"}, {"seed": 3}, ""),
-        ({"temperature": 0.9, "rule": "match"}, {"temperature": 0.9, "rule": "match", "gamma": 2}, ""),
-    ],
-    ids=str,
-)
-def test_other_draws_prove_nothing(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
-    found = diverge._sampled(DecodeConfig.parse(one), DecodeConfig.parse(other))
-    assert why in found and bool(why) == bool(found)
 
 
 # Recorded runs.
