@@ -40,13 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and all browser tests in one: every further Chromium slows the others."""
+    """Run the tests of a file in one process, and the smaller files with a browser in one: Chromiums slow each other."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            return "browser" if Path(file).name.startswith("test_browser") else file
+            return "browser" if Path(file).name.startswith("test_browser_") else file
 
     return Files(config, log)
 

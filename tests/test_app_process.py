@@ -18,7 +18,7 @@ from app.run.engines import Engines
 from app.run.process import Remote, engines_elsewhere
 from specdiff_core.schema.decoder import LoadsDrafters
 from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError, Stopped
-from specdiff_core.schema.events import Committed, Event, Finished
+from specdiff_core.schema.events import Committed, Event
 from specdiff_core.schema.settings import DecodeConfig
 
 CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
@@ -119,27 +119,19 @@ def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
-def test_stop_ends_a_decode_and_the_next_one_is_whole(remote: Remote) -> None:
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_stop_and_a_closed_generator_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
     """The visitor's event lives here, the decode there."""
     far, stop = decoder(remote, "slow"), threading.Event()
-    config = DecodeConfig(gamma=4, max_new_tokens=400)
-    events = far.decode("Once", config, stop=stop)
-    next(events)
-    stop.set()
-    began = time.monotonic()
-    *_, last = events
-    assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
-    assert time.monotonic() - began < 1.0
-    assert isinstance(list(far.decode("Once", CONFIG))[-1], Finished)
-
-
-def test_whoever_walks_away_leaves_no_decode_behind(remote: Remote) -> None:
-    """A closed generator stops the other process and reads its last words."""
-    far = decoder(remote, "slow")
-    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
+    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
     next(events)
     began = time.monotonic()
-    events.close()
+    if end == "stop":
+        stop.set()
+        *_, last = events
+        assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
+    else:
+        events.close()
     assert time.monotonic() - began < 1.0
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
