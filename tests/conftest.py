@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and the smaller files with a browser in one: Chromiums slow each other."""
+    """Run the tests of a file in one process, and so the smaller files with a browser: Chromiums slow each other."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
