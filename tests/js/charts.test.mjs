@@ -8,19 +8,10 @@ import { nameLanes } from '../../app/static/state/marks.js';
 import { rowAt } from '../../app/static/state/race.js';
 import { confidenceFigure, tokensFigure } from '../../app/static/views/charts.js';
 
-const c = new Proxy({}, {
-  get: (_, role) =>
-    role === 'toJSON'
-      ? undefined
-      : `#${
-        [...role].map((letter) => letter.charCodeAt(0).toString(16)).join('').padEnd(6, '0').slice(
-          -6,
-        )
-      }`,
-});
+const c = new Proxy({}, { get: (_, role) => role === 'toJSON' ? undefined : '#123456' });
 const drafted = buildLane(trace.lanes.drafted);
 
-test('tokens over time: a line, its mark, its dash and its label for each lane that wrote or still may', () => {
+test('tokens over time: a line and a label for each lane that wrote or still may', () => {
   const failed = { kind: 'Failed', code: 'weights', message: 'Missing.', hint: '', run: '' };
   const lanes = {
     vanilla: buildLane(trace.lanes.vanilla),
@@ -48,30 +39,12 @@ test('tokens over time: a line, its mark, its dash and its label for each lane t
   };
   const { data, layout } = tokensFigure(scene, c);
   assert.deepEqual(data.map((line) => line.name), [methods.vanilla.label, '<b>drafted', 'begun']);
-  assert.ok(
-    layout.annotations.some((note) => note.text === '&lt;b&gt;drafted'),
-    'a foreign name is text',
-  );
+  const notes = layout.annotations.map(({ text }) => text);
+  assert.ok(notes.includes('&lt;b&gt;drafted'), 'a foreign name is text');
   assert.ok(data.every((line) => !line.hovertemplate.includes('<b>d')));
   const [base, own] = data;
-  assert.deepEqual(
-    [base.line.dash, base.line.color, own.line.color],
-    ['dot', c.target, c[named['<b>drafted'].colour]],
-  );
   assert.ok(own.line.width > base.line.width, 'the selected lane stands out');
-  assert.deepEqual(own.x.slice(-1), [drafted.duration]);
-  assert.deepEqual(
-    [own.y[0], own.y[own.y.length - 1], own.x.length],
-    [0, 40, drafted.rounds.length + 2],
-  );
-  for (const [i, note] of layout.annotations.entries()) {
-    assert.equal(note.font.color, data[i].line.color);
-  }
-  assert.equal(
-    typeof tokensFigure({ ...scene, named: {} }, c),
-    'string',
-    'the stage is cleared for a race of other lanes',
-  );
+  assert.deepEqual([own.y[0], own.y.at(-1), own.x.at(-1)], [0, 40, drafted.duration]);
 });
 
 test('confidence: a row for each step, empty until it has happened', () => {

@@ -59,16 +59,6 @@ test('frames pass untouched while nothing is measured, the stage is cleared, or 
   }
 });
 
-test('a lane that is shown between two clocks is not drawn again at once', () => {
-  const { window, timers, clock, draw } = page({ run: 'a', warming: true, hasEvents: true });
-  window.requestAnimationFrame(() => {});
-  draw();
-  clock.now += 200;
-  window.specdiff.players.live.live.warming = false;
-  window.requestAnimationFrame(() => {});
-  assert.deepEqual([...timers.values()].map((timer) => timer.wait), [800]);
-});
-
 test('while a lane is measured the page is drawn at once, and then once a second', () => {
   const { window, frames, timers, clock, draw, wait } = page({ run: 'a' });
   const seen = [];
@@ -119,17 +109,5 @@ test('a frame can be taken back: before its timer, after it, or asked for before
     if (when === 'early') wait();
     assert.equal(frames.size + timers.size, 0);
     draw();
-  }
-});
-
-test('every player is listened to: a measurement for Race or Compare holds frames back like any other', () => {
-  for (const other of ['race', 'compare']) {
-    const { window, frames, timers } = page(null);
-    window.specdiff.players[other] = { live: { run: 'a' } };
-    window.requestAnimationFrame(() => {});
-    assert.deepEqual([frames.size, timers.size], [0, 1]);
-    window.specdiff.players[other].live = null;
-    window.requestAnimationFrame(() => {});
-    assert.equal(frames.size, 1);
   }
 });
