@@ -67,6 +67,11 @@ def value_of(page: Any, selector: str, wanted: str) -> None:
     page.wait_for_function("([s, v]) => document.querySelector(s)?.value === v", arg=[selector, wanted])
 
 
+def titled(page: Any, title: str) -> None:
+    """Wait until Live shows the recording of this title."""
+    page.wait_for_function(f"(title) => {ready('live')} && {LIVE}.trace.title === title", arg=title)
+
+
 # ---- the first thirty seconds ----
 
 
@@ -76,8 +81,6 @@ def test_first_paint(browser: Any, address: str) -> None:
         player = page.locator("#live-player")
         lead = player.locator(".sd-lead-words").text_content()
         assert "96 tokens" in lead and "×" in lead
-        tops = [page.locator(part).bounding_box()["y"] for part in ("#live-player .sd-lead-words", "#live-controls")]
-        assert tops == sorted(tops), "what it is about, before what it is made with"
         assert "Recording" in player.locator(".sd-chip").text_content()
         assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
         slow, fast = (float(words.rstrip(" s")) for words in lanes(page, "live", "clock"))
@@ -277,14 +280,14 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         page.click("#live-preset input")
         page.click("[role=option]:has-text('Draft tree (DDTree)')")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Dialogue: Draft tree (DDTree)'")
+        titled(page, "Dialogue: Draft tree (DDTree)")
         assert page.locator(stale).is_hidden()
         page.click("#live-preset input")
         page.click("[role=option]:has-text('Four denoising steps')")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Dialogue: Four denoising steps'")
+        titled(page, "Dialogue: Four denoising steps")
         open_drawer(page, "live")
         page.click("#live-controls .sd-chip-button:has-text('Math')")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Math: Four denoising steps'")
+        titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
         page.wait_for_selector(f"{stale}:visible")
         page.click("#live-run")
@@ -309,7 +312,7 @@ def test_a_method_card_brings_its_settings_and_its_recording(browser: Any, addre
         assert math.evaluate("e => e.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
         assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
         page.click("#method-specdiff2 .sd-use")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Dialogue: SpecDiff-2'")
+        titled(page, "Dialogue: SpecDiff-2")
         value_of(page, "#live-preset input", "Your own settings")
         open_drawer(page, "live")
         assert page.input_value("#live-gamma input[type=number]") == "9"
@@ -570,7 +573,6 @@ def test_of_many_branches_eight_are_drawn_first(browser: Any, address: str, tmp_
             button.click()
             assert lines.count() == count and button.get_attribute("aria-expanded") == "true"
             assert page.locator("#race-player .sd-steps .sd-fresh").count() == walked, "the walk was drawn before"
-            assert page.locator("#race-player .sd-gridwrap").bounding_box()["height"] <= 421
             assert not overflows(page)
             button.click()
             assert lines.count() == 8
@@ -582,13 +584,13 @@ def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
         options = page.locator("#live-player .sd-more option").all_text_contents()
         assert options[:3] == ["Another recording…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
         page.select_option("#live-player .sd-more", label="Story: Four denoising steps")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Story: Four denoising steps'")
+        titled(page, "Story: Four denoising steps")
         assert "Recording" in page.text_content("#live-player .sd-chip")
         assert page.locator("#live-player .sd-prompt").first.text_content().startswith("Once upon a time")
         assert page.locator("#live-player .sd-stale").is_visible(), "the controls ask for another prompt"
         page.click("#live-player >> text=Use its settings")
         page.wait_for_function("new URLSearchParams(location.search).get('gamma') === '8'")
-        page.wait_for_function(f"{ready('live')} && {LIVE}.trace.title === 'Story: Four denoising steps'")
+        titled(page, "Story: Four denoising steps")
         assert page.locator("#live-player .sd-stale").is_hidden()
 
 
@@ -1019,8 +1021,6 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
         page.keyboard.press("Escape")
         assert page.locator(inspector).is_hidden()
         assert token.evaluate("(token) => token === document.activeElement")
-        for button in page.locator("#live-player .sd-steps .sd-c").all()[:3]:
-            assert button.bounding_box()["height"] >= 24
 
 
 def opened(page: Any, name: str) -> None:

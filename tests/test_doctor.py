@@ -229,13 +229,12 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
     [
         ("Human says", True, ("wrong", "template", "the bare prompt")),
         pytest.param(" think", False, ("wrong", "template", "the chat template, thinking on"), marks=pytest.mark.slow),
-        ("never said", False, ("weak", None, None)),
     ],
 )
 def test_a_template_foreign_to_the_drafter_is_named(
     sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
 ) -> None:
-    """As declared, prompts use the target's template; none helps a weak drafter."""
+    """As declared, prompts use the target's template."""
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
@@ -244,7 +243,12 @@ def test_a_template_foreign_to_the_drafter_is_named(
     assert tuple(final.facts.get(name) for name in ("verdict", "suspect", "change")) == verdict
 
 
-# Faults in tiny checkpoints of the released formats.
+def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:
+    final = examined(with_drafter(engine, "mdlm", Knowing(engine, "never said")), "mdlm", tokens=16)
+    assert final.facts["verdict"] == "weak"
+
+
+# Tiny checkpoints of a released format.
 
 END, FAR = 0, 60
 MASKED = 105
