@@ -416,7 +416,7 @@ def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
 
 def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> None:
     engine = lab.load(drafters=["block", "none", "prompt_lookup"])
-    final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=16, flavours="stories,code")
+    final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=8, flavours="stories,code")
     rows = final.explored.rows
     assert {(row["temperature"], row["method"], row["flavour"]) for row in rows} == {
         (degree, method, flavour)
@@ -811,8 +811,8 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, n
 
 
 def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
-    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=800)
-    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 800}
+    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=400)
+    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 400}
     assert last["naive"]["p_value"] < 1e-6
     assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
     assert {rule: row["lossless"] for rule, row in last.items()} == {
