@@ -70,7 +70,6 @@ def test_text_never_becomes_markup(text: str) -> None:
 
 @given(st.text())
 def test_json_cannot_leave_its_script(text: str) -> None:
-    """It is the same value, and it holds no tag and no line separator that old scripts choke on."""
     code = json_for_script({"text": text})
     assert json.loads(code) == {"text": text}
     assert not re.search(r"[<>&\u2028\u2029]", code)
@@ -78,7 +77,6 @@ def test_json_cannot_leave_its_script(text: str) -> None:
 
 @pytest.mark.parametrize("page", [learn, api, brand])
 def test_pages_are_balanced_markup(page: object) -> None:
-    """Every element that opens closes."""
     source = page()
     for tag in ("div", "article", "table", "tr", "td", "p", "pre", "math", "figure"):
         assert len(re.findall(f"<{tag}[ >]", source)) == source.count(f"</{tag}>")
@@ -104,7 +102,6 @@ def test_contrast(text: str, ground: str, mode: int) -> None:
 
 
 def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
-    """Roles are the only way to a colour; every method has its own, and a mark."""
     assert {method.colour for method in METHODS} <= set(palette.ROLES)
     for theme in (0, 1):
         assert len({palette.ROLES[method.colour][theme] for method in METHODS}) == len(METHODS)
@@ -117,7 +114,6 @@ def test_no_other_file_holds_a_colour_and_every_role_exists() -> None:
 
 
 def test_the_player_never_writes_markup() -> None:
-    """Token text reaches the page by text nodes only."""
     for path in (path for path in STATIC.rglob("*.js") if path.parent.name != "vendor"):
         source = path.read_text(encoding="utf-8")
         for way in ("innerHTML", "InnerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
@@ -213,7 +209,6 @@ def test_settings_with_a_symbol_are_what_the_list_says() -> None:
 
 
 def test_the_code_has_what_the_symbols_name() -> None:
-    """Each ``Class.field`` of the list is a field of a class of that name."""
     classes = (
         DecodeConfig,
         Metrics,
@@ -271,7 +266,6 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
 
 
 def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
-    """The same numbers, read from the recordings once more, choose the same guess."""
     curve = dict(evidence.answer("explore/what-it-takes")["facts"]["curve"])
     slow = [evidence.row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4)]
     wide = [evidence.row("explore/window-map.block", gamma=gamma, steps=1)["speedup"] for gamma in (4, 16)]
@@ -295,7 +289,6 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
 
 
 def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
-    """Accepted tokens are marked; rounds side by side follow the same words."""
     for lesson in WORKSHOP:
         shown = scenes.scene(lesson.name)
         assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name
@@ -322,7 +315,6 @@ def test_the_areas_of_acceptance_add_up_to_p() -> None:
 
 
 def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None:
-    """And the page shows all of it."""
     text = teaching.GUIDE.read_text(encoding="utf-8")
     titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)
     assert titles == [lesson.title for lesson in WORKSHOP]

@@ -32,7 +32,6 @@ def test_every_setting_has_a_widget_that_shows_the_opening_value(name: str) -> N
 
 
 def test_a_pair_brings_its_drafters() -> None:
-    """Those that are here; the one that was chosen stays where it can."""
     assert "value" not in live.drafters_of("gpt2-mdlm", "mdlm")
     assert live.drafters_of("gpt2-mdlm", "eagle")["value"] == "mdlm"
     for name, spec in PAIRS.items():
@@ -54,7 +53,6 @@ def test_presets_are_valid_and_complete(preset: Preset) -> None:
 
 
 def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
-    """No other preset uses a biased rule."""
     for preset in PRESETS:
         lossless = controls.check_settings(controls.preset_values(preset)).rule.lossless
         assert lossless != ("not lossless" in preset.label)
@@ -62,7 +60,6 @@ def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
 
 @pytest.mark.parametrize("pair", EXAMPLES)
 def test_a_pair_has_examples_and_presets_of_its_own(pair: str) -> None:
-    """Prompts are short, and presets stay within what the pair's drafters can do."""
     for example in EXAMPLES[pair]:
         assert 10 < len(controls.check_prompt(example.prompt)) < 300
     assert len({example.prompt for example in EXAMPLES[pair]}) == len(EXAMPLES[pair])
@@ -75,7 +72,6 @@ def test_a_pair_has_examples_and_presets_of_its_own(pair: str) -> None:
 
 @pytest.mark.parametrize("pair", [*PAIRS, "unknown"])
 def test_every_pair_has_something_to_start_from(pair: str) -> None:
-    """Examples of a kind that it takes, and presets of drafters that it has."""
     chat = pair in PAIRS and PAIRS[pair].chat
     assert examples_of(pair) == EXAMPLES["smollm2" if chat else "embedded"]
     chips, *_ = updates = controls.of_model(pair)
@@ -104,7 +100,6 @@ def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> N
 
 
 def test_a_link_to_a_race_of_another_pair() -> None:
-    """Methods that are named twice are there once; vanilla is never listed."""
     query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
     _, methods, *settings = race.from_query(query)
     assert methods["value"] == ["specdiff"] and settings[race.SETTINGS.index("pair")] == "gpt2-mdlm"
@@ -112,7 +107,6 @@ def test_a_link_to_a_race_of_another_pair() -> None:
 
 
 def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
-    """And chooses something where that would be nothing."""
     few = race.methods_here("gpt2-mdlm", ["dflash", "specdiff"])
     assert few["value"] == ["specdiff"] and {name for _, name in few["choices"]} < {
         name for _, name in race.choices("embedded")
@@ -124,7 +118,6 @@ def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
 
 
 def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first() -> None:
-    """Also where nobody asked for it, or asked for it twice."""
     for asked in (["dflash", "autoregressive"], ["dflash", "vanilla", "autoregressive", "dflash"]):
         lanes = race.plan({"methods": asked, "temperature": 0.7, "seed": 5, "rule": "match", "max_new_tokens": 20})
         assert list(lanes) == ["vanilla", "autoregressive", "dflash"]
@@ -159,7 +152,6 @@ def test_what_cannot_run_names_its_control(values: dict[str, object], field: str
 
 @pytest.mark.parametrize("prompt", ["", "   \n", "x" * 100_000, None, 7])
 def test_prompts_that_cannot_run(prompt: object) -> None:
-    """Empty, far too long, or no text."""
     with pytest.raises(ConfigError) as caught:
         controls.check_prompt(prompt)
     assert caught.value.field == "prompt"

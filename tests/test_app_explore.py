@@ -144,7 +144,6 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what was measured, and a card that says so; also while it waits for races of others."""
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
@@ -158,7 +157,6 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
-    """A failure is final there; only a process that is killed takes them along."""
     parts = remote.explore(Counting(fails_at=4), threading.Event())
     last = next(parts)
     assert (last.done, last.over, last.races) == (3, False, {"1": b"race"})
@@ -213,7 +211,6 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_pair_in_a_trace_loads_nothing() -> None:
-    """It goes on only with the pair that was asked for, which was checked."""
     given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
     given |= {"target": "embedded/target", "after": []}
     choice = {"given": json.dumps(given), "branch": "a"}
@@ -245,7 +242,6 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
 
 
 def test_every_drafter_is_there_before_it_explores() -> None:
-    """The download is shown while a visitor waits; a gated model is an error card."""
     asked: list[tuple[str, str]] = []
 
     def factory(pair: str, drafter: str, progress: Any) -> Any:
@@ -290,7 +286,6 @@ def test_a_reload_finds_it_again() -> None:
 
 @pytest.mark.parametrize("next_one", [True, False])
 def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon, or at once where another exploration waits for it."""
     monkeypatch.setattr(exploration, "GRACE", 60 if next_one else 0.1)
     jobs = Jobs()
     stream = begun(jobs, 2, to=100_000, pause=0.01)
@@ -335,7 +330,6 @@ def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> No
 
 
 def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> None:
-    """Both may be between two parts when the other process is free."""
     stops = [threading.Event(), threading.Event()]
     given_up, next_one = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)

@@ -87,7 +87,6 @@ def test_a_port_in_use_is_one_line_at_once(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("tab", ["live", "race"])
 def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
-    """Each says when and on what it was measured; the first one is of what the tab opens with."""
     folder = TRACES if tab == "live" else TRACES / "race"
     index = json.loads((folder / page.INDEX).read_text(encoding="utf-8"))
     assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
@@ -135,7 +134,6 @@ def results(decoder: Any) -> Any:
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
-    """Every setting has a type, a default and a sentence; every choice has its name."""
     one, several = endpoints(results(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     assert set(inspect.signature(several).parameters) == {
@@ -159,7 +157,6 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 
 def test_the_endpoint_of_two_lanes() -> None:
-    """A number out of range and a lane that fails are errors in words."""
     endpoint, _ = endpoints(results(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
@@ -184,7 +181,6 @@ def test_the_endpoint_of_two_lanes() -> None:
 
 
 def test_a_program_is_the_visitor_of_its_session() -> None:
-    """Gradio hands the request over, and no program is asked for it."""
     visitors: list[str] = []
 
     def results(prompt: str, values: Any, tab: str, visitor: str) -> Any:
@@ -205,8 +201,6 @@ def test_a_program_is_the_visitor_of_its_session() -> None:
 
 
 def test_the_endpoint_of_several_methods() -> None:
-    """Of each lane its numbers; a lane that failed says why, and the others go on."""
-
     def decoder(pair: str, drafter: str, progress: Callable[[str], None]) -> FakeDecoder:
         if drafter == "mdlm":
             raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
@@ -227,7 +221,6 @@ def test_the_endpoint_of_several_methods() -> None:
 
 
 def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
-    """What is loaded stays, whatever the check says; a broken check never breaks the page."""
     update, line = page.pairs_here("embedded", lambda: {"gpt2-mdlm": "<no> files here"})
     assert "gpt2-mdlm" not in [name for _, name in update["choices"]]
     assert "&lt;no&gt; files here" in line
@@ -302,7 +295,6 @@ def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], card
 
 
 def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:
-    """Unless it has settings of its own. An exploration's link is read by its own script."""
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
@@ -368,7 +360,6 @@ def test_rooms_are_bounded() -> None:
 
 
 def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the machine's own address, where the server listens there; or not at all."""
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
@@ -392,7 +383,6 @@ def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[st
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    """Ready once a pair is loaded, and not while the decoding process is dead."""
     alive = [True]
     engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
     client = TestClient(Starlette(routes=launch.probes(engines.loading)))

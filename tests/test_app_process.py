@@ -81,7 +81,6 @@ def decoder(remote: Remote, pair: str) -> Any:
 
 
 def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
-    """The other process changes nothing; progress is reported while it loads."""
     messages: list[str] = []
     far = remote.load("plain", messages.append)
     assert messages == ["Loading plain"]
@@ -90,7 +89,6 @@ def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
 
 
 def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
-    """What the listener raises ends the load; the process lives on with its models."""
     before: list[str] = []
     remote.load("who", before.append)
     messages: list[str] = []
@@ -137,7 +135,6 @@ def test_stop_and_a_closed_generator_end_a_decode_and_the_next_is_whole(remote: 
 
 
 def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
-    """A card needs field and hint; the log needs where it happened."""
     with pytest.raises(ConfigError) as refused:
         decoder(remote, "absent")
     assert refused.value.field == "pair" and refused.value.hint == "Choose another."
@@ -155,7 +152,6 @@ def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptu
 
 
 def test_a_dead_process_is_told_and_replaced() -> None:
-    """The run fails with words; the next run loads and warms up again."""
     engines = engines_elsewhere(load)
     messages: list[str] = []
     first_time = ["Loading embedded", "Warming up: first passes are slower, so they are not measured"]
@@ -170,7 +166,6 @@ def test_a_dead_process_is_told_and_replaced() -> None:
 
 
 def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
-    """The next run starts another and loads; an old decoder reports that it is lost."""
     remote = Remote(load)
     engines = Engines(remote.load, alive=remote.alive)
     messages: list[str] = []
@@ -191,7 +186,6 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
 
 
 def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that still listens gets the reason."""
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
@@ -203,7 +197,6 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
 
 
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frozen process costs its visitor a card and nobody else anything."""
     monkeypatch.setattr(process, "PATIENCE", 0.5)
     far, messages, stop = Remote(load), [], threading.Event()
     engines = Engines(far.load, alive=far.alive)

@@ -91,7 +91,6 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """What the server met does."""
     for error, traced in ((ConfigError("Too long."), False), (WeightsError("Cut off."), True)):
         caplog.clear()
         error.__cause__ = ValueError("from a library")
@@ -138,7 +137,6 @@ def test_every_drafter_is_ready_first_and_each_lane_warms_up() -> None:
 
 
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
-    """No update is sent while a short lane is measured."""
     updates = frames(one(FakeDecoder(pace=0.01)))
     assert all(frame["phase"] != "measuring" for frame in updates), "lanes shorter than a second are left alone"
     between = [lanes_of(frame) for frame in updates if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
@@ -146,7 +144,6 @@ def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
 
 
 def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
-    """Offered where threads had to wait; otherwise the first lane's probe chooses."""
     decoder = FakeDecoder()
     lanes = lanes_of(frames(one(decoder, threads=1))[-1])
     assert decoder.threads == [1, 1]
@@ -200,7 +197,6 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 
 def test_stop_keeps_the_lanes_that_are_done() -> None:
-    """The third lane is stopped; the fourth never begins, and the trace names it."""
     decoder, jobs, reached = FakeDecoder(), Jobs(), threading.Event()
 
     class Slow(FakeDecoder):
@@ -224,7 +220,6 @@ def test_stop_keeps_the_lanes_that_are_done() -> None:
 
 
 def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
-    """The race before comes back, whichever lane it was."""
     jobs, begun = Jobs(), threading.Event()
 
     class Late(FakeDecoder):
@@ -240,7 +235,6 @@ def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
 
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old files go, and beyond so many bytes the oldest; the others have their names."""
     monkeypatch.setattr(running, "ROOM", 120)
     traces, now = running.Traces(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
@@ -261,7 +255,6 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
     ("names", "stopped"), [(("", ""), False), (("anna", "ben"), False), (("me/live", "me/live"), True)], ids=str
 )
 def test_visitors_stop_and_see_only_their_own_races(names: tuple[str, str], stopped: bool) -> None:
-    """A second race of a tab stops its first one; visitors without a name are different ones."""
     jobs = Jobs()
     first, second = (one(FakeDecoder(pace=0.02), f"race {i}", jobs=jobs, name=name) for i, name in enumerate(names))
     next(first)
@@ -273,7 +266,6 @@ def test_visitors_stop_and_see_only_their_own_races(names: tuple[str, str], stop
 
 @pytest.mark.parametrize(("prompt", "values", "field"), [("", {}, "prompt"), ("Once", {"gamma": 99}, "gamma")])
 def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], field: str) -> None:
-    """One frame, with the field to mark; the decoder is never asked."""
     decoder = FakeDecoder()
     updates = frames(one(decoder, prompt, values))
     assert len(updates) == 1 and not decoder.calls
@@ -307,7 +299,6 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
 
 @pytest.mark.parametrize("when", ["load", "start", "warm-up", "decode"])
 def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
-    """Its reason is its own last event; what it decoded until then stays."""
     decoder = Failing(when)
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -343,7 +334,6 @@ def test_a_failed_drafted_lane_is_a_card_beside_vanilla(early: bool) -> None:
 
 @pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "mdlm", "block"}], ids=["vanilla", "all drafters"])
 def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> None:
-    """No clock starts for it."""
     decoder = FakeDecoder()
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -356,7 +346,6 @@ def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> 
 
 
 def test_vanilla_that_cannot_begin_is_a_card_and_later_a_lane() -> None:
-    """The prompt is to blame: every lane would say the same."""
     decoder = FakeDecoder(fail=ContextOverflow("Too long.", hint="Shorten it."), fail_after=0)
     last = frames(several(decoder))[-1]
     assert last["card"]["field"] == "prompt" and last["card"]["message"] == "Too long."
@@ -393,7 +382,6 @@ def test_a_pair_is_loaded_once_and_everyone_who_waits_hears_of_it() -> None:
 
 
 def test_stop_while_a_pair_loads_ends_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless somebody else waits for it too."""
     loads: list[str] = []
 
     def load(pair: str, progress: Any) -> FakeDecoder:

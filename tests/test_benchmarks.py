@@ -221,7 +221,6 @@ def test_a_report_replaces_only_its_own_machine() -> None:
 
 
 def test_every_command_of_the_suite_can_run() -> None:
-    """Flags and settings parse, and files that are read were written before."""
     written: set[str] = set()
     for file, (module, *words) in suite.commands(Path("a corpus"), Path("out"), ["--threads", "2"]).items():
         written.add(str(file))

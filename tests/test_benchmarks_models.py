@@ -198,7 +198,6 @@ def test_drafters_that_predict_from_the_anchor_are_left_out(engine: Engine, monk
 
 
 def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
-    """Our γ, or one token under the default threshold of an untrained model."""
     small: Any = engine.drafter("autoregressive").reader.model
     before = small.generation_config.to_dict()
     counts = []
@@ -349,7 +348,6 @@ def test_efficiency_by_hand() -> None:
 def test_a_warm_up_follows_the_header_unmeasured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
 ) -> None:
-    """The start is reported first; the events are those of a run without a listener."""
     runs: list[Any] = []
     start = engine.target.start
     monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
@@ -370,7 +368,6 @@ def test_a_warm_up_follows_the_header_unmeasured(
 
 
 def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
-    """Before its first round, at once."""
     stop = threading.Event()
     events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
     while not isinstance(next(events), RunStarted):
@@ -386,7 +383,6 @@ def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
 def test_every_measurement_from_the_command_line(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each writes its JSON, and one report holds them all."""
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
@@ -426,7 +422,6 @@ def test_every_measurement_from_the_command_line(
 
 
 def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a GGUF only; it says what to install, and its text isn't compared."""
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
     monkeypatch.setattr(hf, "find_spec", lambda name: None)
     lanes, left_out = lanes_of(gguf, (BASELINE,))

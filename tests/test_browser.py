@@ -76,7 +76,6 @@ def titled(page: Any, title: str) -> None:
 
 
 def test_first_paint(browser: Any, address: str) -> None:
-    """It opens on a recording: a sentence, clocks, numbers, window and charts."""
     with visit(browser, address) as page:
         player = page.locator("#live-player")
         lead = player.locator(".sd-lead-words").text_content()
@@ -103,7 +102,6 @@ def test_first_paint(browser: Any, address: str) -> None:
 
 
 def test_on_a_phone_the_stage_precedes_the_controls(browser: Any, address: str) -> None:
-    """Speed-up, lanes, window, controls; the outcome of a round is always in view."""
     with visit(browser, address, size="phone") as page:
         order = ["[data-area=hero]", "[data-area=lanes]", "[data-area=window]"]
         tops = [page.locator(f"#live-player {part}").bounding_box()["y"] for part in order]
@@ -135,7 +133,6 @@ def test_the_window_is_never_blank(browser: Any, address: str) -> None:
 
 
 def test_the_window_shows_every_step(browser: Any, address: str) -> None:
-    """Masks, reveals and confidence as text or title of the cell that they belong to."""
     with visit(browser, address) as page:
         stand(page, "RoundStarted", 2)
         assert page.locator("#live-player .sd-steps .sd-mask").count() == 32, "γ 8, T 4"
@@ -148,7 +145,6 @@ def test_the_window_shows_every_step(browser: Any, address: str) -> None:
 
 
 def test_committed_tokens_move_unless_motion_is_reduced(browser: Any, address: str) -> None:
-    """And the cut tail falls. In another tab nothing flies on."""
     watch = """new MutationObserver((changes) => { for (const { addedNodes } of changes) for (const node of addedNodes)
         if (node.classList?.contains('sd-ghost')) window.ghosts = (window.ghosts ?? 0) + 1; })
         .observe(document, { childList: true, subtree: true });
@@ -166,7 +162,6 @@ def test_committed_tokens_move_unless_motion_is_reduced(browser: Any, address: s
 
 
 def test_playback(browser: Any, address: str) -> None:
-    """Autoplay, pause, step, jump, scrub and speed move both lanes, without the server."""
     with visit(browser, address, motion=True) as page:
         page.wait_for_function(f"{LIVE}.player.t > 0")
         page.locator("body").press(" ")
@@ -210,7 +205,6 @@ def test_playback(browser: Any, address: str) -> None:
 
 
 def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
-    """The Theme button's choice outlives a reload, against the system's own."""
     with visit(browser, address, dark=True) as page:
         page.wait_for_function(DARK)
         page.click("#sd-theme")
@@ -257,7 +251,6 @@ def test_settings(browser: Any, address: str) -> None:
 
 
 def test_passing_the_presets_or_typing_loses_nothing(browser: Any, address: str) -> None:
-    """Gradio's list tells of input when it loses the focus, its number box at every key."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
         gamma, steps = page.locator("#live-gamma input[type=number]"), page.locator("#live-steps input[type=number]")
@@ -275,7 +268,6 @@ def test_passing_the_presets_or_typing_loses_nothing(browser: Any, address: str)
 
 
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
-    """A preset and an example load their recording; other settings haven't run."""
     stale = "#live-player .sd-stale"
     with visit(browser, address) as page:
         page.click("#live-preset input")
@@ -321,7 +313,6 @@ def test_a_method_card_brings_its_settings_and_its_recording(browser: Any, addre
 
 
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
-    """Each value of the address is in its own widget, and in the shared address."""
     chosen = {
         "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
         "rule": "match", "tree_nodes": "0", "num_drafts": "3", "selection": "trie",
@@ -344,7 +335,6 @@ def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None
 
 
 def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
-    """Whoever opens it finds the same prompt, methods and settings, and races them."""
     with visit(browser, address) as page:
         open_tab(page, "race")
         open_drawer(page, "race")
@@ -369,7 +359,6 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
 
 
 def test_focus_is_visible_on_every_control(browser: Any, address: str) -> None:
-    """With the keyboard alone, through the controls of a tab: each shows an outline of its own."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
         page.locator("#sd-theme").focus()
@@ -393,7 +382,6 @@ def test_focus_is_visible_on_every_control(browser: Any, address: str) -> None:
 
 
 def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
-    """A run replaces the recording and offers its trace; a prompt stays text."""
     with visit(browser, address) as page:
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
         assert "Your run" in page.text_content("#live-player .sd-chip")
@@ -417,7 +405,6 @@ FRAME = """new Promise((done) => requestAnimationFrame(() => {
 
 
 def test_a_measured_lane_is_not_disturbed_and_stop_keeps_it(browser: Any, address: str, folder: Path) -> None:
-    """Nothing old is shown, and the page is drawn once a second. Then it can run again."""
     with visit(browser, address) as page:
         player = page.locator("#live-player")
         start(page, "live", "A slow run that is stopped")
@@ -438,7 +425,6 @@ def test_a_measured_lane_is_not_disturbed_and_stop_keeps_it(browser: Any, addres
 
 
 def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: Any, address: str) -> None:
-    """The speed-up is not shown as if it could be trusted; a run on one thread can be."""
     with visit(browser, address) as page:
         player = page.locator("#live-player")
         assert not player.locator(".sd-busy-machine").is_visible()
@@ -459,7 +445,6 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: An
 
 
 def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) -> None:
-    """Nobody listens any more: the worker stops at its next step."""
     with visit(browser, address) as page:
         start(page, "live", "A slow run, tab closed")
         page.wait_for_function(clock_runs("live"))
@@ -470,7 +455,6 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
 
 
 def test_cards(browser: Any, address: str) -> None:
-    """A card with what to do next; the prompt and the trace stay."""
     cases = [
         ("", "The prompt needs a change", "choose an example", "Recording"),
         ("x" * 100_000, "The prompt needs a change", "Shorten it", "Recording"),
@@ -492,7 +476,6 @@ def test_cards(browser: Any, address: str) -> None:
 
 @pytest.mark.parametrize("tab", ["live", pytest.param("race", marks=pytest.mark.slow)])
 def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str, tab: str) -> None:
-    """One race at a time. Who left by Stop gets no run, and nobody sees the prompt of another."""
     with visit(browser, address) as one, visit(browser, address) as two:
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
@@ -523,7 +506,6 @@ def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str
 
 
 def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
-    """A foreign file is a visible card and loses nothing; a trace opens in its tab."""
     broken, other, good = (tmp_path / f"{name}.jsonl.gz" for name in ("cut", "shorter", "good"))
     whole = (folder / "traces" / "dialogue-draft-tree-ddtree.jsonl.gz").read_bytes()
     broken.write_bytes(whole[:500])
@@ -579,7 +561,6 @@ def test_of_many_branches_eight_are_drawn_first(browser: Any, address: str, tmp_
 
 
 def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
-    """The list names what ships with the page."""
     with visit(browser, address) as page:
         options = page.locator("#live-player .sd-more option").all_text_contents()
         assert options[:3] == ["Another recording…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
@@ -644,7 +625,6 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
 
 
 def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
-    """The others race on; a choice that cannot race is a card beside its control."""
     with visit(browser, address) as page:
         open_tab(page, "race")
         run(page, "race", "A race with a broken lane")
@@ -664,7 +644,6 @@ def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
 
 
 def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
-    """Finished lanes stay; the others say that they wait, or never began."""
     with visit(browser, address) as page:
         open_tab(page, "race")
         open_drawer(page, "race")
@@ -683,7 +662,6 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
 
 
 def test_one_player_at_a_time(browser: Any, address: str) -> None:
-    """The hidden one neither moves nor hears keys."""
     with visit(browser, address, motion=True) as page:
         page.wait_for_function(f"{LIVE}.player.playing && {LIVE}.player.t > 0")
         open_tab(page, "race")
@@ -734,7 +712,6 @@ def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder
 
 
 def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, folder: Path) -> None:
-    """Whichever arrives first."""
     url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"
     with visit(browser, address) as page:
         open_tab(page, "race")
@@ -775,7 +752,6 @@ def test_the_race_before_comes_back_whole(browser: Any, address: str, folder: Pa
 
 @SCREENS
 def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: bool) -> None:
-    """axe-core finds nothing serious; the page never scrolls sideways."""
     with visit(browser, address, size=size, dark=dark) as page:
         stand(page, "Committed", 2)
         assert page.evaluate(DARK) == dark

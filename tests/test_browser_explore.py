@@ -139,7 +139,6 @@ def test_each_position_of_the_sandbox_has_a_slider_of_its_own(browser: Any, addr
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
-    """On problems of the visitor's own, from a file."""
     url = f"{address}?explore=budget&methods=dflash&attempts=2&tokens=12"
     own = b"What is 3 + 4? | 7\nno number\nWhat is 8 - 1? | 7\n"
     with visit(browser, url, size="1440x2200", until=THERE) as page:

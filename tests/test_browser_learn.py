@@ -94,7 +94,6 @@ def at_step(page: Any, number: int, step: int) -> None:
 
 
 def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
-    """Nothing is told before it is revealed, and the address always holds what is on the screen."""
     fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
     with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
@@ -235,7 +234,6 @@ def test_a_hostile_lesson_link_opens_the_lesson(browser: Any, address: str, less
 
 
 def test_every_lesson_can_be_read_and_printed(browser: Any, address: str) -> None:
-    """Once its question is skipped."""
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
         for lesson in WORKSHOP:
@@ -288,7 +286,6 @@ def test_a_symbol_says_what_it_means(browser: Any, address: str, size: str) -> N
 
 
 def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: str) -> None:
-    """Dark ink also from a dark screen, and nothing of a presentation on it."""
     with visit(browser, f"{address}?lesson=gamma", dark=True, until=THERE) as page:
         page.click(".sd-present")
         page.keyboard.press("Escape")

@@ -186,7 +186,6 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str) -> None
 
 @pytest.mark.slow
 def test_wrong_feature_layers_of_a_released_config_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files of a released drafter whose config counts the layers from another end."""
     monkeypatch.setattr(doctor, "EVERY", 3)  # such layers differ little: it takes as many drafts as a visitor's
     folder = tmp_path / "block"
     shutil.copytree(EMBEDDED.drafter("block").source, folder)
@@ -234,7 +233,6 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 def test_a_template_foreign_to_the_drafter_is_named(
     sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
 ) -> None:
-    """As declared, prompts use the target's template."""
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
@@ -413,7 +411,6 @@ def moved(self: NetworkRun, ids: Any, *others: Any, forward: Any = NetworkRun.fo
 def test_a_row_too_far_is_a_bug(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, part: type, name: str, wrong: Any
 ) -> None:
-    """In the cache, or in the passes."""
     monkeypatch.setattr(part, name, wrong)
     final = seen(engine)
     assert (final.facts["verdict"], final.facts["wrong"]) == ("bug", ["B"]), final.facts["findings"]

@@ -375,7 +375,6 @@ def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
 
 
 def test_every_tested_token_of_a_tree_is_of_one_kind(pair_engine: Engine) -> None:
-    """The acceptance rate of each sorting is that of the run itself, also of a tree."""
     method = "ddtree"
     final = explore(WhichText, pair_engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
@@ -515,7 +514,6 @@ def test_a_visitors_line_is_a_problem(line: str, prompt: str, steps: tuple[str, 
 
 
 def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:
-    """Other lines are named and passed over; fewer than two problems are refused."""
     good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
     bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
@@ -825,7 +823,6 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
 
 
 def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
-    """A race may decode between two parts: on as many threads as it wants."""
     before, seen = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
     try:
@@ -931,7 +928,6 @@ def test_a_table_is_a_csv_file() -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx", "\rx"])
 def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
-    """A token or a name may be "="; numbers stay numbers."""
     (read,) = csv.DictReader(io.StringIO(csv_of([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
     assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 

@@ -68,7 +68,6 @@ def test_everything_that_ships_fits_into_eight_megabytes_beside_plotly(tmp_path:
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a file has the name of a lesson's recording, or of another file."""
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
     config = DecodeConfig(max_new_tokens=20)

@@ -199,7 +199,6 @@ def test_foreign_and_damaged_traces_are_named(raw) -> None:
 
 @pytest.mark.parametrize("draw", [None, math.nan, math.inf])
 def test_a_draw_that_is_no_number_is_refused(draw: float | None) -> None:
-    """In memory and in a file, in which JSON has no word for it."""
     run = recorded()
     place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
     tests = tuple(structs.replace(test, draw=draw) for test in run[place].tests)
@@ -279,7 +278,6 @@ RECORD = DrafterSpec(name="own", label="", module="package:build")
     [{"name": "none"}, {"name": ""}, {"name": 5}, {"source": 5}, {"window": 0}, {"window": "x"}, {"drafting": "bogus"}],
 )
 def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> None:
-    """And vanilla, the baseline of every speed-up, is never replaced."""
     before = dict(pairs.PAIRS)
     with pytest.raises(ConfigError):
         pairs.register_drafter(replace(RECORD, **wrong))

@@ -33,7 +33,6 @@ pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings
 
 
 def test_the_launcher_puts_the_throttle_first_into_the_head() -> None:
-    """Of the page and of a shared one, once, however often it launches."""
     script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     early_script(script)
     with gr.Blocks() as page:
@@ -82,7 +81,6 @@ def test_gradio_would_still_print_what_a_short_call_holds() -> None:
 
 
 def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
-    """For a component with a file that Gradio can find, and not without one."""
     source = tmp_path / "own.py"
     source.write_text("import gradio\n\n\nclass Own(gradio.Textbox):\n    EVENTS = []\n", "utf-8")
     stub = source.with_suffix(".pyi")
@@ -144,7 +142,6 @@ def test_the_launcher_applies_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_server_forgets_pages_that_are_gone() -> None:
-    """Each is kept with its last frame; Gradio would keep ten thousand."""
     launched: dict[str, Any] = {}
     with gr.Blocks() as page:
         gr.HTML()

@@ -44,7 +44,6 @@ def test_a_curve_is_kept_on_lines_of_its_own_and_read_back(tmp_path: Path) -> No
 
 
 def test_a_file_without_a_curve_still_reads(tmp_path: Path) -> None:
-    """As they were written before curves were kept."""
     old = {name: value for name, value in dataclasses.asdict(RUN).items() if name != "curve"}
     (tmp_path / HISTORY).write_text(json.dumps({"runs": [old]}))
     assert read_history(tmp_path / HISTORY) == (RUN,)
@@ -71,7 +70,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) ->
 
 
 def test_a_file_with_more_in_it_is_read(tmp_path: Path) -> None:
-    """A later version may add facts."""
     (tmp_path / HISTORY).write_text(json.dumps({"runs": [{**dataclasses.asdict(RUN), "power": 40}], "by": "somebody"}))
     assert read_history(tmp_path / HISTORY) == (RUN,)
 
@@ -85,7 +83,6 @@ def test_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
 
 
 def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
-    """Later lines don't count, nor one that was cut off."""
     run = log(tmp_path / "run", [(100, 2.0)], steps=100)
     assert curve.totals(run) == (0, 0, 0)
     with (run / "metrics.jsonl").open("a") as file:

@@ -101,7 +101,6 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "js").glob("*.test.mjs")), ids=lambda path: path.name)
 def test_modules(path: Path, fixture: Path) -> None:
-    """Every node test of one file passes."""
     done = run(NODE, path, SPECDIFF_FIXTURE=str(fixture))
     assert done.returncode == 0, done.stdout
 
@@ -110,7 +109,6 @@ def test_modules(path: Path, fixture: Path) -> None:
 
 
 def test_what_javascript_repeats_of_the_events_is_what_python_says() -> None:
-    """The values of fields that a file lacks, and the marks of what is no text."""
     trace, format = (STATIC / "state" / f"{name}.js" for name in ("trace", "format"))
     script = (
         f"import {{ DEFAULTS }} from '{trace.as_uri()}'; import {{ END, CONTROL }} from '{format.as_uri()}';"
@@ -428,7 +426,6 @@ def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("name", [*KINDS, *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_both_languages_fold_a_trace_alike(name: str, folded: dict[str, Any]) -> None:
-    """After every round, at the end, and against vanilla."""
     lanes_read = made(name) if name in KINDS else read_trace(ROOT / name).lanes
     lanes = {own: Prefixes(events) for own, events in lanes_read.items()}
     base = lanes.get(BASELINE)

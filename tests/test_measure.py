@@ -196,7 +196,6 @@ LANES = {name: dataclasses.replace(BASE, gamma=gamma) for gamma, name in enumera
 
 
 def test_every_other_turn_runs_backwards_so_drift_cancels() -> None:
-    """Every lane once a turn; over an even number of turns, at the same mean time."""
     runs = list(plan(PROMPTS, LANES, 2))
     turns = [runs[i : i + len(LANES)] for i in range(0, len(runs), len(LANES))]
     assert [turn[0].turn for turn in turns] == list(range(8))
@@ -218,7 +217,6 @@ def test_lanes_that_share_a_baseline_follow_it() -> None:
 
 
 def test_a_race_is_one_text_on_one_number_of_threads() -> None:
-    """All lanes get the threads that the first warm-up found, other decoders' too."""
     own, other = FakeDecoder(), FakeDecoder()
     lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
@@ -312,7 +310,6 @@ def test_provenance_names_no_folder(tmp_path: Path) -> None:
 
 
 def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
-    """What a sweep writes is what any reader of results gets; other files are named."""
     result = sweep_result(measured(prompts=PROMPTS[:2], repeats=1), ORIGIN)
     path = tmp_path / "r.json"
     path.write_bytes(msgspec.json.encode(result))

@@ -32,7 +32,6 @@ def factory(decoder: Any) -> Any:
 
 
 def test_a_run_decodes_on_an_attached_gpu() -> None:
-    """Plain values go to the worker and come back; the last frame holds the whole race."""
     assert gpu.is_zero_gpu()
     results = page._results(running.decoding(factory(FakeDecoder())))
     for tokens in (40, 24):
