@@ -792,13 +792,11 @@ def test_no_tab_overflows_between_phone_and_desktop(browser: Any, address: str) 
 # ---- a server that dies under its visitors ----
 
 
-@pytest.mark.parametrize("tabs", ["live", pytest.param("live race compare", marks=pytest.mark.slow)])
-def test_a_server_that_dies(browser: Any, tmp_path: Path, tabs: str) -> None:
-    """Under a race that is measured, and under two visitors who wait for their turn: every tab says so, keeps what it
-    heard, and is free again. When the server is back, the page reloads itself with the prompt and the settings, and
-    runs."""
+def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
+    """A race that is measured stays as far as it came, and a waiting visitor is free again. When the server is back,
+    the page reloads itself with prompt and settings, and runs."""
 
-    def arrive(tab: str) -> Any:
+    def arrive(tab: str, prompt: str) -> Any:
         """A visitor before a tab's Run; a lost server leaves errors in the console."""
         page = browser.contexts[0].new_page()
         page.set_default_timeout(PATIENCE)
@@ -807,46 +805,37 @@ def test_a_server_that_dies(browser: Any, tmp_path: Path, tabs: str) -> None:
         page.wait_for_function(ready("live"))
         if tab != "live":
             open_tab(page, tab)
-        if tab == "compare":
-            page.click("#compare-player .sd-exp-folded > summary")
-        else:
-            open_drawer(page, tab)
+        open_drawer(page, tab)
+        page.fill(f"#{tab}-prompt textarea", prompt)
         return page
 
     with serving(tmp_path) as (url, process):
-        visitors = {tab: arrive(tab) for tab in tabs.split()}
-        live, race = visitors["live"], visitors.get("race")
-        live.fill("#live-prompt textarea", "slow and lost")
+        live, race = visitors = arrive("live", "slow and lost"), arrive("race", "lost in the queue")
         number(live, "live", "gamma", 5)
-        if race:
-            race.fill("#race-prompt textarea", "lost in the queue")
-        for tab, page in visitors.items():
-            page.click("#compare-player .sd-exp-run" if tab == "compare" else f"#{tab}-run")
+        for tab, page in zip(("live", "race"), visitors, strict=True):
+            page.click(f"#{tab}-run")
         live.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
         live.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
         assert live.evaluate(f"{LIVE}.root.classList.contains('sd-busy')")
-        for page in visitors.values():
+        for page in visitors:
             page.evaluate("window.old = true")
         process.kill()
-        for tab, page in visitors.items():
-            card = f"#{tab}-player .sd-card:not([hidden])"
-            page.wait_for_selector(card)
+        for tab, page in zip(("live", "race"), visitors, strict=True):
+            page.wait_for_selector(f"#{tab}-player .sd-card:not([hidden])")
             assert page.locator(".sd-busy").count() == 0
             assert not page.evaluate("document.querySelector('#sd-open').inert")
         assert live.evaluate(f"{LIVE}.source") == "stopped"
         assert live.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
-        if race:
-            assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
+        assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
     with serving(tmp_path, port=urlparse(url).port):
-        for tab, page in visitors.items():
-            page.wait_for_function(f"!window.old && window.specdiff?.players.{'race' if tab == 'race' else 'live'}")
+        for tab, page in zip(("live", "race"), visitors, strict=True):
+            page.wait_for_function(f"!window.old && window.specdiff?.players.{tab}")
         value_of(live, "#live-prompt textarea", "slow and lost")
+        value_of(race, "#race-prompt textarea", "lost in the queue")
         open_drawer(live, "live")
         value_of(live, "#live-gamma input[type=number]", "5")
         run(live, "live", "found again")
-        if race:
-            value_of(race, "#race-prompt textarea", "lost in the queue")
-        for page in visitors.values():
+        for page in visitors:
             page.close()
 
 

@@ -15,7 +15,7 @@ from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.models.folders import shown as folder
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
-from tests.browsing import MARKS, app, open_tab, overflows, ready, serious, visit
+from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, serious, visit
 
 pytestmark = MARKS
 EXPLORE = app("explore")
@@ -110,6 +110,7 @@ def test_two_visitors_never_mix_and_a_plain_run_goes_first(browser: Any, address
         other.fill("#live-prompt textarea", "A slow prompt of another visitor")
         other.click("#live-run")
         one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('Waiting for a race')")
+        other.wait_for_function(clock_runs("live"))
         other.click("#live-stop")
         other.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
         done = one.evaluate(f"{LIVE}.losslessness.done")
