@@ -44,7 +44,7 @@ from specdiff_core.measure.prompts import OWN_PROBLEMS
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, curves, rotated, singles, votes
 from specdiff_core.schema import events
-from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
@@ -146,6 +146,7 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
         (WindowMap, {**MAP, "gammas": "2", "steps": "4"}, "measure"),
         (Budget, {"methods": "vanilla"}, "Vanilla"),
         (Learn, {"texts": "Only one prompt"}, "two prompts"),
+        (Doctor, {"drafter": "none"}, "no drafter"),
         (SideBySide, {**TWO, "branch": "a", "round": 128}, "no round 128"),
         (SideBySide, {**TWO, "branch": "b", "take": 2**31 - 1}, "no token"),
         (SideBySide, {**TWO, "a": "nothing"}, "no method"),
@@ -175,6 +176,8 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     final = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
     rows = final.explored.rows
     assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
+    first = [(cell.gamma, cell.steps) for cell in parse(WindowMap, MAP).cells()][:3]
+    assert first == [(2, 1), (4, 1), (4, 4)], "the corners come first"
     for row in rows:
         lanes = read_trace(final.races[row["race"]]).lanes
         vanilla, drafted = fold(lanes["vanilla"]), fold(lanes["drafted"])
@@ -803,6 +806,12 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, n
         changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
         with pytest.raises(ConfigError, match=word):
             explore(SideBySide, pair_engine, **{**asked, "given": changed})
+
+
+def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
+    config = lab.DecodeConfig(drafter="none", max_new_tokens=4)
+    with pytest.raises(ContextOverflow):
+        next(iter(pair_engine.decode("Once", config, after=[5] * pair_engine.pair.spec.context)))
 
 
 # Losslessness.
