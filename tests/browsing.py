@@ -161,7 +161,8 @@ def visit(
             page.mouse.move(0, 0)
             page.goto("about:blank")
     except BaseException:
-        page.evaluate("localStorage.clear()")
+        if page.url.startswith(url):
+            page.evaluate("localStorage.clear()")
         page.close()
         raise
     finally:

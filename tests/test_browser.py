@@ -614,6 +614,8 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         page.wait_for_function(f"{labels}.length === 6")
         assert not serious(page), "all texts"
         assert not overflows(page)
+        if size == "phone":
+            return  # which offers no download
         with page.expect_download() as offered:
             page.click("#race-player .sd-save")
         offered.value.save_as(tmp_path / "race.jsonl.gz")
