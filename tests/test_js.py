@@ -278,10 +278,11 @@ def spellings() -> list[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What JavaScript makes of every trace: one node process reads them all."""
+def folded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What JavaScript makes of every trace: one node process reads all that the selected tests compare."""
     folder = tmp_path_factory.mktemp("traces")
-    traces = {path: str(ROOT / path) for path in SHIPPED}
+    selected = {getattr(item, "callspec", None) and item.callspec.params.get("name") for item in request.session.items}
+    traces = {path: str(ROOT / path) for path in SHIPPED if path in selected}
     for number, kind in enumerate(KINDS):
         traces[kind] = str(folder / f"{number}.jsonl.gz")
         write_trace(traces[kind], made(kind))
@@ -294,9 +295,9 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "noSteps": no_steps,
         "out": str(folder / "out"),
     }
-    request = folder / "request.json"
-    request.write_text(json.dumps(asked), encoding="utf-8")
-    done = run(NODE, ROOT / "tests" / "js" / "numbers.mjs", request)
+    names = folder / "names.json"
+    names.write_text(json.dumps(asked), encoding="utf-8")
+    done = run(NODE, ROOT / "tests" / "js" / "numbers.mjs", names)
     assert done.returncode == 0, done.stdout
     return json.loads((folder / "out").read_text(encoding="utf-8"))
 
