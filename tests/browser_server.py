@@ -1,7 +1,6 @@
-"""Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER [bare]``.
+"""Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER``.
 
 The prompt chooses the pace: "slow" runs take seconds. Decodes that saw their stop event append to FOLDER/stopped.
-``bare``: without any recording.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
-from app.tabs import explore  # noqa: E402
+from app.run import exploration, job, race  # noqa: E402
 from benchmarks.recordings import Recording, record  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
 from specdiff_core.schema.trace import write_trace  # noqa: E402
 
-MEASURED = 0.012
+MEASURED = 0.005
 """Seconds for a pass of a comparison's run, so that a person could press Stop."""
 
 
@@ -75,13 +74,10 @@ def scripted(recording: Recording) -> dict[str, list[Event]]:
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    traces, recorded = folder / "traces", explore.RECORDED
-    if "bare" not in sys.argv:
-        record(traces, scripted)
-    else:
-        recorded = {tab: folder / tab for tab in recorded}
-        for path in recorded.values():
-            path.mkdir(exist_ok=True)
+    race.SETTLE = race.BETWEEN = race.FLUSH = 0.1  # less waiting than for real models
+    job.BEAT = job.PACE = exploration.SLICE = 0.2
+    traces = folder / "traces"
+    record(traces, scripted)
     run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
     vanilla = list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=40)))
     silent = [event for event in run if not isinstance(event, (DenoiseStep, PiecesSeen))]
@@ -93,7 +89,7 @@ def main() -> None:
         time.sleep(0.05)
         return Scripted(folder)
 
-    serve(build(factory, traces, recorded), server_name="127.0.0.1", server_port=port, quiet=True)
+    serve(build(factory, traces), server_name="127.0.0.1", server_port=port, quiet=True)
 
 
 if __name__ == "__main__":

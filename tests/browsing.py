@@ -1,4 +1,4 @@
-"""What browser tests share: a server of the scripted page, a Chromium, visitors, and what they do."""
+"""What browser tests share: a server of the scripted page, visitors, and what they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -127,9 +127,7 @@ def visit(
     width, height = SIZES.get(size) or map(int, size.split("x"))
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(
-        media="null",
-        color_scheme="dark" if dark else "light",
-        reduced_motion="no-preference" if motion else "reduce",
+        media="null", color_scheme="dark" if dark else "light", reduced_motion="no-preference" if motion else "reduce"
     )
     troubles: list[str] = []
 
@@ -163,7 +161,8 @@ def visit(
             page.mouse.move(0, 0)
             page.goto("about:blank")
     except BaseException:
-        page.evaluate("localStorage.clear()")
+        with suppress(Exception):  # a page that didn't open has none
+            page.evaluate("localStorage.clear()")
         page.close()
         raise
     finally:
@@ -174,11 +173,7 @@ def visit(
 def open_tab(page: Any, tab: str) -> None:
     """Open a tab, and wait for what it shows."""
     page.click(f"#sd-tabs [role=tab]:has-text('{tab.upper() if tab == 'api' else tab.capitalize()}')")
-    seen = {
-        "compare": ".sd-cmp-bar",
-        "learn": ".sd-method",
-        "api": ".sd-parameters",
-    }
+    seen = {"compare": ".sd-cmp-bar", "learn": ".sd-method", "api": ".sd-parameters"}
     if tab in seen:
         page.wait_for_selector(seen[tab])
     else:

@@ -30,23 +30,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
 
 
+EARLY = {"test_app_gpu.py", "test_packaging.py"}
+"""Files with few tests, each of them long."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files in the order in which processes should take them: those with a browser, which wait most, and then the
-    ones with most tests."""
+    """Sort files as processes should take them: with a browser, long ones, and then by their number of tests."""
     tests = collections.Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.get_closest_marker("browser") is None, -tests[item.path], item.path))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
+        browser = item.get_closest_marker("browser") is not None
+        return not browser, item.path.name not in EARLY, -tests[item.path], item.path
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and all browser tests in one: every further Chromium slows the others."""
+    """Run the tests of a file in one process, and so the smaller files with a browser: Chromiums slow each other."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            return "browser" if Path(file).name.startswith("test_browser") else file
+            return "browser" if Path(file).name.startswith("test_browser_") else file
 
     return Files(config, log)
 

@@ -1,4 +1,4 @@
-"""Explorations on the page: frames, Stop, a reload, whose turn it is, and the process in which they run."""
+"""Explorations on the page: frames, Stop, a reload, turns, and their process."""
 
 from __future__ import annotations
 
@@ -22,24 +22,21 @@ from starlette.testclient import TestClient
 from app import launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
-from app.run.exploration import ExploreJob, exploring
+from app.run.exploration import exploring
 from app.run.job import Jobs
 from app.run.process import Remote
 from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Snapshot, Step, Stopped, parse
+from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 
 TOKEN = "a-token-of-a-tab"
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 class Counting(Exploration, frozen=True, kw_only=True):
@@ -148,7 +145,6 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what was measured, and a card that says so; also while it waits for races of others."""
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
@@ -162,7 +158,6 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
-    """A failure is final there; only a process that is killed takes them along."""
     parts = remote.explore(Counting(fails_at=4), threading.Event())
     last = next(parts)
     assert (last.done, last.over, last.races) == (3, False, {"1": b"race"})
@@ -196,8 +191,8 @@ def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
-def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the form offers: a browser sends what it likes. On one's own machine the pair is looked for."""
+def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser sends what it likes. On one's own machine the pair is loaded."""
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
     monkeypatch.setattr(own_models, "resolve", lambda source, *_, **__: source)
@@ -216,8 +211,7 @@ def test_no_folder_of_a_public_host_is_read_for_an_exploration(name: str, monkey
         OWN_PAIRS.clear()
 
 
-def test_another_pair_in_a_run_that_a_trace_tells_loads_nothing() -> None:
-    """It goes on only with the pair that was asked for, which was checked."""
+def test_another_pair_in_a_trace_loads_nothing() -> None:
     given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
     given |= {"target": "embedded/target", "after": []}
     choice = {"given": json.dumps(given), "branch": "a"}
@@ -251,7 +245,6 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
 
 
 def test_every_drafter_is_there_before_it_explores() -> None:
-    """The download is shown while a visitor waits; a gated model is an error card."""
     asked: list[tuple[str, str]] = []
 
     def factory(pair: str, drafter: str, progress: Any) -> Any:
@@ -296,7 +289,6 @@ def test_a_reload_finds_it_again() -> None:
 
 @pytest.mark.parametrize("next_one", [True, False])
 def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon, or at once where another exploration waits for it."""
     monkeypatch.setattr(exploration, "GRACE", 60 if next_one else 0.1)
     jobs = Jobs()
     stream = begun(jobs, 2, to=100_000, pause=0.01)
@@ -383,7 +375,6 @@ def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> No
 
 
 def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> None:
-    """Both may be between two parts when the other process is free."""
     stops = [threading.Event(), threading.Event()]
     given_up, next_one = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
@@ -395,14 +386,6 @@ def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> Non
         next(given_up)
     final = list(next_one)[-1]
     assert first.done < final.done == final.total == 60
-
-
-def test_the_time_that_is_left() -> None:
-    job = ExploreJob(exploring(factory), Counting())
-    assert job.remaining is None
-    job.began = time.monotonic() - 30
-    job.snapshot = Snapshot(4, 14, "number 4", None, {}, {}, False)  # three of them in 30 s: ten more
-    assert job.remaining == pytest.approx(100, rel=0.01)
 
 
 @pytest.mark.parametrize("tab", list(explore.RECORDED))
@@ -425,7 +408,7 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
     assert set(final["renamed"].values()) <= EXPLORATIONS.keys()
 
 
-def test_a_recording_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = (explore.RECORDED["explore"] / "losslessness.coins.json").read_bytes()
     (tmp_path / "losslessness.coins.json").write_bytes(good)
     for word, broken in (

@@ -39,7 +39,7 @@ def test_a_loan_grows_with_what_is_asked_for() -> None:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A stand-in for ZeroGPU's scheduler: a GPU is always free, but requests for less than 3 seconds fail."""
+    """A stand-in for ZeroGPU's scheduler, which refuses less than 3 seconds."""
 
     asked: list[tuple[str, dict[str, str]]]
 
@@ -77,7 +77,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "default", *sys.argv
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ZeroGPU is Linux")
 @pytest.mark.skipif(find_spec("spaces") is None, reason="the package spaces is not installed")
 def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) -> None:
-    """``zero_gpu.py``, with the package's own workers: on a CPU, to which it cannot move weights."""
+    """``zero_gpu.py`` with the package's own workers, on a CPU."""
     hub = type("StopFlag", (Hub,), {"asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The page as a whole: no torch before a run, nothing from outside, links, recordings, endpoints, the launcher."""
+"""The whole page: no torch, nothing from outside, links, recordings, endpoints, launcher."""
 
 from __future__ import annotations
 
@@ -48,21 +48,18 @@ from specdiff_core.schema.trace import read_trace
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "assets" / "traces"
 
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def built() -> gr.Blocks:
-    return page.build(lambda *_: FakeDecoder())
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 def node(program: str) -> Any:
     """What a program prints as JSON."""
     binary, _ = compute_driver_executable()
     return json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.fixture(scope="module")
+def built() -> gr.Blocks:
+    return page.build(lambda *_: FakeDecoder())
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
@@ -84,7 +81,7 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     assert done.stdout.splitlines() == ["a True", "[]"]
 
 
-def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_one_line_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -98,7 +95,6 @@ def test_a_port_that_cannot_be_used_is_one_line_before_anything_loads(capsys: py
 
 @pytest.mark.parametrize("tab", ["live", "race"])
 def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
-    """Each says when and on what it was measured; the first one is of what the tab opens with."""
     folder = TRACES if tab == "live" else TRACES / "race"
     index = json.loads((folder / page.INDEX).read_text(encoding="utf-8"))
     assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
@@ -234,8 +230,6 @@ def test_a_program_is_the_visitor_of_its_session(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_endpoint_of_several_methods() -> None:
-    """Of each lane its numbers; a lane that failed says why, and the others go on."""
-
     def decoder(pair: str, drafter: str, progress: Callable[[str], None]) -> FakeDecoder:
         if drafter == "mdlm":
             raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
@@ -283,7 +277,7 @@ def cards_of() -> dict[str, Any]:
         return {tab: module.place() for tab, module in page.TABS.items()}
 
 
-def test_a_link_fills_the_controls_of_its_tab_and_names_the_preset(cards_of: dict[str, Any]) -> None:
+def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]) -> None:
     assert opened(cards_of, {}) == {}
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
@@ -313,10 +307,8 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
 @pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
-def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
-    lesson: str, more: dict[str, str], cards_of: dict[str, Any]
-) -> None:
-    """What works is filled in, what does not leaves a card where the controls are; the Learn tab opens either way."""
+def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: dict[str, Any]) -> None:
+    """Settings are filled in, or leave a card; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
     found = opened(cards_of, query)
     assert found["tab"].selected == "learn"
@@ -327,8 +319,7 @@ def test_a_lesson_link_opens_the_lessons_whatever_else_it_holds(
     )  # fmt: skip
 
 
-def test_a_lesson_link_to_a_moment_fills_in_what_the_recording_was_asked_for(cards_of: dict[str, Any]) -> None:
-    """Unless it has settings of its own. An exploration's link is read by its own script."""
+def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
@@ -348,7 +339,7 @@ def code_of(link: str) -> str:
     return picture.getvalue().decode()
 
 
-def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
+def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
@@ -369,7 +360,7 @@ def test_the_code_of_a_link_is_the_link_and_leads_to_this_page_only() -> None:
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
-def test_a_room_is_counted_by_question_and_a_page_that_changes_its_mind_counts_once() -> None:
+def test_a_room_counts_each_page_once_for_a_question() -> None:
     count = launch.counting(Rooms())
     client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST"])]))
     place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
@@ -393,14 +384,9 @@ def test_rooms_are_bounded() -> None:
     assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
 
 
-def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own in its network, where the server listens there; otherwise there is no code."""
+def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
     link = "http://127.0.0.1:7860/?lesson=gamma"
-    for everywhere, address, status in (
-        (False, "192.168.0.7", 204),
-        (True, "", 204),
-        (True, "192.168.0.7", 200),
-    ):
+    for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
         client = TestClient(
             Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url="http://127.0.0.1:7860"
@@ -411,7 +397,7 @@ def test_the_code_of_a_loopback_address_is_one_that_phones_can_open(monkeypatch:
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
-def test_use_in_live_has_the_settings_of_the_method_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
+def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
     query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
     found = opened(cards_of, query)
     config = method.config(DecodeConfig()).to_dict()
@@ -466,7 +452,6 @@ def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_wh
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    """Ready once a pair is loaded, and not while the decoding process is dead."""
     alive = [True]
     engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
     client = TestClient(Starlette(routes=launch.probes(engines.loading)))

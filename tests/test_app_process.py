@@ -1,4 +1,4 @@
-"""The process that decodes: what crosses the pipe, how it stops, and what happens when it dies. Scripted decoders."""
+"""The process that decodes: what crosses the pipe, how it stops, and how it dies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def decoder(remote: Remote, pair: str) -> Any:
 
 
 def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
-    """The other process changes nothing; progress is reported while it loads."""
     messages: list[str] = []
     far = remote.load("plain", messages.append)
     assert messages == ["Loading plain"]
@@ -90,7 +89,6 @@ def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
 
 
 def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
-    """What the listener raises ends the load over there; its process lives on, with all that it holds."""
     before: list[str] = []
     remote.load("who", before.append)
     messages: list[str] = []
@@ -119,18 +117,21 @@ def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
-def test_stop_ends_a_decode_and_the_next_one_is_whole(remote: Remote) -> None:
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_stop_and_a_closed_generator_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
     """The visitor's event lives here, the decode there."""
     far, stop = decoder(remote, "slow"), threading.Event()
-    config = DecodeConfig(gamma=4, max_new_tokens=400)
-    events = far.decode("Once", config, stop=stop)
+    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
     next(events)
-    stop.set()
     began = time.monotonic()
-    *_, last = events
-    assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
+    if end == "stop":
+        stop.set()
+        *_, last = events
+        assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
+    else:
+        events.close()
     assert time.monotonic() - began < 1.0
-    assert isinstance(list(far.decode("Once", CONFIG))[-1], Finished)
+    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
 
 
 def test_stop_ends_a_call_that_waits_for_another(remote: Remote) -> None:
@@ -144,19 +145,7 @@ def test_stop_ends_a_call_that_waits_for_another(remote: Remote) -> None:
     assert isinstance(list(running)[-1], Finished)
 
 
-def test_whoever_walks_away_leaves_no_decode_behind(remote: Remote) -> None:
-    """A closed generator stops the other process and reads its last words."""
-    far = decoder(remote, "slow")
-    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
-    next(events)
-    began = time.monotonic()
-    events.close()
-    assert time.monotonic() - began < 1.0
-    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
-
-
-def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
-    """A card needs field and hint; the log needs where it happened."""
+def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError) as refused:
         decoder(remote, "absent")
     assert refused.value.field == "pair" and refused.value.hint == "Choose another."
@@ -174,7 +163,6 @@ def test_errors_keep_their_words_and_their_traceback(remote: Remote, caplog: pyt
 
 
 def test_a_dead_process_is_told_and_replaced() -> None:
-    """The run fails with words; the next run loads and warms up again."""
     engines = engines_elsewhere(load)
     messages: list[str] = []
     first_time = ["Loading embedded", "Warming up: first passes are slower, so they are not measured"]
@@ -189,7 +177,6 @@ def test_a_dead_process_is_told_and_replaced() -> None:
 
 
 def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
-    """The next run finds it dead, starts another, loads and warms up; an old decoder says that it is orphaned."""
     remote = Remote(load)
     engines = Engines(remote.load, alive=remote.alive)
     messages: list[str] = []
@@ -210,7 +197,6 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
 
 
 def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that still listens gets the reason."""
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
@@ -222,7 +208,6 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
 
 
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frozen process costs its visitor a card and nobody else anything."""
     monkeypatch.setattr(process, "PATIENCE", 0.5)
     far, messages, stop = Remote(load), [], threading.Event()
     engines = Engines(far.load, alive=far.alive)

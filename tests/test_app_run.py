@@ -1,4 +1,4 @@
-"""Races as the page sees them: frames, heartbeats, stops, cards, lanes that fail; with a scripted decoder."""
+"""Races as the page sees them: frames, heartbeats, stops, cards, lanes that fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options
 
 
 class Failing(FakeDecoder):
-    """Fails in the lanes of one drafter: at their start, in their warm-up, or after their first round."""
+    """Fails in lanes of one drafter: at the start, in the warm-up, or after a round."""
 
     def __init__(self, when: str, error: Exception = MISSING, drafter: str = "mdlm") -> None:
         super().__init__()
@@ -96,8 +96,7 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
     return dict(trace_of(frame).lanes)
 
 
-def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """What the server met does."""
+def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     for error, traced in ((ConfigError("Too long."), False), (WeightsError("Cut off."), True)):
         caplog.clear()
         error.__cause__ = ValueError("from a library")
@@ -106,7 +105,7 @@ def test_a_slip_of_a_visitor_leaves_no_traceback_in_the_log(caplog: pytest.LogCa
 
 
 def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
-    """Every event of both lanes; the bytes are those of a trace file, and a run has one id and rising numbers."""
+    """Every event of both lanes, as a trace file; one id and rising numbers."""
     decoder = FakeDecoder()
     updates = frames(one(decoder))
     last = updates[-1]
@@ -124,7 +123,7 @@ def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
     assert len({frame["run"] for frame in updates}) == 1
 
 
-def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own_warm_up() -> None:
+def test_every_drafter_is_ready_first_and_each_lane_warms_up() -> None:
     decoder, asked = FakeDecoder(), []
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -134,7 +133,7 @@ def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own
     updates = frames(raced(make, "Once", METHODS, race.plan))
     drafters = ["none", "autoregressive", "mdlm", "block"]
     assert asked == [*((name, 0) for name in drafters), *((name, turn) for turn, name in enumerate(drafters))]
-    assert decoder.warm_ups == [running.SETTLE, *[running.BETWEEN] * 3]
+    assert decoder.warm_ups == [running.SETTLE, *[running.BETWEEN] * 3], "the page settles before each clock"
     assert all(frame["lanes"] == NAMES for frame in updates[:-1])
     trace = trace_of(updates[-1])
     assert list(trace.lanes) == NAMES and trace.title == "Live run"
@@ -143,29 +142,7 @@ def test_every_drafter_is_ready_before_the_first_clock_and_each_lane_has_its_own
     assert list(dict.fromkeys(warmed)) == NAMES
 
 
-def test_no_clock_starts_before_the_page_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane is announced when its warm-up begins; a redraw would take processor time from the measured lane."""
-    monkeypatch.setattr(running, "SETTLE", 0.3)
-    monkeypatch.setattr(running, "BETWEEN", 0.4)
-    first_seen: dict[str, float] = {}
-    measured: dict[str, float] = {}
-
-    class Watched(FakeDecoder):
-        def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
-            super().warm(config, seconds, stop)
-            measured["vanilla" if config.drafter == "none" else "drafted"] = time.monotonic()
-
-    for value in one(Watched()):
-        frame = json.loads(value)
-        for lane, events in lanes_of(frame).items() if frame["size"] else ():
-            if any(isinstance(event, RunStarted) for event in events):
-                first_seen.setdefault(lane, time.monotonic())
-    assert measured["vanilla"] - first_seen["vanilla"] > 0.7 * running.SETTLE
-    assert measured["drafted"] - first_seen["drafted"] > 0.7 * running.BETWEEN
-
-
 def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
-    """No update is sent while a short lane is measured."""
     updates = frames(one(FakeDecoder(pace=0.01)))
     for frame in updates:
         if frame["phase"] == "measuring":
@@ -177,7 +154,6 @@ def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
 
 
 def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
-    """Where threads had to wait, the page offers that; otherwise a probe before the first lane chooses for all."""
     decoder = FakeDecoder()
     lanes = lanes_of(frames(one(decoder, threads=1))[-1])
     assert decoder.threads == [1, 1]
@@ -241,7 +217,6 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 
 def test_stop_keeps_the_lanes_that_are_done() -> None:
-    """The third lane is under way when somebody presses Stop; the fourth never begins, and the trace names it."""
     decoder, jobs, reached = FakeDecoder(), Jobs(), threading.Event()
 
     class Slow(FakeDecoder):
@@ -265,7 +240,6 @@ def test_stop_keeps_the_lanes_that_are_done() -> None:
 
 
 def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
-    """The race before comes back, whichever lane it was."""
     jobs, begun = Jobs(), threading.Event()
 
     class Late(FakeDecoder):
@@ -281,7 +255,6 @@ def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
 
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too old goes, and beyond so many bytes the oldest; the rest is there for who knows its name."""
     monkeypatch.setattr(running, "ROOM", 120)
     traces, now = running.Traces(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
@@ -361,14 +334,20 @@ def test_visitors_without_a_name_are_not_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "values", "field"),
-    [
-        ("", {}, "prompt"),
-        ("Once", {"gamma": 99}, "gamma"),
-    ],
+    ("names", "stopped"), [(("", ""), False), (("anna", "ben"), False), (("me/live", "me/live"), True)], ids=str
 )
+def test_visitors_stop_and_see_only_their_own_races(names: tuple[str, str], stopped: bool) -> None:
+    jobs = Jobs()
+    first, second = (one(FakeDecoder(pace=0.02), f"race {i}", jobs=jobs, name=name) for i, name in enumerate(names))
+    next(first)
+    last = frames(second)[-1]
+    jobs.stop(names[1], 0.0)
+    assert last["phase"] == "finished" and "race 0" not in dump_trace(lanes_of(last)).decode()
+    assert (frames(first)[-1]["phase"] == "stopped") == stopped
+
+
+@pytest.mark.parametrize(("prompt", "values", "field"), [("", {}, "prompt"), ("Once", {"gamma": 99}, "gamma")])
 def test_bad_input_gets_a_card_and_no_run(prompt: str, values: dict[str, Any], field: str) -> None:
-    """One frame, with the field to mark; the decoder is never asked."""
     decoder = FakeDecoder()
     updates = frames(one(decoder, prompt, values))
     assert len(updates) == 1 and not decoder.calls
@@ -402,7 +381,6 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
 
 @pytest.mark.parametrize("when", ["load", "start", "warm-up", "decode"])
 def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
-    """Its reason is its own last event; what it decoded until then stays."""
     decoder = Failing(when)
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -426,7 +404,7 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
-def test_where_the_only_drafted_lane_fails_its_card_and_the_vanilla_lane_arrive_together(early: bool) -> None:
+def test_a_failed_drafted_lane_is_a_card_beside_vanilla(early: bool) -> None:
     decoder = Failing("warm-up" if early else "decode", MEMORY, "block")
     last = frames(one(decoder))[-1]
     assert last["card"]["code"] == "memory" and last["source"] == "failed"
@@ -438,7 +416,6 @@ def test_where_the_only_drafted_lane_fails_its_card_and_the_vanilla_lane_arrive_
 
 @pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "mdlm", "block"}], ids=["vanilla", "all drafters"])
 def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> None:
-    """No clock starts for it."""
     decoder = FakeDecoder()
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -450,14 +427,10 @@ def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> 
     assert last["card"]["message"] == MISSING.message and not last["trace"] and not decoder.calls
 
 
-def test_where_vanilla_cannot_even_begin_the_race_is_a_card() -> None:
-    """The prompt is to blame: every lane would say the same."""
+def test_vanilla_that_cannot_begin_is_a_card_and_later_a_lane() -> None:
     decoder = FakeDecoder(fail=ContextOverflow("Too long.", hint="Shorten it."), fail_after=0)
     last = frames(several(decoder))[-1]
     assert last["card"]["field"] == "prompt" and last["card"]["message"] == "Too long."
-
-
-def test_vanilla_that_fails_later_is_a_lane_like_others() -> None:
     lanes = lanes_of(frames(several(Failing("decode", MEMORY, "none")))[-1])
     assert isinstance(lanes["vanilla"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
 
@@ -519,8 +492,7 @@ def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None
     assert loads == ["embedded"] and not late
 
 
-def test_stop_while_a_pair_loads_ends_the_race_and_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless somebody else waits for it too."""
+def test_stop_while_a_pair_loads_ends_both(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[str] = []
 
     def load(pair: str, progress: Any) -> FakeDecoder:
@@ -581,7 +553,7 @@ def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
 
 
 def test_opening_files(tmp_path: Path) -> None:
-    """A trace comes back as it was, for the player that shows its lanes; everything else is a card for both."""
+    """A trace opens in the player of its lanes; everything else is a card for both."""
     good = tmp_path / "good.jsonl.gz"
     events = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9)))
     for lanes, tab in (

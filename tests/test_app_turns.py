@@ -11,7 +11,7 @@ from app_fakes import FakeDecoder, frames, raced, trace_of
 from app import own_pairs
 from app.run import race as running
 from app.run import turns
-from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, Shares, duration, limit
+from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, Shares, limit
 from app.tabs import live
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Failed
@@ -49,7 +49,7 @@ def use(shares: Shares, clock: Clock, visitor: str, *, tokens: int = 0, seconds:
         clock.now += seconds
 
 
-def test_limits_hold_on_public_hosts_only_unless_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_hold_on_public_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, usual in turns.PUBLIC.items():
         monkeypatch.delenv(name, raising=False)
         for public, most in ((False, float("inf")), (True, usual)):
@@ -97,9 +97,6 @@ def test_seconds_count_as_tokens_do(clock: Clock, public: Callable[..., None]) -
     use(shares, clock, "one", seconds=50)
     with pytest.raises(LimitReached, match="50 seconds within 10 minutes"):
         use(shares, clock, "one")
-    assert [duration(value) for value in (1, 1.2, 89, 90, 121)] == [
-        "1 second", "2 seconds", "89 seconds", "2 minutes", "3 minutes",
-    ]  # fmt: skip
 
 
 def race(decoder: Any, name: str) -> list[dict[str, Any]]:
@@ -110,7 +107,7 @@ def race(decoder: Any, name: str) -> list[dict[str, Any]]:
     return frames(raced(make, "Once", values, live.plan, visitor=name))
 
 
-def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
+def test_beyond_the_share_a_race_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:
     public(**{TOKENS: 30})
     monkeypatch.setattr(running, "SHARES", Shares())
     assert race(FakeDecoder(), "one")[-1]["source"] == "run"
@@ -121,7 +118,7 @@ def test_a_race_beyond_the_share_is_a_card(monkeypatch: pytest.MonkeyPatch, publ
     assert race(FakeDecoder(), "another")[-1]["source"] == "run"
 
 
-def test_a_race_that_uses_its_share_up_ends_and_keeps_what_it_has(
+def test_a_race_that_uses_its_share_up_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]
 ) -> None:
     public(**{SECONDS: 1.0})

@@ -1,4 +1,4 @@
-"""Benchmarks on real models, tiny and untrained: transformers' own loops on our weights, equal texts, bare passes."""
+"""Benchmarks on tiny models: transformers' loops on our weights, equal texts, passes."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -
     assert network.config.block_size == 7
 
 
-def test_a_drafter_that_predicts_from_the_anchor_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafters_that_predict_from_the_anchor_are_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers' loop would take its drafts from one slot further on."""
     network: Any = engine.drafter("block").network
     monkeypatch.setattr(type(network), "lead", property(lambda self: 0))
@@ -198,7 +198,6 @@ def test_a_drafter_that_predicts_from_the_anchor_is_left_out(engine: Engine, mon
 
 
 def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
-    """With our γ to the end of every draft; with the default threshold an untrained model stops after one token."""
     small: Any = engine.drafter("autoregressive").reader.model
     before = small.generation_config.to_dict()
     counts = []
@@ -211,7 +210,7 @@ def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> No
     assert small.generation_config.to_dict() == before
 
 
-def test_a_text_that_parts_is_counted_and_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_differs_is_listed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = hf.generate
 
     def other(*args: Any, **options: Any) -> tuple[int, ...]:
@@ -228,7 +227,7 @@ def test_a_text_that_parts_is_counted_and_listed(engine: Engine, monkeypatch: py
 
 
 def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine) -> None:
-    """generate() gets no processor: where the target's best token is one that our lanes never say, the texts part."""
+    """generate() has no processor: it may write a token that our lanes never do."""
     other = Engine(engine.pair)
     other.target = Target(engine.pair.model, context=96, suppress=say(engine, PLAIN, tokens=1))
     prompt = Prompt(id="p", flavour="x", prompt="some words")
@@ -303,7 +302,7 @@ def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_logits_are_recorded_beside_the_engine_and_not_in_it(engine: Engine) -> None:
-    """The recorded run is the plain one, token for token; the shared engine keeps its own target."""
+    """The recorded run is the plain one; the shared engine keeps its target."""
     target, config = engine.target, dataclasses.replace(BASE, drafter="block", gamma=4, steps=1)
     recording = RecordingEngine(engine)
     found, plain = final(list(recording.decode("abc", config))), final(list(engine.decode("abc", config)))
@@ -346,10 +345,9 @@ def test_efficiency_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 1)])
-def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
+def test_a_warm_up_follows_the_header_unmeasured(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
 ) -> None:
-    """The start is reported first; the events are those of a run without a listener."""
     runs: list[Any] = []
     start = engine.target.start
     monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
@@ -370,7 +368,6 @@ def test_a_warm_up_comes_behind_the_header_and_is_not_measured(
 
 
 def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
-    """Before its first round, at once."""
     stop = threading.Event()
     events = engine.decode("abc", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
     while not isinstance(next(events), RunStarted):
@@ -386,7 +383,6 @@ def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
 def test_every_measurement_from_the_command_line(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each writes its JSON, and one report holds them all."""
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: engine)
     write_prompts(tmp_path / "p.jsonl", PROMPTS)
     common = ["--prompts", f"{tmp_path}/p.jsonl", "--max-new-tokens", "8", "--ignore-eos", "--first", "1"]
@@ -425,8 +421,7 @@ def test_every_measurement_from_the_command_line(
     assert len(rows) >= 4, "its speed, its share of the clock, its lane beside dflash, and its limit"
 
 
-def test_llama_cpp_is_a_lane_where_the_target_is_its_file(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is offered for a GGUF only, says what to install, and its text is compared with nobody's."""
+def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
     monkeypatch.setattr(hf, "find_spec", lambda name: None)
     lanes, left_out = lanes_of(gguf, (BASELINE,))

@@ -1,12 +1,10 @@
-"""The Compare tab in a real browser: the recorded answer, its switches and races, and a measurement."""
+"""The Compare tab in a real browser: the recorded answer and a measurement."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.browsing import MARKS, app, open_tab, overflows, ready, serious, visit
+from tests.browsing import MARKS, app, open_tab, ready, visit
 
 pytestmark = MARKS
 COMPARE = app("compare")
@@ -46,11 +44,3 @@ def test_measuring_here(browser: Any, address: str) -> None:
         assert "Measured here" in page.inner_text("#compare-player .sd-source")
         told = page.evaluate(f"{COMPARE}.answers.live.compare")
         assert told["done"] == told["total"] and len(labels(page)) == 4
-
-
-@pytest.mark.parametrize(("size", "dark"), [("1440x2600", False), ("phone", True)])
-def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: bool) -> None:
-    with visit(browser, address, size=size, dark=dark) as page:
-        open_tab(page, "compare")
-        assert not serious(page)
-        assert not overflows(page)

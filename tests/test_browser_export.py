@@ -13,7 +13,7 @@ from app.content.workshop import WORKSHOP
 from app.page import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
-from tests.browsing import MARKS, TOUR, app, overflows, playhead, ready, serious, stand, take_tour, visit
+from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
 OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
@@ -48,9 +48,7 @@ def choose_file(page: Any, name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_a_recording_plays_to_its_end_and_its_charts_are_drawn(
-    browser: Any, exported: dict[str, str], kind: str
-) -> None:
+def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict[str, str], kind: str) -> None:
     with visit(browser, exported[kind], motion=True) as page:
         page.wait_for_function(f"{app('live')}.player.t > 0")
         page.evaluate(f"{app('live')}.player.slow = 1")
@@ -112,28 +110,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
         assert page.evaluate("document.body.classList.contains('dark')") != dark
 
 
-def test_a_request_that_leaves_the_file_would_be_noticed(browser: Any, tmp_path: Path) -> None:
-    """Each visit of an export fails on one, so that no other test here has to look."""
-    (page,) = export.write(tmp_path / "one.html", export.choose([OWN], []))
-    outside = ["https://example.org/a.png", "wss://example.org/b", "https://example.org/c", "file:///etc/hostname"]
-    asks = "new Image().src = '{}'; new WebSocket('{}'); fetch('{}').catch(() => {{}}); new Image().src = '{}';"
-    markup = page.read_text(encoding="utf-8").replace("</body>", f"<script>{asks.format(*outside)}</script></body>")
-    page.write_text(markup, encoding="utf-8")
-    with pytest.raises(AssertionError) as caught, visit(browser, page.as_uri()):
-        pass
-    assert all(f"outside request: {address}" in str(caught.value) for address in outside)
-
-
-def test_the_tour_is_offered_once_and_ends_where_nothing_can_be_run(browser: Any, exported: dict[str, str]) -> None:
-    with visit(browser, exported["file"], before="window.specdiffNew = true;") as page:
-        assert take_tour(page) == TOUR
-        assert "start the lab" in page.locator(".sd-guide-body").first.text_content()
-        page.reload()
-        page.wait_for_function(ready("live"))
-        assert page.locator(".sd-tour-offer").is_hidden()
-
-
-def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exported: dict[str, str]) -> None:
+def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict[str, str]) -> None:
     shipped = (TRACES / "race" / "math.jsonl.gz").read_bytes()
     address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
     with visit(browser, address, until=there, told="not drawn") as page:
@@ -158,7 +135,7 @@ def test_a_visitor_s_file_is_played_and_another_is_refused(browser: Any, exporte
         assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 
 
-def test_a_cell_opens_its_race_and_a_link_its_moment(browser: Any, exported: dict[str, str]) -> None:
+def test_a_cell_opens_its_race_a_link_its_moment(browser: Any, exported: dict[str, str]) -> None:
     address = exported["file"]
     with visit(browser, address + "?explore=window-map", until=f"{app('explore')}?.answer") as page:
         race = page.evaluate(f"{app('explore')}.answer.rows.find((row) => row.race).race")
@@ -201,7 +178,7 @@ def test_a_map_without_its_races_says_so(browser: Any, exported: dict[str, str])
         assert page.evaluate(f"{app('explore')}.stem") == stem, "the link brings back the answer that was shown"
 
 
-def test_a_refusal_is_looked_at_and_no_other_token_is_offered(browser: Any, exported: dict[str, str]) -> None:
+def test_a_rejection_offers_no_other_token(browser: Any, exported: dict[str, str]) -> None:
     with visit(browser, exported["file"] + "?explore=side-by-side", until=f"{app('explore')}?.answer") as page:
         page.locator(".sd-track-column button").first.click()
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
@@ -210,7 +187,7 @@ def test_a_refusal_is_looked_at_and_no_other_token_is_offered(browser: Any, expo
         assert page.evaluate(f"{app('explore')}.ask({{}})") is False
 
 
-def test_a_trace_of_any_name_is_played_and_no_lessons_leave_no_panel(browser: Any, tmp_path: Path) -> None:
+def test_a_trace_of_any_name_without_lessons(browser: Any, tmp_path: Path) -> None:
     own = tmp_path / "run.json"
     own.write_bytes(OWN.read_bytes())
     (page,) = export.write(tmp_path / "one.html", export.choose([own], []))

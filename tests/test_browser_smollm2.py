@@ -98,7 +98,7 @@ def prompted(page: Any, prompt: str) -> None:
     page.wait_for_function("(text) => document.querySelector('#live-prompt textarea').value === text", arg=prompt)
 
 
-def test_it_opens_on_a_recording_and_every_model_has_its_own_examples(browser: Any, visited: Visited) -> None:
+def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, visited: Visited) -> None:
     smollm2, embedded = EXAMPLES["smollm2"], EXAMPLES["embedded"]
     for size in ("desktop", "phone"):
         with visit(browser, visited.url, size=size) as page:
@@ -123,8 +123,7 @@ def test_it_opens_on_a_recording_and_every_model_has_its_own_examples(browser: A
         prompted(page, "A prompt of my own")
 
 
-def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
-    """What has arrived is kept. After another attempt Run decodes with the model."""
+def test_the_model_is_fetched_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
     get, stop = "#live-get", "#live-get-stop"
     with visit(browser, visited.url) as page:
         visited.index.answer = "slow"
@@ -151,7 +150,6 @@ def test_the_model_is_fetched_with_progress_and_that_can_be_stopped(browser: Any
 
 
 def test_a_refused_download_says_why(browser: Any, visited: Visited) -> None:
-    """And Run, which fetches the model first, too."""
     visited.index.answer = "html"
     with visit(browser, visited.url) as page:
         page.click("#live-get")
@@ -164,7 +162,6 @@ def test_a_refused_download_says_why(browser: Any, visited: Visited) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(fetch.cached(FILES[SMOLLM2.target]) is None, reason="SmolLM2's file is not in the cache")
 def test_a_short_race_on_the_real_model(browser: Any, tmp_path: Path) -> None:
-    """Both lanes give the same tokens; the text is the model's own answer."""
     with serving(tmp_path, "real", script=SERVER) as (url, _), visit(browser, url) as page:
         page.set_default_timeout(LOAD)
         open_drawer(page, "live")

@@ -1,4 +1,4 @@
-"""Explorations: their forms, what they measure, what they keep when something fails, and that they catch a bias."""
+"""Explorations: forms, measurements, failures, and that they catch a bias."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
 from specdiff_core.explorations.budget import Budget, read_problem
-from specdiff_core.explorations.compare import Compare, conclusion
+from specdiff_core.explorations.compare import Compare
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import percent
@@ -52,11 +52,16 @@ from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import read_trace
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}
-HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 12, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
+HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
+TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 32}
 REPEATS = 1
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +73,11 @@ def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def engine() -> Engine:
     return lab.load(drafters=["mdlm", "mdlm_streak", "none"])
+
+
+@pytest.fixture(scope="module")
+def pair_engine() -> Engine:
+    return lab.load(drafters=["mdlm", "block", "none"])
 
 
 def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
@@ -101,7 +111,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (SideBySide, {"branch": "a", "take": -1, "given": '{"config": {}}'}),
     ],
 )
-def test_the_command_of_an_exploration_asks_for_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
+def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
     what = parse(kind, values)
     args = vars(build_parser().parse_args(command_of(what)))
     assert parse(kind, {name: args[name] for name in kind.__struct_fields__ if name in args}) == what
@@ -131,16 +141,34 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
 
 
 @pytest.mark.parametrize(
-    ("values", "word"),
+    ("kind", "values", "word"),
     [
-        ({"drafter": "block_markov_tree"}, "drafter"),
-        ({"drafter": "no such"}, "drafter"),
-        ({"gammas": "2", "steps": "4"}, "measure"),
+        (WindowMap, {**MAP, "drafter": "block_markov_tree"}, "drafter"),
+        (WindowMap, {**MAP, "drafter": "no such"}, "drafter"),
+        (WindowMap, {**MAP, "gammas": "2", "steps": "4"}, "measure"),
+        (Budget, {"methods": "vanilla"}, "Vanilla"),
+        (Learn, {"texts": "Only one prompt"}, "two prompts"),
+        (Doctor, {"drafter": "none"}, "no drafter"),
+        (SideBySide, {**TWO, "branch": "a", "round": 128}, "no round 128"),
+        (SideBySide, {**TWO, "branch": "b", "take": 2**31 - 1}, "no token"),
+        (SideBySide, {**TWO, "a": "nothing"}, "no method"),
+        (SideBySide, {**TWO, "a": "auto"}, "not reproducible"),
+        (SideBySide, {**TWO, "rule": "nothing"}, "rule"),
+        (SideBySide, {**TWO, "prompt": " "}, "prompt"),
+        (SideBySide, {**TWO, "given": "{"}, "no run of a trace"),
+        (Losslessness, {"gamma": 2, "steps": 4}, "T = 4"),
+        (Losslessness, {"models": "mdlm", "prompt": "word " * 79}, "too long"),
+        (Losslessness, {"rules": "self", "steps": 1}, "K is 1"),
+        (Losslessness, {"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T is 2"),
+        (Losslessness, {"rules": "ratio,naive", "num_drafts": 3}, "test one"),
     ],
 )
-def test_what_cannot_be_mapped_is_refused(engine: Engine, values: dict[str, Any], word: str) -> None:
-    with pytest.raises(SpecDiffError, match=word):
-        explore(WindowMap, engine, **{**MAP, **values})
+def test_what_cannot_be_measured_is_refused(
+    pair_engine: Engine, kind: type[Exploration], values: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(SpecDiffError, match=word) as caught:
+        explore(kind, pair_engine, **values)
+    assert caught.value.hint
 
 
 # The γ × T map.
@@ -150,6 +178,8 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     final = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
     rows = final.explored.rows
     assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
+    first = [(cell.gamma, cell.steps) for cell in parse(WindowMap, MAP).cells()][:3]
+    assert first == [(2, 1), (4, 1), (4, 4)], "the corners come first"
     for row in rows:
         lanes = read_trace(final.races[row["race"]]).lanes
         vanilla, drafted = fold(lanes["vanilla"]), fold(lanes["drafted"])
@@ -166,16 +196,6 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
     assert final.explored.machine["threads"] == facts["threads"]
     assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
-
-
-def test_the_first_cells_are_the_corners() -> None:
-    *cells, controller = parse(WindowMap, {"gammas": "1,2,3,4,5,6,7,8,9", "steps": "1,2,3,4,5"}).cells()
-    assert controller == BenchSetting("mdlm", 9, 5, auto=True)
-    asked = [(cell.gamma, cell.steps) for cell in cells]
-    assert len(asked) == len(set(asked)) == sum(min(gamma, 5) for gamma in range(1, 10))
-    assert asked[:3] == [(1, 1), (9, 1), (9, 5)]
-    assert {gamma for gamma, _ in asked[:7]} == {1, 5, 9}
-    assert {steps for _, steps in asked[:7]} == {1, 3, 5}
 
 
 def test_stop_keeps_what_was_done(engine: Engine) -> None:
@@ -196,24 +216,6 @@ def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
     assert [final.over for final in seen] == [False] * count + [True]
     assert all(not final.races for final in seen[:-1])
     assert len(seen[-1].races) == 5
-
-
-def test_others_may_decode_between_rounds_of_bare_passes(engine: Engine) -> None:
-    """Before the cells of each prompt, a step for each round; the numbers are there from the first on."""
-    steps: list[tuple[str, list[int], int]] = []
-
-    def record(step: Step) -> None:
-        answer = step.answer()
-        widths = [rows for rows, _ in answer.facts["curve"]["target"]]
-        steps.append((step.doing, widths, sum(row["prompts"] for row in answer.rows)))
-        list(engine.decode("Others", lab.DecodeConfig(drafter="mdlm", max_new_tokens=1)))
-
-    final = Exploring(parse(WindowMap, MAP), engine).advance(progress=record)
-    assert final.done == final.total == len(steps) == 2 * (REPEATS + 5)
-    timed = [("bare passes: mdlm_streak", [1, 3, 5], 0)] * REPEATS
-    assert steps[:REPEATS] == timed
-    assert [doing for doing, *_ in steps[REPEATS + 5 : 2 * REPEATS + 5]] == [doing for doing, *_ in timed]
-    assert [cells for *_, cells in steps[2 * REPEATS + 5 :]] == [6, 7, 8, 9, 10]
 
 
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
@@ -262,11 +264,6 @@ def test_what_fails_has_no_numbers_of_another_run(
     else:
         assert all("failed" in row for row in final.rows if row["draft_temperature"] == 0.7)
         assert all(point["draft_temperature"] != 0.7 for point in final.facts["reliability"])
-
-
-def test_where_nothing_can_be_measured_the_reason_is_told(engine: Engine) -> None:
-    with pytest.raises(SpecDiffError, match="memory"):
-        explore(WindowMap, failing(engine, lambda config: config.drafter != "none"), **MAP)
 
 
 def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> None:
@@ -318,26 +315,19 @@ def test_expected_tokens() -> None:
 # What would it take?
 
 
-def test_bare_passes_of_every_size(engine: Engine) -> None:
-    times = PassTimes(engine, "mdlm", [1, 8], tokens=8)
-    list(times.rounds("Once upon a time", repeats=3))
-    curve = times.costs
-    assert set(curve.target) == {1, 2, 9}
-    assert set(curve.draft) == {1, 8}
-    assert all(0 < seconds < 5 for seconds in [*curve.target.values(), *curve.draft.values()])
-
-
 def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
     monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
-    engine = lab.load()
+    all_methods, few = RoundCost.methods, ("specdiff", "dflash", "ddtree", "prompt_lookup")
+    monkeypatch.setattr(RoundCost, "methods", lambda self: {name: all_methods(self)[name] for name in few})
+    engine = lab.load(drafters=["mdlm", "block", "none", "prompt_lookup"])
     what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
     assert [doing for doing, _ in steps[: len(timed)]] == timed, "others may decode between them"
     assert [len(answer.facts["drafts"]) for _, answer in steps[: len(timed)]][:6] == [0] * 3 + [1] * 2 + [2]
-    assert final.done == final.total == len(steps) == len(timed) + 11
+    assert final.done == final.total == len(steps) == len(timed) + len(few)
     for row in final.explored.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
     assert set(final.explored.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
@@ -347,10 +337,11 @@ def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
-    final = explore(Temperature, engine, per_flavour=1, **HEATED | {"draft_temperatures": "0,1"})
+    heated = HEATED | {"flavours": "stories,code", "draft_temperatures": "0,1"}
+    final = explore(Temperature, engine, per_flavour=1, **heated)
     rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert all(row["prompts"] == 4 for row in rows.values())
+    assert all(row["prompts"] == 2 for row in rows.values())
     drawn = [(one["temperature"], one["draft_temperature"]) for one in final.explored.facts["reliability"]]
     assert drawn == [(0, 1), (1, 1)]
     places = final.explored.facts["places"]
@@ -410,16 +401,6 @@ def test_reliability_is_counted_by_confidence() -> None:
     assert found["ece"] == pytest.approx(3 * abs((0.95 + 0.95 + 1.0) / 3 - (0.5 + 0.7 + 1.0) / 3) / 4)
 
 
-def test_the_controller_is_a_line_on_the_slices_with_its_regret(engine: Engine) -> None:
-    final = explore(WindowMap, engine, drafter="mdlm", gammas="1,3", steps="1", **SMALL).explored
-    best = max(row["speedup"] for row in final.rows if not row["auto"])
-    (auto,) = (row["speedup"] for row in final.rows if row["auto"])
-    (slices,) = (figure for figure in final.report.figures if figure.key == "slices")
-    (line,) = (trace for trace in slices.data if trace["name"] == "controller")
-    assert set(line["y"]) == {auto}
-    assert f"a regret of {100 * (1 - auto / best):.1f} %" in " ".join(final.report.notes)
-
-
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=100, width=32)
     by_method: dict[str, list[Any]] = {}
@@ -434,11 +415,9 @@ def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     assert 95 <= drafted <= 99
 
 
-@pytest.mark.parametrize("method", ["specdiff", "ddtree"], ids=["window", "tree"])
-def test_every_tested_token_is_of_one_kind_and_rejections_of_trees_count(method: str) -> None:
-    """The acceptance rate of each sorting is that of the runs themselves, of windows and of trees."""
-    engine = lab.load(drafters=["mdlm", "block", "none"])
-    final = explore(WhichText, engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
+def test_every_tested_token_of_a_tree_is_of_one_kind(pair_engine: Engine) -> None:
+    method = "ddtree"
+    final = explore(WhichText, pair_engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
     for row in final.explored.rows:
         if row["group"] != "length":
@@ -477,7 +456,7 @@ def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
 
 def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> None:
     engine = lab.load(drafters=["block", "none", "prompt_lookup"])
-    final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=16, flavours="stories,code")
+    final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=8, flavours="stories,code")
     rows = final.explored.rows
     assert {(row["temperature"], row["method"], row["flavour"]) for row in rows} == {
         (degree, method, flavour)
@@ -507,22 +486,6 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> N
     assert values == sorted(values, reverse=True) and len(values) == 3
 
 
-def test_the_conclusion_says_who_leads_and_that_the_order_turns() -> None:
-    def row(short: str, speedup: float, **more: Any) -> dict[str, Any]:
-        named = dict.fromkeys(("method", "label", "short"), short)
-        return {**named, "speedup": speedup, "low": None, "high": None, "tau": 2.0, **more}
-
-    tree, window = row("ddtree", 3.0, tau=5.0), row("dflash", 2.0, tau=4.0)
-    answer, notes = conclusion({0.0: [tree, window], 1.0: [row("dflash", 1.5, tau=2.1), row("ddtree", 0.9, tau=1.9)]})
-    assert "ddtree is fastest, 3.00×" in answer and "dflash is fastest, 1.50×" in answer
-    final = " ".join(notes)
-    assert "from first to place 2 of 2" in final and "the tree of ddtree accepts more" in final
-    assert "Slower than vanilla at temperature 1: ddtree" in final
-    _, notes = conclusion({0.0: [tree, window], 1.0: [row("ddtree", 2.0, tau=3.0), row("dflash", 1.5)]})
-    assert "turns" not in " ".join(notes)
-    assert "no method beats vanilla" in conclusion({0.0: [row("dflash", 0.7)]})[0]
-
-
 # What is recorded.
 
 RECORDED = sorted(
@@ -533,7 +496,7 @@ RECORDED = sorted(
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
-    """Its sentence, notes and figures are those that this version makes of its rows, whose races are there."""
+    """This version makes the same report of its rows, and their races are there."""
     final = msgspec.json.decode(path.read_bytes(), type=Explored)
     report = parse(EXPLORATIONS[final.name], final.choice).report(final.rows, final.facts)
     again = msgspec.json.decode(msgspec.json.encode(report))
@@ -584,7 +547,7 @@ def test_the_worked_problems_are_right() -> None:
         ),
     ],
 )
-def test_a_line_of_the_visitors_own_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
+def test_a_visitors_line_is_a_problem(line: str, prompt: str, steps: tuple[str, ...], answer: str) -> None:
     found = read_problem(line)
     assert (found.prompt, found.steps, found.answer) == (prompt, steps, answer)
     for text in (f" The answer is {answer}.", f"so it is \\boxed{{{answer}}}"):
@@ -592,7 +555,6 @@ def test_a_line_of_the_visitors_own_is_a_problem(line: str, prompt: str, steps: 
 
 
 def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:
-    """Lines that are none are named and passed over, and without two that can be used nothing is measured."""
     good = ["What is 3 + 4? | 7", '{"question": "Eggs?", "answer": "4 * 2 = 8 eggs.\\n8 - 1 = 7 are left.\\n#### 7"}']
     bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
@@ -674,24 +636,20 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
 
 
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
-    what: dict[str, Any] = {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 8}
-    final = explore(Budget, engine, **what)
-    assert (final.done, final.total) == (6, 6)
-    facts = final.explored.facts
-    attempts = check_attempts(final.explored.rows, facts)
-    assert {name: [len(own) for own in each] for name, each in attempts.items()} == {
-        "vanilla": [2, 2, 2], "specdiff": [2, 2, 2],
-    }  # fmt: skip
+    """Also where somebody presses Stop: what was done by then is whole."""
+    steps: list[Step] = []
+    what = parse(Budget, {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 8})
+    final = Exploring(what, engine, lambda: len(steps) >= 5).advance(progress=steps.append)
+    assert (final.done, final.total) == (5, 6)
+    facts = steps[-1].answer().facts
+    attempts = check_attempts(final.explored.rows, final.explored.facts)
     assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
+    assert {name: [len(own) for own in each] for name, each in attempts.items()} == {
+        "vanilla": [2, 2, 1], "specdiff": [2, 2, 1],
+    }  # fmt: skip
     assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
     first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
-    steps: list[Step] = []
-    stopped = Exploring(parse(Budget, what), engine, lambda: len(steps) >= 4).advance(progress=steps.append)
-    kept_attempts = stopped.explored.facts["attempts"]["specdiff"]
-    assert [len(own["seconds"]) for own in kept_attempts] == [2, 1, 1]
-    with pytest.raises(ConfigError, match="Vanilla"):
-        explore(Budget, engine, methods="vanilla")
 
 
 # Watch a drafter learn.
@@ -709,8 +667,9 @@ def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little_text")
-def test_two_drafters_learn_from_one_start_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
-    final = explore(Learn, engine, **LEARN)
+def test_two_drafters_learn_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
+    what = msgspec.structs.replace(parse(Learn, LEARN), seconds=1)  # a visitor's minimum is 5
+    final = Exploring(what, engine).advance()
     assert final.done == final.total
     rows, facts = final.explored.rows, final.explored.facts
     halves = [[row for row in rows if row["objective"] == learn.LABELS[name]] for name in (learn.TOKENS, learn.STREAK)]
@@ -740,6 +699,7 @@ def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
     return list(engine.decode("Once upon a time", config))[-1].ids
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_path: Path) -> None:
     what = parse(Learn, {})
     writer = learn._Writer(engine, 0)
@@ -781,23 +741,12 @@ def test_a_stop_ends_the_writing(engine: Engine, monkeypatch: pytest.MonkeyPatch
         return usual(self, asked, tokens)
 
     monkeypatch.setattr(learn._Writer, "write", write)
-    final = Exploring(parse(Learn, {"tokens": 32}), engine, lambda: len(sizes) == 2).advance()
+    what = msgspec.structs.replace(parse(Learn, {}), tokens=8)  # a visitor's minimum is 32
+    final = Exploring(what, engine, lambda: len(sizes) == 2).advance()
     assert final.over and len(sizes) == 2 and max(sizes) <= learn.TOGETHER
 
 
-def test_learning_needs_a_prompt_to_hold_out(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="two prompts"):
-        explore(Learn, engine, texts="Only one prompt")
-
-
 # Two runs side by side.
-
-TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 32}
-
-
-@pytest.fixture(scope="module")
-def pair_engine() -> Engine:
-    return lab.load(drafters=["mdlm", "block", "none"])
 
 
 def new_ids(final: Any, name: str) -> list[int]:
@@ -810,7 +759,7 @@ def lanes_of(final: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
-def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
+def test_rounds_follow_each_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
     final = explore(SideBySide, pair_engine, **{**TWO, **values})
     for name in ("a", "b"):
         rows = [row for row in final.explored.rows if row["run"] == name]
@@ -841,7 +790,7 @@ def test_rounds_lie_one_after_the_other_along_the_text(pair_engine: Engine, valu
     ],
     ids=str,
 )
-def test_two_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
+def test_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
     final = explore(SideBySide, pair_engine, **{**TWO, **values})
     assert final.explored.facts["lossless"] is (values.get("rule") != "naive")
     assert final.explored.facts["must_be_equal"] is must
@@ -859,7 +808,7 @@ def test_the_first_difference() -> None:
 
 @pytest.mark.parametrize("run", ["a", "b"])
 def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine, run: str) -> None:
-    """At temperature 0 every later token is the target's likeliest after all that stands before it."""
+    """At temperature 0 every later token is the target's likeliest."""
     plain = explore(SideBySide, pair_engine, **TWO)
     row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
@@ -895,26 +844,6 @@ def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
         place = final.explored.facts["branch"]["position"] - 1
         assert place + len(texts[seed]) == 32
         assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == place + 1
-
-
-@pytest.mark.parametrize(
-    ("values", "word"),
-    [
-        ({"branch": "a", "round": 128}, "no round 128"),
-        ({"branch": "b", "take": 2**31 - 1}, "no token"),
-        ({"a": "nothing"}, "no method"),
-        ({"a": "auto"}, "not reproducible"),
-        ({"b": "auto"}, "not reproducible"),
-        ({"rule": "nothing"}, "rule"),
-        ({"prompt": " "}, "prompt"),
-        ({"given": "{"}, "no run of a trace"),
-    ],
-    ids=str,
-)
-def test_what_two_runs_cannot_be_asked(pair_engine: Engine, values: dict[str, Any], word: str) -> None:
-    with pytest.raises(ConfigError, match=word) as caught:
-        explore(SideBySide, pair_engine, **{**TWO, **values})
-    assert caught.value.hint
 
 
 @pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])
@@ -962,8 +891,8 @@ def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
 
 
 def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
-    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=800)
-    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 800}
+    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=400)
+    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 400}
     assert last["naive"]["p_value"] < 1e-6
     assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
     assert {rule: row["lossless"] for rule, row in last.items()} == {
@@ -976,7 +905,6 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
 
 
 def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
-    """A race may decode between two parts: on as many threads as it wants."""
     before, seen = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
     try:
@@ -1000,7 +928,7 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
 def test_the_engine_of_other_runs_is_never_changed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]
 ) -> None:
-    """Neither it nor its drafters, not even for a while: others decode with them at the same time."""
+    """Nor its drafters: others decode with them at the same time."""
     shared = (engine, *(engine.drafter(name) for name in ("none", "mdlm")))
 
     def refuse(one: Any, name: str, value: Any) -> None:
@@ -1016,12 +944,12 @@ def test_the_engine_of_other_runs_is_never_changed(
     "values",
     [
         {"models": "coins", "num_drafts": 3},
-        {"models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2},
-        {"models": "mdlm_streak", "num_drafts": 2, "runs": 200},
+        slow({"models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2}),
+        slow({"models": "mdlm_streak", "num_drafts": 2, "runs": 200}),
     ],
     ids=str,
 )
-def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, values: dict[str, Any]) -> None:
+def test_several_drafts_keep_the_distribution(engine: Engine, values: dict[str, Any]) -> None:
     final = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
     for row in final.explored.rows[-3:]:
         assert row["lossless"]
@@ -1030,31 +958,16 @@ def test_several_drafts_keep_the_law_however_they_are_chosen(engine: Engine, val
 
 
 @pytest.mark.parametrize(
-    ("values", "word"),
-    [
-        ({"rules": "self", "steps": 1}, "K is 1"),
-        ({"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T is 2"),
-        ({"rules": "ratio,naive", "num_drafts": 3}, "test one"),
-    ],
-)
-def test_drafts_and_rules_that_do_not_go_together_are_refused(
-    engine: Engine, values: dict[str, Any], word: str
-) -> None:
-    with pytest.raises(ConfigError, match=word):
-        explore(Losslessness, engine, **values)
-
-
-@pytest.mark.parametrize(
     "values",
     [
-        {"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3},
+        slow({"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3}),
         {"models": "tables", "order": "value_confidence", "steps": 1, "seed": 3},
-        {"models": "tables", "temperature": 0, "draft_temperature": 1},
-        {"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200},
+        slow({"models": "tables", "temperature": 0, "draft_temperature": 1}),
+        slow({"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200}),
     ],
     ids=str,
 )
-def test_exact_rules_keep_the_law_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
+def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
     final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
     assert sum(row["exact"] for row in final.explored.facts["joint"]) <= 1 + 1e-9
     for row in final.explored.rows[-4:]:
@@ -1086,13 +999,6 @@ def test_the_test_of_counts() -> None:
     assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
 
 
-def test_a_window_shorter_than_its_steps_is_refused(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="T = 4"):
-        explore(Losslessness, engine, gamma=2, steps=4)
-    with pytest.raises(ConfigError, match="too long"):
-        explore(Losslessness, engine, models="mdlm", prompt="word " * 79)
-
-
 # The files.
 
 
@@ -1104,12 +1010,11 @@ def test_a_table_is_a_csv_file() -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx", "\rx"])
 def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
-    """A token or a name may be "="; numbers stay numbers."""
     (read,) = csv.DictReader(io.StringIO(csv_of([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
     assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 
 
-def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_writes_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, table = tmp_path / "new" / "window-map.json", tmp_path / "map.csv"
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Once upon a time\n", encoding="utf-8")
@@ -1139,7 +1044,7 @@ def test_the_command_line_writes_what_the_page_opens(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(("error", "status"), [(OutOfMemory("No room.", hint="Less."), 2), (KeyboardInterrupt(), 130)])
-def test_what_was_finished_before_it_broke_off_is_written(
+def test_a_broken_off_answer_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -65,27 +65,9 @@ def test_everything_that_ships_fits_into_eight_megabytes_beside_plotly(tmp_path:
     )
 
 
-def test_one_file_holds_the_library_too(tmp_path: Path) -> None:
-    (page,) = export.write(tmp_path / "new" / "one.HTML", export.choose([SHIPPED], []))
-    assert [path.name for path in page.parent.iterdir()] == ["one.HTML"]
-    assert page.stat().st_size < LIMIT + PLOTLY.stat().st_size
-    markup = page.read_text(encoding="utf-8")
-    buttons, panels = re.findall(r'aria-controls="(\w+)"', markup), re.findall(r'role="tabpanel" id="(\w+)"', markup)
-    assert buttons == panels == [tab for tab in export.TABS if tab != "learn"]
-    assert markup.count('class="tabitem sd-tab" hidden') == len(panels)
-
-
-def test_every_import_of_a_module_is_one_that_the_map_names() -> None:
-    modules = export.modules()
-    for name, code in modules.items():
-        asked = re.findall(r"^(?:import|export)\b.*?\bfrom '(.*?)'|^import '(.*?)'", code, re.MULTILINE)
-        assert {*map("".join, asked)} <= modules.keys(), name
-
-
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a user's file has the name of a recording that a lesson points at, or of another file."""
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
     config = DecodeConfig(max_new_tokens=20)
@@ -166,8 +148,8 @@ def test_writes_over_nothing_but_an_earlier_export(
     assert "there cannot be written: Permission denied." in capsys.readouterr().err
 
 
-def test_an_installed_lab_has_it_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``specdiff export``: the core looks for commands of other packages, and knows none of them."""
+def test_an_installed_lab_has_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``specdiff export``: the core finds the commands of other packages."""
     named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     added = named["project"]["entry-points"][cli.ADDED]
     entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.ADDED) for name, value in added.items()])

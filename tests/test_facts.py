@@ -70,7 +70,7 @@ def one_test(position: int, accepted: bool) -> events.Test:
 
 
 def test_metrics_by_hand() -> None:
-    """Two rounds of γ = 3: one accepted of two tested, then all three; 6 tokens in 2 passes, τ = 3, α = 4/5."""
+    """Two rounds of γ = 3: one accepted of two tested, then all three; τ = 3, α = 4/5."""
     run = []
     for round, verdicts in enumerate([(True, False), (True, True, True)]):
         ids, tests = (1,) * (sum(verdicts) + 1), tuple(one_test(i, v) for i, v in enumerate(verdicts))
@@ -106,13 +106,13 @@ def test_speed_up_and_prediction_by_hand() -> None:
 
 
 def test_several_tests_of_one_position_are_one_position() -> None:
-    """Multi-round: two drafts refused and one accepted at position 0, one refused at position 1; α = 1/2."""
+    """Multi-round: 2 rejected, 1 accepted at position 0; 1 rejected at 1; α = 1/2."""
     tests = [one_test(0, False), one_test(0, False), one_test(0, True), one_test(1, False)]
     assert reached(tests) == [True, False]
 
 
 def test_a_summary_compares_whole_texts() -> None:
-    """A text that is only the beginning of vanilla's is another text; one biased round makes a biased run."""
+    """A beginning of vanilla's text is another text; one biased round biases a run."""
     run = list(FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=12)))
     done = run[-1]
     assert isinstance(done, Finished)
@@ -190,7 +190,6 @@ def test_foreign_and_damaged_traces_are_named(raw) -> None:
 
 @pytest.mark.parametrize("draw", [None, math.nan, math.inf])
 def test_a_draw_that_is_no_number_is_refused(draw: float | None) -> None:
-    """In memory and in a file, in which JSON has no word for it."""
     run = recorded()
     place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
     tests = tuple(structs.replace(test, draw=draw) for test in run[place].tests)
@@ -266,7 +265,6 @@ RECORD = DrafterSpec(name="own", label="", module="package:build")
     [{"name": "none"}, {"name": ""}, {"name": 5}, {"source": 5}, {"window": 0}, {"window": "x"}, {"drafting": "bogus"}],
 )
 def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> None:
-    """And vanilla, the baseline of every speed-up, is never replaced."""
     before = dict(pairs.PAIRS)
     with pytest.raises(ConfigError):
         pairs.register_drafter(replace(RECORD, **wrong))

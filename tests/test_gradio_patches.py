@@ -1,4 +1,4 @@
-"""What depends on Gradio's insides. Each test fails when Gradio no longer needs a patch, or has changed under it."""
+"""What depends on Gradio's insides. A test fails when a patch is no longer needed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,10 @@ from app.gradio_patches import (
 from app.page import STATIC
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 def test_the_launcher_puts_the_throttle_first_into_the_head() -> None:
-    """Of the page and of a shared one, once, however often it launches."""
     script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     early_script(script)
     with gr.Blocks() as page:
@@ -85,7 +81,6 @@ def test_gradio_would_still_print_what_a_short_call_holds() -> None:
 
 
 def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
-    """For a component with a file that Gradio can find, and not without one."""
     source = tmp_path / "own.py"
     source.write_text("import gradio\n\n\nclass Own(gradio.Textbox):\n    EVENTS = []\n", "utf-8")
     stub = source.with_suffix(".pyi")
@@ -98,7 +93,7 @@ def test_gradio_would_still_write_its_stubs(tmp_path: Path) -> None:
 
 
 def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> None:
-    """Its page loads them from the head, and has no place for ``launch(head=)``: they add that themselves, later."""
+    """Its page has no place for ``launch(head=)``: scripts add that later."""
     template = Path(gr.__file__).parent / "templates" / "frontend" / "index.html"
     head, _, _ = template.read_text(encoding="utf-8").partition("</head>")
     assert '<script type="module"' in head, "what asks for animation frames is loaded elsewhere now"
@@ -147,7 +142,6 @@ def test_the_launcher_applies_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_server_forgets_pages_that_are_gone() -> None:
-    """Each is kept with its last frame; Gradio would keep ten thousand."""
     launched: dict[str, Any] = {}
     with gr.Blocks() as page:
         gr.HTML()

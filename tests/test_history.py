@@ -75,7 +75,6 @@ def test_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
 
 
 def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
-    """What came after it was lost; so was a line that was cut off. Scores are those of the last measurement."""
     run = log(tmp_path / "run", [(100, 2.0)], steps=100)
     assert curve.totals(run) == (0, 0, 0)
     with (run / "metrics.jsonl").open("a") as file:

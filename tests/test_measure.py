@@ -1,4 +1,4 @@
-"""Measuring without a model: settings, prompts, the order of runs, sweeps on counted clocks, numbers by hand, files."""
+"""Measuring without a model: settings, prompts, order, sweeps, numbers by hand, files."""
 
 from __future__ import annotations
 
@@ -196,7 +196,6 @@ LANES = {name: dataclasses.replace(BASE, gamma=gamma) for gamma, name in enumera
 
 
 def test_every_other_turn_runs_backwards_so_drift_cancels() -> None:
-    """Every lane once a turn; over any even number of turns all lanes run at the same time on average."""
     runs = list(plan(PROMPTS, LANES, 2))
     turns = [runs[i : i + len(LANES)] for i in range(0, len(runs), len(LANES))]
     assert [turn[0].turn for turn in turns] == list(range(8))
@@ -218,7 +217,6 @@ def test_lanes_that_share_a_baseline_follow_it() -> None:
 
 
 def test_a_race_is_one_text_on_one_number_of_threads() -> None:
-    """All lanes get the threads that the first warm-up found; another decoder's lane too, but it does not choose."""
     own, other = FakeDecoder(), FakeDecoder()
     lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
@@ -228,14 +226,6 @@ def test_a_race_is_one_text_on_one_number_of_threads() -> None:
     for repeats in (0, 1.5):
         with pytest.raises(ConfigError, match="at least 1"):
             race(own, "Once", lanes, repeats=repeats)
-
-
-def test_each_turn_has_a_seed_of_its_own_and_its_settings_share_it() -> None:
-    """With one seed for all, every text at temperature 1 would be decided by the same draws."""
-    engine = FakeDecoder()
-    measured(engine=engine, prompts=PROMPTS[:2], base=dataclasses.replace(BASE, seed=40))
-    seeds = [config.seed for _, config in engine.calls[1 + len(SETTINGS) :]]  # after the header and the warm-up
-    assert seeds == [40 + turn for turn in range(4) for _ in SETTINGS]
 
 
 def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
@@ -277,7 +267,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(finished.calls) == 1
 
 
-def test_retrained_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "target"
     folder.mkdir()
     spec = dataclasses.replace(EMBEDDED, target=str(folder), drafters=())
@@ -320,7 +310,6 @@ def test_provenance_names_no_folder(tmp_path: Path) -> None:
 
 
 def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
-    """What a sweep writes is what any reader of results gets; other files are named."""
     result = sweep_result(measured(prompts=PROMPTS[:2], repeats=1), ORIGIN)
     path = tmp_path / "r.json"
     path.write_bytes(msgspec.json.encode(result))
@@ -331,7 +320,7 @@ def test_the_result_ships_in_the_form_that_is_read(tmp_path: Path) -> None:
             read_result(path, *KINDS)
 
 
-def test_the_table_has_a_row_for_each_setting_and_no_interval_without_prompts_to_resample() -> None:
+def test_the_table_has_a_row_for_each_setting() -> None:
     log = measured(repeats=1)
     log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
@@ -363,7 +352,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
     return found
 
 
-def test_a_prompt_that_does_not_fit_is_named_before_anything_is_measured(
+def test_a_prompt_that_does_not_fit_is_named_first(
     decoder: FakeDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def encode(prompt: str) -> tuple[int, ...]:

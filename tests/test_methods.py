@@ -43,7 +43,7 @@ MACHINES = {"SmolLM2": "AMD EPYC, 2 cores, AVX512", "embedded": "AMD EPYC, 2 cor
 
 
 def test_the_readme_shows_every_method_and_only_measured_results() -> None:
-    """Its figures are cells of BENCHMARKS.md: of the same setting, at the same temperature, on one machine."""
+    """Its figures are cells of BENCHMARKS.md, of the same setting and temperature."""
     readme, benchmarks = ((ROOT / name).read_text("utf-8") for name in ("README.md", "BENCHMARKS.md"))
     rows = table_rows(readme)
     named = {name for cells in rows for name in re.findall("`(.+?)`", cells[0])}

@@ -87,7 +87,7 @@ def read(url: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel of this checkout, built in a copy: setuptools leaves its work beside the sources."""
+    """The wheel of this checkout, built in a copy, for setuptools writes there."""
     folder = tmp_path_factory.mktemp("package")
     for path in shipped():
         if (name := path.relative_to(ROOT)).parts[0] != "tests":
@@ -115,7 +115,6 @@ def test_the_wheel_holds_every_shipped_file_of_the_packages(installed: Installed
 
 
 def test_an_export_is_made_from_another_folder(installed: Installed) -> None:
-    """From the recordings of the wheel."""
     installed.run("export", "--out", "lesson.html")
     assert "window-map" in (installed.home / "lesson.html").read_text("utf-8"), "the recorded answers are in it"
 
@@ -131,7 +130,6 @@ def test_the_engine_runs_from_another_folder(installed: Installed) -> None:
 
 @pytest.mark.slow
 def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
-    """With its scripts and a recording, and a loaded model."""
     with installed.page() as url:
         shell = read(url).decode()
         assert "SpecDiff" in shell

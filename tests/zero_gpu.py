@@ -23,10 +23,7 @@ from specdiff_core.schema.errors import RemoteTraceback, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 SLOW: dict[str, Any] = DecodeConfig(gamma=2, steps=2, max_new_tokens=400).to_dict()
-pytestmark = [
-    pytest.mark.usefixtures("event_loops"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
 def factory(decoder: Any) -> Any:
@@ -34,7 +31,6 @@ def factory(decoder: Any) -> Any:
 
 
 def test_a_run_decodes_on_an_attached_gpu() -> None:
-    """Plain values go to the worker and come back; the last frame holds the whole race."""
     assert gpu.is_zero_gpu()
     decode = running.decoding(factory(FakeDecoder()))
     for tokens in (40, 24):

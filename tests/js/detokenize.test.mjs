@@ -4,15 +4,7 @@ import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
-import { isMessage, joinPieces, piece, sharePieces } from '../../app/static/state/detokenize.js';
-
-test('characters spread over tokens appear at the token that completes them; literal text is untouched', () => {
-  assert.deepEqual(joinPieces(['\\xe2\\x9c', '\\x93', ' ok']), ['', '✓', ' ok']);
-  assert.deepEqual(joinPieces([' a\\xc3', '\\xa9b']), ['', ' aéb']);
-  assert.deepEqual(joinPieces(['\\x41', 'x']), ['\\x41', 'x']); // an ASCII escape is text that a program wrote
-  assert.deepEqual(joinPieces(['\\xff', 'x']), ['\\xff', 'x']); // never completes: stays as it was written
-  assert.deepEqual(joinPieces(['\\xef\\xbb', '\\xbf', 'x']), ['', '\ufeff', 'x']); // a byte order mark is a character like any other
-});
+import { isMessage, piece, sharePieces } from '../../app/static/state/detokenize.js';
 
 test('lanes of one target share their words; without any, ids stay', () => {
   const silent = trace.lanes.drafted.filter((event) =>

@@ -8,14 +8,11 @@ import {
   alphasOf,
   bestGamma,
   breakEven,
-  busyMachine,
   columnsOf,
   costAt,
   csvOf,
   drawTokens,
   expectedTau,
-  originWords,
-  progressWords,
   readCurve,
   sandbox,
   trackOf,
@@ -25,8 +22,7 @@ import {
 import { make } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 
-const { drawn, isShown, painted, settled } = await import('../../app/static/views/figure.js');
-const { Board } = await import('../../app/static/views/board.js');
+const { drawn, isShown, settled } = await import('../../app/static/views/figure.js');
 
 const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
@@ -126,34 +122,6 @@ test('tables', () => {
   ); // a spreadsheet calculates none
 });
 
-test('words', () => {
-  const answer = {
-    rows: [{ waiting: 0.5 }, { waiting: 0.1 }, {}],
-    facts: {},
-    done: 3,
-    total: 10,
-    origin: { date: '2026-11-23T16:38+00:00' },
-    machine: { device: 'cpu: X', dtype: 'fp32', threads: 2 },
-    choice: {},
-  };
-  assert.match(busyMachine(answer, 0.2), /worst row: 0.50/);
-  assert.equal(busyMachine(answer, 0.6), '');
-  assert.equal(
-    originWords(answer),
-    '2026-11-23 16:38 UTC: cpu: X, fp32, 2 threads. 3 of 10 steps so far.',
-  );
-  assert.equal(
-    progressWords({ phase: 'exploring', message: '', doing: 'γ 4', done: 2, total: 9, left: 130 }),
-    '2 of 9: γ 4, about 3 minutes left',
-  );
-  assert.match(progressWords({ phase: 'waiting', message: '', left: null }), /Waiting for a race/);
-  assert.equal(
-    progressWords({ phase: 'exploring', message: 'Measuring the first step', left: null }),
-    'Measuring the first step…',
-  );
-  assert.equal(progressWords({ phase: 'loading', message: 'Loading', left: null }), 'Loading…');
-});
-
 /** Rounds by hand: the first refuses 8 and writes 9, the second keeps all and adds a bonus. */
 const twoRounds = (last) =>
   buildLane([
@@ -208,19 +176,6 @@ test('tracks share columns by position, and differ only where the run that they 
   assert.ok(columns.every(({ a }) => !a?.[0].differs));
 });
 
-test('K independent windows: each of them has to survive every step, and the best one counts', () => {
-  const tau = sandbox({ ...BOX, alpha: 0.6, gamma: 16, shape: 'drafts', count: 4 }, CURVE).tau;
-  near(
-    tau,
-    1 + Array.from({ length: 16 }, (_, m) => 1 - (1 - 0.6 ** (m + 1)) ** 4).reduce((a, b) => a + b),
-  );
-  near(tau, 4.58, 0.005);
-  near(
-    sandbox({ ...BOX, shape: 'drafts', count: 1 }, CURVE).tau,
-    sandbox({ ...BOX, shape: 'window' }, CURVE).tau,
-  );
-});
-
 test('a probability that is set takes from the others, and all of them stay a distribution', () => {
   const moved = withProbability([0.6, 0.3, 0.1], 0, 0.2);
   moved.forEach((value, i) => near(value, [0.2, 0.6, 0.2][i]));
@@ -228,27 +183,6 @@ test('a probability that is set takes from the others, and all of them stay a di
 });
 
 const c = new Proxy({}, { get: (_, role) => `colour of ${String(role)}` });
-
-test('roles become colours wherever they stand, and nothing else changes', () => {
-  assert.deepEqual(
-    painted({
-      line: { color: '@draft' },
-      scale: [[0, '@target-tint']],
-      name: 'a@b',
-      text: '@ Bob',
-      none: null,
-      x: [1, true],
-    }, c),
-    {
-      line: { color: 'colour of draft' },
-      scale: [[0, 'colour of target-tint']],
-      name: 'a@b',
-      text: '@ Bob',
-      none: null,
-      x: [1, true],
-    },
-  );
-});
 
 test('a figure: its data, its axes in the theme, what a widget adds, and the axes reach as far', () => {
   const figure = {
@@ -289,36 +223,4 @@ test('switches choose what is shown, and a value that is gone is the first again
     isShown({}, { t: '0' }),
     isShown({ when: { t: '1' } }, {}),
   ], [true, false, true, true]);
-});
-
-test('a bar of a board opens its race, and none where there is none', () => {
-  const row = {
-    mark: ['●', '@lane-1', '/'],
-    label: 'A',
-    words: 'γ 4',
-    value: 2,
-    low: 1.5,
-    high: 2.5,
-    said: '',
-    race: '0/x',
-    busy: true,
-    cells: [['2.00', '']],
-  };
-  const board = {
-    title: 'T',
-    columns: [['τ', 'tokens', '']],
-    rows: [row, { ...row, race: null, low: null, high: null, busy: false }],
-  };
-  const opened = [];
-  const within = (node) => [node, ...[node?.props?.children ?? []].flat(Infinity).flatMap(within)];
-  const buttons = (opens) =>
-    within(Board({ board, open: opens ? (race) => opened.push(race) : null })).filter((node) =>
-      typeof node?.type === 'function'
-    ).map(({ type, props }) => type(props).props);
-  const [first, second] = buttons(true);
-  first.onclick();
-  assert.deepEqual(
-    [opened, first.disabled, second.disabled, buttons(false)[0].disabled],
-    [['0/x'], false, true, true],
-  );
 });

@@ -93,29 +93,3 @@ test('a link may name a pair before its drafter or behind it, and one that is no
   assert.equal(form.values().pair, 'own?target=a%2Fb');
   assert.deepEqual(offered('drafter'), ['mdlm', 'block', 'dream']); // nothing is known of it
 });
-
-test('the pairs that can be chosen are told later, with the visitor’s own; the chosen one stays', () => {
-  const { form, offered } = made();
-  form.fill({ pair: 'qwen' });
-  const own = { label: 'Mine', drafters: ['block'], methods: ['vanilla', 'dflash'] };
-  form.offer(['embedded', 'own?x'], { ...PAIRS, 'own?x': own });
-  assert.deepEqual([offered('pair'), form.values().pair], [['embedded', 'own?x', 'qwen'], 'qwen']);
-  form.fill({ pair: 'own?x' });
-  assert.deepEqual(
-    [form.values().drafter, form.values().method, form.values().methods],
-    ['block', 'dflash', ['dflash']],
-  );
-});
-
-test('an answer from before pairs were asked was of the first one', () => {
-  const { form } = made();
-  form.fill({ pair: 'qwen', order: 'right' });
-  form.repeat({ drafter: 'block', method: 'dflash', methods: ['dflash'] });
-  assert.deepEqual(form.values(), {
-    drafter: 'block',
-    method: 'dflash',
-    methods: ['dflash'],
-    order: 'left',
-    pair: 'embedded',
-  });
-});

@@ -4,18 +4,8 @@ import { test } from 'node:test';
 
 import * as format from '../../app/static/state/format.js';
 
-const {
-  cell,
-  decisionWords,
-  exact,
-  narrate,
-  plural,
-  queueWords,
-  quoted,
-  reasonWords,
-  settingsWords,
-} = format;
-const { seconds, milliseconds, rate, times, percent, ratio, short, slowWords, speedWords } = format;
+const { cell, decisionWords, exact, narrate, plural, queueWords, quoted } = format;
+const { seconds, milliseconds, rate, times, percent, ratio, slowWords, speedWords } = format;
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({
   round: 4,
@@ -107,15 +97,6 @@ test('a test holds every digit; at temperature 0 there is no draw', () => {
   assert.deepEqual([exact(1), exact(null)], ['1', '–']);
 });
 
-test('a test fits where there is little room', () => {
-  const { testFigures } = format;
-  assert.equal(testFigures(trial, false), 'u .81 ≥ .32');
-  assert.equal(testFigures(passed, false), 'u .10 < .32');
-  assert.notEqual(testFigures(trial, true), testFigures(passed, true));
-  assert.equal(testFigures({ ...passed, kind: 'tree', draw: null }, false), 'Σp .32');
-  assert.deepEqual([0.07, 0, 1, 0.9996, 0.0004].map(short), ['.07', '0', '1', '1', '0']);
-});
-
 test('cells show white space and the end of text', () => {
   assert.deepEqual([' hill', '    ', '\n\n', 'a\tb'].map(cell), ['hill', '␣␣␣␣', '↵↵', 'a⇥b']);
   assert.equal(cell('<script>'), '<script>'); // text nodes make it harmless; it must not be mangled either
@@ -142,34 +123,6 @@ test('numbers keep a steady number of digits, and a speed-up has a direction', (
     'slower',
     'faster',
   ]);
-});
-
-test('titles say where a token comes from, also of a newer version', () => {
-  const title = (source, more = {}) =>
-    format.tokenTitle({ round: 2, source, test: null, ...more }, false, false);
-  holds(title('bonus'), 'round 3', 'bonus');
-  holds(title('draft', { test: passed }), 'accepted', 'p = 0.32');
-  holds(title('newer'), 'newer');
-  assert.deepEqual(['newer', 'constructor'].map(reasonWords), ['newer', 'constructor']);
-});
-
-test('a lane says its settings in short', () => {
-  const base = {
-    drafter: 'block',
-    gamma: 16,
-    steps: 1,
-    rule: 'ratio',
-    tree_nodes: 0,
-    num_drafts: 1,
-    selection: 'self',
-    auto: false,
-  };
-  const words = (config) => settingsWords({ ...base, ...config }, new Set(['eagle']));
-  holds(words({}), 'block', 'γ 16', 'T 1', 'ratio');
-  holds(words({ auto: true, steps: 4 }), 'γ ≤ 16', 'T ≤ 4', 'auto');
-  assert.ok(!words({ drafter: 'eagle' }).includes('T 1'), 'it denoises nothing');
-  holds(words({ tree_nodes: 8, auto: true }), 'B ≤ 8');
-  holds(words({ num_drafts: 4, selection: 'multi_round' }), 'K 4', 'multi-round');
 });
 
 test('a decision says what it was based on, and whether the draft was cut', () => {

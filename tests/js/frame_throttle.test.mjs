@@ -121,15 +121,3 @@ test('a frame can be taken back: before its timer, after it, or asked for before
     draw();
   }
 });
-
-test('every player is listened to: a measurement for Race or Compare holds frames back like any other', () => {
-  for (const other of ['race', 'compare']) {
-    const { window, frames, timers } = page(null);
-    window.specdiff.players[other] = { live: { run: 'a' } };
-    window.requestAnimationFrame(() => {});
-    assert.deepEqual([frames.size, timers.size], [0, 1]);
-    window.specdiff.players[other].live = null;
-    window.requestAnimationFrame(() => {});
-    assert.equal(frames.size, 1);
-  }
-});

@@ -2,38 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { glossAxis, know, means, parts } from '../../app/static/views/glossary.js';
+import { know, means, parts } from '../../app/static/views/glossary.js';
 
-class FakeElement {
-  constructor() {
-    const classes = new Set();
-    this.attributes = {};
-    this.classList = {
-      toggle: (name, on) => classes[on ? 'add' : 'delete'](name),
-      contains: (name) => classes.has(name),
-    };
-  }
-
-  append() {}
-
-  setAttribute(name, value) {
-    this.attributes[name] = value;
-  }
-
-  removeAttribute(name) {
-    delete this.attributes[name];
-  }
-
-  getAttribute(name) {
-    return this.attributes[name] ?? null;
-  }
-}
-
-globalThis.document = {
-  createElement: () => new FakeElement(),
-  body: new FakeElement(),
-  addEventListener: () => {},
-};
+const element = { classList: { toggle: () => {} }, append: () => {}, setAttribute: () => {} };
+globalThis.document = { createElement: () => element, body: element, addEventListener: () => {} };
 const told = (meaning, unit = '', prose = true) => ({ meaning, unit, prose });
 const symbols = {
   γ: told('draft window', 'tokens'),
@@ -66,29 +38,6 @@ test('symbols are found where they stand alone, the longer one first, and each o
   assert.deepEqual(parts('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
 });
 
-test('the title of an axis says what its symbols mean, and is a stop of the Tab key where its panel has none', () => {
-  const panel = { querySelectorAll: () => stops };
-  const stops = [];
-  const title = Object.assign(new FakeElement(), { closest: () => panel });
-  const is = () =>
-    ['data-symbol', 'tabindex', 'role', 'aria-label'].map((name) => title.getAttribute(name));
-  glossAxis(title, 'τ at γ 8, tokens per round');
-  assert.deepEqual(
-    [is(), title.classList.contains('sd-axis-sym')],
-    [['τ γ', '0', 'img', 'τ at γ 8, tokens per round'], true],
-  );
-  stops.push(Object.assign(new FakeElement(), { attributes: { 'data-symbol': 'E[τ]' } }), title);
-  glossAxis(title, 'E[τ] of the α_j');
-  assert.deepEqual(is().slice(0, 2), ['E[τ] α_j', '0'], 'E[τ] was said, α_j was not');
-  glossAxis(title, 'E[τ], predicted');
-  assert.deepEqual(is(), ['E[τ]', null, null, null]);
-  glossAxis(title, 'decode time, s');
-  assert.deepEqual([is(), title.classList.contains('sd-axis-sym')], [
-    [null, null, null, null],
-    false,
-  ]);
-});
-
 test('letters of words, of compounds and of other formulas are no symbols', () => {
   for (
     const words of [
@@ -103,32 +52,9 @@ test('letters of words, of compounds and of other formulas are no symbols', () =
   ) assert.deepEqual(parts(words), [words], words);
 });
 
-test('a run is no tree: its letter is a name', () => {
-  assert.deepEqual(parts('Run A: Vanilla. Run B: DDTree, and token 5 of run B.'), [
-    'Run A: Vanilla. Run B: DDTree, and token 5 of run B.',
-  ]);
-  assert.deepEqual(parts('a tree of B nodes'), ['a tree of ', 'B', ' nodes']);
-});
-
-test('what was said in a paragraph is not said again', () => {
-  const said = new Set(['τ']);
-  assert.deepEqual(parts('τ over γ', said), ['τ over ', 'γ', '']);
-  assert.deepEqual(parts('γ again', said), ['γ again']);
-});
-
 test('a symbol says its meaning and its unit; a name of the language is no symbol', () => {
   assert.equal(means('γ'), 'γ: draft window (tokens)');
   assert.equal(means('α'), 'α: rate');
   assert.equal(means('N'), 'N: passes');
   assert.equal(means('constructor'), '');
-});
-
-test('the words of a text do not change', () => {
-  for (
-    const words of [
-      'τ / (v + c·NFE/round) = 2.1×',
-      'Here, with block: γ 4 gives 2.20× and τ 3.51.',
-      '',
-    ]
-  ) assert.equal(parts(words).join(''), words);
 });

@@ -41,45 +41,6 @@ test('a row of several steps shows what each of them revealed, and none is left 
   assert.deepEqual(fresh, known.map((count, i) => count - (known[i - 1] ?? 0)));
 });
 
-test('of many branches eight are drawn, the one on which the target walked among them', () => {
-  const ids = Array.from({ length: 20 }, (_, i) => i);
-  const walked = make.test(0, 17, true, { kind: 'tree', draw: null, wanted: 17 });
-  const events = [
-    make.started(),
-    make.draft(ids, { parents: ids.map(() => -1) }),
-    make.scored(ids.map(() => 0.05)),
-    make.verified([walked], { path: [17] }),
-  ];
-  const { rows } = drawn(events);
-  assert.equal(rows.length, 8);
-  assert.deepEqual(
-    rows.flatMap(({ cells }) => cells).filter(({ kind }) => kind === 'sd-fresh').map(({ node }) =>
-      node
-    ),
-    [17],
-  );
-  assert.equal(drawn(events, Infinity).rows.length, 20);
-});
-
-test('below each position stands the test that decided it, where several drafts were tested there too', () => {
-  const tests = [
-    make.test(0, 7, false),
-    make.test(0, 8, true),
-    make.test(1, 9, false),
-    make.test(1, 10, false),
-  ];
-  const branches = [[0], [1, 2], [1, 3]];
-  const { verdicts } = drawn([
-    make.started(),
-    make.draft([7, 8, 9, 10], { parents: [-1, -1, 1, 1], branches }),
-    make.scored([0, 0, 0, 0]),
-    make.verified(tests, { path: [1], source: 'residual' }),
-    make.committed([8, 4], ['draft', 'residual']),
-  ]);
-  assert.deepEqual(verdicts.map(({ kind }) => kind), ['ok', 'no', 'fix']);
-  assert.deepEqual(verdicts.map(({ words }) => words), ['<8>', '<10>', '<4>']);
-});
-
 test('a bonus token has the last column, and the places beside a place end with the round', () => {
   const tests = [make.test(0, 1, true), make.test(1, 2, true)];
   const { round } = drawn([

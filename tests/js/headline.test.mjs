@@ -81,22 +81,6 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
   assert.match(leadWords(vanilla, drafted, 'A drafter', 2, true).after, /slower: 0\.\d\d×/);
 });
 
-test('where threads had to wait, passes are counted instead, and nothing is predicted from the clock', () => {
-  const { drafted, vanilla } = lanes;
-  for (const pair of [{ drafted: busy(drafted), vanilla }, { drafted, vanilla: busy(vanilla) }]) {
-    const { speed, race } = headline(pair);
-    assert.equal(speed, `${drafted.rounds.length} : ${vanilla.rounds.length}`);
-    assert.deepEqual([race.trusted, race.predicted, Boolean(race.busy)], [false, '', true]);
-    assert.equal(headline(pair, 0.5).speed, '–');
-  }
-});
-
-test('of a lane that did not end, the headline is its pace so far', () => {
-  const { race, words } = headline({ ...lanes, drafted: without(lanes.drafted) });
-  assert.deepEqual([race.final, race.predicted], [null, '']);
-  assert.match(words, /so far$/);
-});
-
 test('a lane of an attached server is what came and when, and what it reports; nothing is claimed for it', () => {
   const quoted = { steps: 8, drafted: 24, accepted: 12, tokens_per_second: 99.5 };
   const kinds = ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'];

@@ -52,12 +52,6 @@ test("p is the target's and q is the drafter's", () => {
   assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
 });
 
-test('before it is scored a position has no p, and before it is revealed no token', () => {
-  const first = lane.events.findIndex((event) => event.kind === 'RoundStarted') + 1;
-  const what = inspected(stateAt(lane, first).window, 0);
-  assert.deepEqual([what.drafted, what.rows, what.test], [null, [], null]);
-});
-
 test('what the rules would do', () => {
   assert.deepEqual(rules(0.3, 0.6), { ratio: 0.5, delta: 0.3, match: 0.3 });
   assert.equal(rules(0.6, 0.3).ratio, 1);
@@ -139,26 +133,6 @@ test('a depth of a tree is the place on the way that the target took', () => {
   assert.deepEqual([third.rows, third.test, third.options], [[], null, []]);
 });
 
-test('a trace of a tree without candidates says what it lacks', () => {
-  const old = viewOf(treeOf());
-  const sampled = inspected(old, 1);
-  assert.deepEqual(
-    [sampled.holds, shown(sampled)],
-    ['drafted', [[10, 0.2, null], [11, 0.1, null], [null, 0.7, null]]],
-  );
-  const greedy = inspected(old, 1, true); // p is 1 or 0 there
-  assert.deepEqual([greedy.holds, shown(greedy)], ['none', [[10, null, null], [11, null, null]]]);
-  assert.deepEqual(inspected(viewOf(full), 1, true).rows.map(({ id, p }) => [id, p]).slice(0, 2), [[
-    12,
-    0.6,
-  ], [10, 0.2]]);
-  assert.equal(
-    inspected(viewOf(full), { node: 4 }, true).rows.find(({ id }) => id === 11).p,
-    null,
-    'not among the likeliest: unknown at temperature 0',
-  );
-});
-
 test('several drafts: the test of each, and of the one that was chosen its own way', () => {
   const several = {
     proposal: 'conditionals',
@@ -191,13 +165,6 @@ test('several drafts: the test of each, and of the one that was chosen its own w
   ], [3, own[1], null, null]);
 });
 
-test('other draws of a walk follow p, and go on where they meet a drafted token', () => {
-  const what = inspected(viewOf(full), 1);
-  const { accepted, counts } = again(what, 0.3, 10000, 5);
-  assert.equal(accepted, counts[1] + counts[2]);
-  assert.ok(Math.abs(accepted - 3000) < 200 && Math.abs(counts[0] - 6000) < 200);
-});
-
 test('each token of a text leads to its round and its place there', () => {
   const { tokens } = stateAt(lane, Infinity);
   tokens.forEach((token, i) => {
@@ -211,19 +178,4 @@ test('each token of a text leads to its round and its place there', () => {
   assert.equal(tokenOf(lane, tokens.length), null);
   const slim = buildLane(lane.events.filter(({ kind }) => kind === 'Committed'));
   assert.equal(tokenOf(slim, 0), null, 'of what was only heard, nothing is known');
-});
-
-test('a token of vanilla has the likeliest tokens of its pass', () => {
-  const alone = buildLane([
-    make.started(),
-    make.draft([]),
-    make.scored([], { candidates: [[{ id: 4, prob: 0.6 }, { id: 2, prob: 0.3 }]] }),
-    make.verified([]),
-    make.committed([4], ['bonus']),
-  ]);
-  const what = inspected(viewOf(alone), 0);
-  assert.deepEqual(
-    [what.drafted, what.extra, what.test, shown(what)],
-    [null, 4, null, [[4, 0.6, null], [2, 0.3, null], [null, 0.1, null]]],
-  );
 });

@@ -3,30 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
-import {
-  buildLane,
-  countAt,
-  isVanilla,
-  linesShown,
-  reached,
-  stateAt,
-  treeOf,
-} from '../../app/static/state/lane.js';
+import { buildLane, linesShown, stateAt, treeOf } from '../../app/static/state/lane.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
-
-test('the slim news of a run being measured hold its whole text', () => {
-  for (const lane of Object.values(lanes)) {
-    const news = lane.events.filter((event) =>
-      ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'].includes(event.kind)
-    );
-    const live = buildLane(news);
-    assert.equal(live.shown.join(''), lane.finished.text);
-    const state = stateAt(live, news.length);
-    assert.deepEqual(state.tokens.map((token) => token.id), lane.finished.ids);
-    assert.equal(state.sums.rounds, lane.finished.rounds);
-  }
-});
 
 test('time never runs backwards, and every prefix folds to the same state from scratch or step by step', () => {
   const lane = lanes.drafted;
@@ -43,15 +22,6 @@ test('going back gives an earlier state, not the later one', () => {
   const early = stateAt(lanes.drafted, 10, late);
   assert.equal(early.n, 10);
   assert.ok(early.tokens.length < late.tokens.length);
-});
-
-test('countAt finds all events known at a time, ends included', () => {
-  const lane = lanes.drafted;
-  assert.equal(countAt(lane, -1), 0);
-  assert.equal(countAt(lane, lane.duration), lane.events.length);
-  const committed = lane.events.findIndex((event) => event.kind === 'Committed');
-  assert.ok(countAt(lane, lane.events[committed].at) > committed);
-  assert.ok(countAt(lane, lane.events[committed].at - 1e-6) <= committed);
 });
 
 test('stepping stops at each step of a round, its draft’s end left out', () => {
@@ -84,35 +54,6 @@ test('a token knows its round, its source and the test that it passed', () => {
   for (const token of tokens) {
     if (token.source === 'draft') assert.ok(token.test.accepted && token.test.id === token.id);
   }
-});
-
-test('of several drafts that are tested at one position, the last test is the token’s', () => {
-  const tests = [
-    make.test(0, 7, false),
-    make.test(0, 8, true),
-    make.test(1, 9, false),
-    make.test(1, 10, false),
-    make.test(1, 6, true),
-    make.test(2, 3, false),
-  ];
-  const events = [
-    make.started(),
-    make.draft([7, 8, 9, 10, 6, 3], {
-      parents: [-1, -1, 1, 1, 1, 4],
-      branches: [[0], [1, 2], [1, 3], [1, 4, 5]],
-    }),
-    make.scored([0, 0, 0, 0, 0, 0]),
-    make.verified(tests, { path: [1, 4], source: 'residual' }),
-    make.committed([8, 6, 4], ['draft', 'draft', 'residual']),
-  ];
-  const { tokens, sums } = stateAt(buildLane(events), Infinity);
-  assert.deepEqual(tokens.map((token) => token.test.id), [8, 6, 3]);
-  assert.deepEqual(
-    [sums.tested, sums.accepted, sums.testedAt, sums.acceptedAt],
-    [3, 2, [1, 1, 1], [1, 1, 0]],
-  );
-  assert.deepEqual(reached(tests), [true, true, false]);
-  assert.deepEqual(reached([make.test(0, 7, true), make.test(0, 8, false)]), [true]);
 });
 
 test('a draft that the end of the text cuts keeps its window and claims no bonus', () => {
@@ -152,21 +93,6 @@ test('a tree is laid out so that its first line is its most probable window', ()
   assert.deepEqual([treeOf([]).count, treeOf([]).deepest, treeOf([]).depths], [0, 0, []]);
 });
 
-test('a round that drafted a tree needs as many columns as its longest text', () => {
-  const walked = make.test(0, 7, true, { kind: 'tree', draw: null, wanted: 7 });
-  const events = [
-    make.started(),
-    make.draft([7, 8, 9], { parents: [-1, -1, 1] }),
-    make.scored([0.9, 0.05, 0.1]),
-    make.verified([walked], { path: [0] }),
-    make.committed([7, 4], ['draft', 'bonus']),
-  ];
-  const lane = buildLane(events);
-  const [{ size, drafted, tree, extra }] = lane.rounds;
-  assert.deepEqual([size, drafted, tree.path, extra], [2, 2, [0], true]);
-  assert.equal(stateAt(lane, 5).sums.drafted, 3);
-});
-
 test('of many branches the first, the walked, the chosen and the longest are drawn', () => {
   // a comb: the first line is 0-1-2, and each other node begins a branch at the anchor; one branch is long
   const parents = [-1, 0, 1, ...Array.from({ length: 12 }, () => -1), 14, 15, 16];
@@ -184,11 +110,4 @@ test('of many branches the first, the walked, the chosen and the longest are dra
     [0, chosen, long].sort((a, b) => a - b),
   );
   assert.equal(linesShown({ ...tree, path: [8], branches: [[3]], chosen: 0 }, 5).length, 5);
-});
-
-test('a lane that drafts nothing is vanilla, one that has not said so is not', () => {
-  assert.deepEqual(
-    [lanes.vanilla, lanes.drafted, buildLane([make.started()]), null].map(isVanilla),
-    [true, false, false, false],
-  );
 });

@@ -20,14 +20,6 @@ test('a race lasts about twelve seconds, whatever its real duration', () => {
   assert.equal(autoSlow(60, 2), autoSlow(60), 'nobody waits a minute for a slow one');
 });
 
-test('tick moves decode time by wall time over the slow-motion factor', () => {
-  const playhead = make();
-  playhead.slow = 10;
-  playhead.play();
-  assert.ok(playhead.tick(500));
-  assert.ok(Math.abs(playhead.t - 0.05) < 1e-12);
-});
-
 test('it stops at the end, and play starts again from the beginning', () => {
   const playhead = make();
   playhead.play();
@@ -37,33 +29,6 @@ test('it stops at the end, and play starts again from the beginning', () => {
   playhead.toggle();
   assert.equal(playhead.t, 0);
   assert.equal(playhead.playing, true);
-});
-
-test('paused, time stands; a race without time cannot be played', () => {
-  const playhead = make();
-  assert.equal(playhead.tick(1000), false);
-  assert.equal(playhead.t, 0);
-  const empty = new Playhead({ duration: 0, stops: [] });
-  empty.play();
-  assert.equal(empty.playing, false);
-  empty.step(1);
-  assert.deepEqual([empty.t, empty.stop], [0, -1]);
-});
-
-test('stepping visits every stop, those that share a time too, and stops playing', () => {
-  const playhead = make();
-  playhead.play();
-  const seen = [];
-  for (let i = 0; i < 6; i += 1) {
-    playhead.step(1);
-    seen.push(playhead.stop);
-  }
-  assert.deepEqual(seen, [0, 1, 2, 3, 3, 3]);
-  assert.equal(playhead.playing, false);
-  playhead.step(-1);
-  assert.equal(playhead.stop, 2);
-  playhead.step(-10);
-  assert.equal(playhead.stop, 0);
 });
 
 test('stepping from between two stops goes to the neighbours', () => {

@@ -10,12 +10,9 @@ import {
   complete,
   labelHeights,
   MOST_LANES,
-  passed,
-  rowAt,
   standings,
   stopsOf,
 } from '../../app/static/state/race.js';
-import { Playhead } from '../../app/static/state/playhead.js';
 import { parse, serialise } from '../../app/static/state/trace.js';
 
 const told = trace.lanes;
@@ -106,14 +103,6 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
   assert.deepEqual(Object.values(standings(twins, ['a', 'b'])).map((one) => one.place), [1, 1]);
 });
 
-test('where no lane came in, nobody has a place and nobody fell short', () => {
-  const result = standings(make(), ['stopped', 'broken', 'unloaded', 'absent']);
-  assert.deepEqual(
-    Object.values(result).map((one) => [one.place, one.short, one.done]),
-    Array.from({ length: 4 }, () => [null, false, false]),
-  );
-});
-
 test('a stopped lane with more tokens than those that came in sets no measure for them', () => {
   const lanes = make();
   const result = standings({
@@ -125,30 +114,6 @@ test('a stopped lane with more tokens than those that came in sets no measure fo
     [result.short.place, result.short.short, result.stopped.place],
     [1, false, null],
   );
-});
-
-test('a row holds clock, share, tau and the speed-up over the baseline at that moment', () => {
-  const lanes = make();
-  const t = lanes.whole.duration / 2;
-  const states = Object.fromEntries(
-    names.map((name) => [name, lanes[name] ? stateAt(lanes[name], Infinity) : null]),
-  );
-  const at = (name, time) => rowAt(lanes, states, name, 'vanilla', time, 40);
-  const over = at('whole', 99);
-  assert.ok(
-    Math.abs(over.speedup - (40 / lanes.whole.duration) / (40 / lanes.vanilla.duration)) < 1e-9,
-  );
-  assert.equal(at('vanilla', 99).speedup, 1);
-  assert.equal(over.clock.seconds, lanes.whole.duration);
-  assert.equal(at('whole', t).clock.seconds, t);
-  assert.equal(at('short', 99).share, total / 40);
-  assert.equal(over.tau, 40 / lanes.whole.finished.rounds);
-  assert.deepEqual(
-    [at('unloaded', 99).clock.rate, at('unloaded', 99).speedup, at('unloaded', 99).tau],
-    [null, null, null],
-  );
-  assert.equal(at('absent', 99), null);
-  assert.equal(rowAt(lanes, states, 'whole', null, 99, 40).speedup, null);
 });
 
 test('stepping goes through the rounds of the selected lane, then to the ends of those behind it', () => {
@@ -175,22 +140,6 @@ test('in a race of two, stepping goes on through what the slower lane has left, 
     ),
   );
   assert.equal(stateAt(vanilla, after[after.length - 1].n).tokens.length, 40);
-});
-
-test('standing on a stop shows its lane exactly there, and the others at that time', () => {
-  const { vanilla, whole } = make();
-  const lanes = { vanilla, whole };
-  const playhead = new Playhead({
-    duration: vanilla.duration,
-    stops: stopsOf(lanes, ['vanilla', 'whole'], 'whole'),
-  });
-  playhead.stand(0);
-  assert.equal(whole.events[passed(whole, 'whole', playhead) - 1].kind, 'RoundStarted');
-  assert.equal(passed(whole, 'whole', playhead), playhead.stops[0].n);
-  playhead.seek(playhead.t);
-  assert.ok(passed(whole, 'whole', playhead) >= playhead.stops[0].n);
-  playhead.seek(99);
-  assert.equal(passed(vanilla, 'vanilla', playhead), vanilla.events.length);
 });
 
 test('labels of lines stand apart: the runners side by side, the finished in a stack without crossing', () => {

@@ -1,9 +1,7 @@
 // The trace format, read and written in the browser.
 import assert from 'node:assert/strict';
-import { resolveObjectURL } from 'node:buffer';
 import { test } from 'node:test';
 
-import { addresses } from '../../app/static/views/dom.js';
 import { source, trace } from './fixture.mjs';
 import {
   carried,
@@ -98,11 +96,4 @@ test('a trace file that grows is fetched from where it ended, and is whole at th
     text,
     'the very bytes are kept for the download',
   );
-});
-
-test('bytes have one address at a time, however often they are opened', async () => {
-  const addressOf = addresses();
-  const [first, second] = ['a', 'b'].map((words) => addressOf(new TextEncoder().encode(words)));
-  assert.equal(resolveObjectURL(first), undefined);
-  assert.equal(await resolveObjectURL(second)?.text(), 'b');
 });

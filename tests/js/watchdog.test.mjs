@@ -103,14 +103,3 @@ test('nobody is told of a silence that nobody waits in', async (t) => {
   await pass(30);
   assert.deepEqual([seen.asked, seen.lost], [2, 0]);
 });
-
-test('where nothing else is said, the server has seconds, not milliseconds', () => {
-  const { window } = globalThis;
-  globalThis.window = {};
-  const { times } = new Watchdog(() => true, () => {});
-  assert.ok(times.quiet > 2000, 'it speaks once a second while a lane runs');
-  assert.ok(times.patience >= 5000 && times.again >= 1000);
-  globalThis.window = { specdiffTimes: { quiet: 7 } };
-  assert.deepEqual(new Watchdog(() => true, () => {}).times, { ...times, quiet: 7 });
-  globalThis.window = window;
-});
