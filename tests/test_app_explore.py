@@ -232,7 +232,7 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
     assert final["embedded"]["weight"] == 1 < final["gpt2-mdlm:xl"]["weight"]
     for name, form in exploration.forms("explore").items():
-        assert form["takes"] > 0 and set(form["scales"]) <= {field["name"] for field in form["fields"]} | {"pair"}, name
+        assert form["takes"] > 0 and set(form["scales"]) <= {field["name"] for field in form["fields"]}, name
         for field in form["fields"]:
             assert field["of"] in ("", "drafters", "methods"), name
             assert not field["of"] or set(field["choices"]) <= known

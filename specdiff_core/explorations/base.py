@@ -111,7 +111,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file on the command line
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
-    scales: ClassVar[tuple[str, ...]] = ("methods", "flavours", "per_flavour", "tokens")
+    scales: ClassVar[tuple[str, ...]] = ()
     """Fields whose size, a number or the entries of a list, multiplies that time."""
 
     pair: PAIR = "embedded"
@@ -226,6 +226,8 @@ def _cell(value: Any) -> str:
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
     """An exploration that decodes prompts: this project's, or the visitor's."""
+
+    scales: ClassVar = ("flavours", "per_flavour", "tokens")
 
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 64
     flavours: Annotated[

@@ -40,6 +40,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     title: ClassVar = "Which text is easy?"
     question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
     takes: ClassVar = 25
+    scales: ClassVar = ("methods", "flavours", "per_flavour", "tokens")
     columns: ClassVar = {
         "method": "name of the method",
         "group": "what tokens are grouped by; length: rounds by the tokens before them",

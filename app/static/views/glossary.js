@@ -112,7 +112,7 @@ export function gloss(root) {
 export function glossAxis(title, words) {
   const found = parts(words).filter((_, i) => i % 2);
   const others = [
-    ...((title.closest('.sd-cmp-charts') ?? title.closest('section'))?.querySelectorAll(
+    ...((title.closest('.sd-exp-figures') ?? title.closest('section'))?.querySelectorAll(
       '[data-symbol][tabindex="0"]',
     ) ?? []),
   ].filter((one) => one !== title);
