@@ -227,7 +227,7 @@ def _cell(value: Any) -> str:
 class OnPrompts(Exploration, frozen=True, kw_only=True):
     """An exploration that decodes prompts: this project's, or the visitor's."""
 
-    scales: ClassVar = ("flavours", "per_flavour", "tokens")
+    scales: ClassVar[tuple[str, ...]] = ("flavours", "per_flavour", "tokens")
 
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 64
     flavours: Annotated[

@@ -256,11 +256,14 @@ def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
     above = (p > q)[order]
     groups = [
         own
-        for part, side in zip(order.split(sizes), above.split(sizes), strict=True)
+        for part, side in zip(torch.split(order, sizes), torch.split(above, sizes), strict=True)
         for own in (part[side], part[~side])
     ]
     groups = [own for own in groups if len(own)]
-    logs = lambda of: [round(math.log(max(1e-12, float(of[own].mean()))), 2) for own in groups]  # noqa: E731
+
+    def logs(of: Tensor) -> list[float]:
+        return [round(math.log(max(1e-12, float(of[own].mean()))), 2) for own in groups]
+
     return {"counts": [float(len(own)) for own in groups], "p": logs(p), "q": logs(q)}
 
 

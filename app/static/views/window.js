@@ -84,7 +84,7 @@ const Test = ({ verdict, outcome, pinned, more }) => {
           ${draw !== null &&
             html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
         <span class="sd-verdict"><span class="sd-glyph">${mark}</span><span class="sd-word">${words}</span></span>
-        <span class="sd-figures">${figures}</span></div>
+        <span class="sd-probs">${figures}</span></div>
   `;
 };
 
