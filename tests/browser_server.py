@@ -74,7 +74,7 @@ def scripted(recording: Recording) -> dict[str, list[Event]]:
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    race.SETTLE = race.BETWEEN = race.FLUSH = 0.1  # less waiting than for real models
+    race.SETTLE, race.BETWEEN, race.FLUSH = 0.2, 0.3, 0.1  # less waiting than for real models
     job.BEAT = job.PACE = exploration.SLICE = 0.2
     traces = folder / "traces"
     record(traces, scripted)

@@ -652,8 +652,6 @@ def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
 def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         open_tab(page, "race")
-        open_drawer(page, "race")
-        number(page, "race", "max_new_tokens", 48)
         start(page, "race", "A slow race that is stopped")
         page.wait_for_selector("#race-player .sd-lane:has-text('waiting for its turn')")
         page.wait_for_function(f"{RACE}.live && {RACE}.live.lane && {RACE}.live.lane !== 'vanilla'")
@@ -662,7 +660,7 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
         page.wait_for_selector("#race-player .sd-chip:has-text('Stopped run')")
         page.wait_for_function(ready("race"))
         told, places = lanes(page, "race", "tokens"), lanes(page, "race", "place")
-        assert told[0].startswith("48 tokens") and told[-1] == "Stopped before its turn."
+        assert told[0].startswith("96 tokens") and told[-1] == "Stopped before its turn."
         assert places[0].isdigit() and "1" in places and not places[-1].isdigit()
 
 
@@ -757,20 +755,28 @@ def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, fol
 
 
 def test_the_race_before_comes_back_whole(browser: Any, address: str, folder: Path) -> None:
-    """After a race that ended before its first token, with labels and selection."""
+    """A race that ends before anything is known of it: lanes, labels and the selection are those of the one shown."""
     url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"
-    labels = {"block/9/1": {"label": "block γ 9"}}
-    detail = {"url": url, "lanes": ["vanilla", "mdlm/4/1", "block/9/1"], "labels": labels}
+    names = ["vanilla", "mdlm/4/1", "block/9/1"]
+    detail = {"url": url, "lanes": names, "labels": {"block/9/1": {"label": "block γ 9"}}}
     with visit(browser, address) as page:
         open_tab(page, "race")
         page.evaluate("(detail) => window.specdiff.openRace(detail)", detail)
         page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
-        start(page, "race", "too long for the context")
-        page.wait_for_selector("#race-player .sd-card:visible")
+        page.evaluate(
+            f"async () => {{ const race = {RACE};"
+            " await race.receive({ run: 'x', phase: 'loading', message: 'Preparing', trace: '/runs/x', size: 0,"
+            " finished: false, lanes: ['vanilla', 'dflash'] });"
+            " window.between = race.selected;"
+            " await race.receive({ run: 'x', phase: 'failed', finished: true, trace: null, size: 0,"
+            " card: { title: 'No', message: 'It failed.', hint: '', field: '' } }); }"
+        )
         page.wait_for_function(ready("race"))
+        assert page.evaluate("window.between") == "dflash"
         assert lanes(page, "race", "name")[2].endswith("block γ 9")
         assert page.text_content("#race-player .sd-hero-name") == "block γ 9"
         assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
+        assert page.evaluate(f"{RACE}.live") is None
 
 
 # ---- everybody ----

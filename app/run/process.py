@@ -174,7 +174,7 @@ class RemoteDecoder:
         with tempfile.TemporaryDirectory(prefix="specdiff-") as folder:
             trace = Path(folder) / "trace.jsonl"
             trace.touch()
-            growing = self.record(prompt, config, trace, "", stop=stop, **options)
+            growing = self.record(prompt, config, trace, "", 0.0, stop=stop, **options)
             with contextlib.closing(growing), trace.open("rb") as file:
                 for recorded in growing:
                     while file.tell() < recorded.size:
@@ -258,7 +258,7 @@ class _Served:
         self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, stop=self._stop)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, self._stop)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.
