@@ -15,7 +15,7 @@ import gradio as gr
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
-from app import own_pairs, page
+from app import page
 from app.content.error_cards import card
 from app.run import engines as app_engines
 from app.run import job
@@ -170,30 +170,6 @@ def test_heartbeats_come_while_nothing_happens() -> None:
         began = time.monotonic()
     assert len(gaps) > 3
     assert max(gaps) < job.BEAT + 0.6  # slack for a busy machine
-
-
-@pytest.mark.parametrize("where", ["on this machine", "on a public host", "nowhere"])
-def test_a_page_on_this_machine_is_updated_while_no_clock_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decode waits after each update: to handle it takes processor time from a lane."""
-    monkeypatch.setattr(running, "FLUSH", 0.05)
-    monkeypatch.setattr(running, "PAUSE", 0.1)
-    monkeypatch.setattr(own_pairs, "_served", {"public": where == "on a public host"})
-    pauses: list[float] = []
-
-    class Watched(FakeDecoder):
-        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
-            for event in super().decode(*args, **options):
-                handed = time.monotonic()
-                yield event
-                if time.monotonic() - handed >= running.PAUSE:
-                    pauses.append(handed)
-
-    decode = running.decoding(factory(Watched(pace=0.02)))
-    ask = running.Ask(prompt="Once", plan=live.plan(SETTINGS), watched=where != "nowhere")
-    updates = frames(job.stream(lambda run: running.Race(decode, ask), Jobs()))
-    measured = [frame["size"] for frame in updates if frame["phase"] == "measuring"]
-    assert sorted(set(measured)) == measured and len(measured) > 3
-    assert (len(pauses) > 3) == (where == "on this machine")
 
 
 @pytest.mark.parametrize("end", ["close", "stop"])

@@ -164,17 +164,17 @@ class RemoteDecoder:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
     def record(
-        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
+        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
     ) -> Generator[Recorded, None, None]:
         """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, to, options, stop=stop)
+        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, trace, lane, options, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode, as its recording grows."""
         with tempfile.TemporaryDirectory(prefix="specdiff-") as folder:
             trace = Path(folder) / "trace.jsonl"
             trace.touch()
-            growing = self.record(prompt, config, trace, "", 0.0, stop=stop, **options)
+            growing = self.record(prompt, config, trace, "", stop=stop, **options)
             with contextlib.closing(growing), trace.open("rb") as file:
                 for recorded in growing:
                     while file.tell() < recorded.size:
@@ -255,10 +255,10 @@ class _Served:
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
 
     def record(
-        self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
+        self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, self._stop)
+        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from app.content.error_cards import Card, card, new_run_id
-from app.own_pairs import is_public
 from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
@@ -40,9 +39,6 @@ BETWEEN = 0.5
 """Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
 FLUSH = 1.0
 """Seconds between flushes of a trace file, each of which becomes an update of the page."""
-PAUSE = 0.3
-"""Seconds without a clock after a flush, in which the server and a page on this machine handle the update. They would
-take a core from the decode (measured: 0.15 s of a core)."""
 PATIENCE = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
@@ -134,12 +130,9 @@ class Recorded(NamedTuple):
     threads: int  # CPU threads of the decode; 0: not known yet
 
 
-def record(
-    events: Iterator[Event], trace: Path, lane: str, pause: float = 0.0, stop: threading.Event | None = None
-) -> Iterator[Recorded]:
+def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
     """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
-    begins, then every :data:`FLUSH` seconds, each time followed by a ``pause`` in seconds that
-    ``stop`` cuts short, and at the end, also if ``events`` raises."""
+    begins, then every :data:`FLUSH` seconds, and at the end, also if ``events`` raises."""
     count, tokens, threads, flushed, fresh = 0, 0, 0, time.monotonic(), bytearray()
 
     def now() -> Recorded:
@@ -160,7 +153,6 @@ def record(
                 flushed = time.monotonic()
             elif time.monotonic() - flushed >= FLUSH:
                 yield now()
-                (stop or threading.Event()).wait(pause)  # between two events, the clock is off
                 flushed = time.monotonic()
     except Exception:
         yield now()  # keep what was measured
@@ -173,9 +165,9 @@ class Records(Protocol):
     """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
     def record(
-        self, prompt: str, config: DecodeConfig, *to: Any, stop: Stop | None = None, **options: Any
+        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
     ) -> Iterator[Recorded]:
-        """As :func:`record`, for the events of one decode; ``to``: trace, lane and pause."""
+        """As :func:`record`, for the events of one decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +244,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         for lane, reason in failures.items():
             now = now.failed(ask.trace, lane, reason, ask.run)
         yield (now := replace(now, phase="ready"))
-        threads, pause = ask.threads, PAUSE if ask.watched and not is_public() else 0.0
+        threads = ask.threads
         for lane, config in ask.plan.items():
             if lane in failures:
                 continue
@@ -264,11 +256,10 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
                 engine = yield from following(partial(factory, config.pair, config.drafter), stop)
                 warm_up = warm_up_of(lane) if ask.watched else 0.0
                 options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
-                to = (ask.trace, lane, pause)
                 if isinstance(engine, Records):
-                    parts = engine.record(ask.prompt, config, *to, **options)
+                    parts = engine.record(ask.prompt, config, ask.trace, lane, **options)
                 else:
-                    parts = record(engine.decode(ask.prompt, config, **options), *to, stop)
+                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane)
                 for part in parts:
                     now = replace(
                         now,

@@ -1,4 +1,4 @@
-// While a lane is being measured, draws the page with each update, for which the decode pauses, and
+// While a lane is being measured, draws the page with each update and
 // otherwise at most every two seconds. Browser and decoder often share a processor, and Gradio's own
 // waiting clock asks for sixty frames. Runs before Gradio's scripts (app/gradio_patches.py).
 
