@@ -255,7 +255,7 @@ class _Served:
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
 
     def record(
-        self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Any, ...], options: dict[str, Any]
+        self, pair: str, prompt: str, config: DecodeConfig, to: tuple[Path, str, float], options: dict[str, Any]
     ) -> Iterator[Recorded]:
         """Record one decode; ``options`` go to the decoder, besides the stop event."""
         return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), *to, self._stop)
