@@ -19,7 +19,7 @@ from fakes import FakeTarget
 from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
-from specdiff_core.drafters.autoregressive import AutoregressiveSession
+from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.chains import Follow
@@ -169,7 +169,7 @@ def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
     model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
 
     def drafting(prefix: Text, sampler: Branches) -> Draft:
-        session = AutoregressiveSession(model)
+        session = AutoregressiveDrafter("tables", model).start()
         session.observe([0, *prefix][:-1], None)
         return drafted(session, [0, *prefix], gamma, sampler, **values)
 

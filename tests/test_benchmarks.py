@@ -281,7 +281,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("equality --temperatures 9", "0 to 2"),
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),
-        ("peers --settings nobody/4/1", "no drafter called"),
+        ("peers --settings nobody/4/1", "nobody"),
         ("forwards --settings mdlm/4/1/0/2/self", "of a fixed size that a denoiser fills"),
         ("forwards --sweep nothing.json", "nothing.json is not a result"),
         ("report nothing.json", "nothing.json is not a result"),

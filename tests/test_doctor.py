@@ -369,7 +369,7 @@ def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pyt
     final = answer("what-it-takes", "--tokens", "12", "--texts", f"@{prompts}")
     assert {row["method"] for row in final["rows"]} == {"specdiff", "prompt_lookup"}
     assert all("failed" not in row for row in final["rows"])
-    assert {rows for rows, _ in final["facts"]["curve"]} == {1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32}
+    assert {rows for rows, _ in final["facts"]["curve"]} == {1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32, 48}
     assert [gamma for gamma, _ in final["facts"]["drafts"]["mdlm"]] == [1, 4, 8, 16]
     final = answer("text", "--methods", "specdiff", "--tokens", "32", "--per-flavour", "5")
     assert all("The prompt has" in line for line in final["facts"]["skipped"])

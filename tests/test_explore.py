@@ -345,7 +345,7 @@ def test_every_pair_of_temperatures(engine: Engine) -> None:
     drawn = [(one["temperature"], one["draft_temperature"]) for one in final.explored.facts["reliability"]]
     assert drawn == [(0, 1), (1, 1)]
     places = final.explored.facts["places"]
-    assert len(places) == 4, "12 tokens of each text: one place"
+    assert len(places) == 2, "12 tokens of each text: one place"
     assert all(sum(map(mul, one["counts"], map(math.exp, one[side]))) == pytest.approx(1, abs=0.01)
                for one in places for side in "pq")  # fmt: skip
     (figure,) = (one for one in final.explored.report.figures if one.formula == "matched")

@@ -237,7 +237,6 @@ export class App extends Job {
         : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one update a second. The replay starts when all lanes are done.`,
     );
     this.redraw();
-    window.dispatchEvent(new Event('specdiff:draw'));
   }
 
   /** Clear the stage for a race, before its clocks start. */

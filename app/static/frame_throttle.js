@@ -1,6 +1,6 @@
-// While a lane is being measured, draws the page with each update and
-// otherwise at most every two seconds. Browser and decoder often share a processor, and Gradio's own
-// waiting clock asks for sixty frames. Runs before Gradio's scripts (app/gradio_patches.py).
+// Draws the page at most once a second while a lane is being measured. Browser and decoder often
+// share a processor, and Gradio's own waiting clock asks for sixty frames. Runs before Gradio's
+// scripts (app/gradio_patches.py).
 
 (function throttle(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);
@@ -44,12 +44,12 @@
     else if (wait.frame) drop(wait.frame);
   };
 
-  page.addEventListener('specdiff:draw', release);
+  page.addEventListener('specdiff:measured', release);
 })(
   /** @type {any} */ (window),
   () =>
     Object.values((/** @type {any} */ (window).specdiff ?? { players: {} }).players).map((one) =>
       one.live
     ).find(Boolean),
-  2000,
+  1000,
 );

@@ -48,7 +48,7 @@ export class Job {
   set live(run) {
     const over = this.measured && !run;
     this.measured = run;
-    if (over) window.dispatchEvent(new Event('specdiff:draw'));
+    if (over) window.dispatchEvent(new Event('specdiff:measured'));
     guard();
   }
 

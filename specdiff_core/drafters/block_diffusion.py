@@ -49,7 +49,7 @@ class BlockDrafter:
         self.said: Tensor | None = None  # [d] ids that it can draft, where it lacks some
         self.head = words.head
         if network.said is not None:
-            self.said = network.said.nonzero()[:, 0].to(network.device)
+            self.said = network.said.to(network.device)
             self.head = Product(words.read_rows()[self.said])
         room = self.context + self.window + self.lead  # a block may reach beyond the context
         self.pool = Pool(network, room)
