@@ -27,7 +27,7 @@ examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
-from app.run import exploration, job, race  # noqa: E402
+from app.run import exploration  # noqa: E402
 from benchmarks.recordings import Recording, record  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
@@ -74,8 +74,7 @@ def scripted(recording: Recording) -> dict[str, list[Event]]:
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    race.SETTLE, race.BETWEEN, race.FLUSH = 0.2, 0.3, 0.1  # less waiting than for real models
-    job.BEAT = job.PACE = exploration.SLICE = 0.2
+    exploration.SLICE = 0.2  # less waiting than for real models
     traces = folder / "traces"
     record(traces, scripted)
     run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
