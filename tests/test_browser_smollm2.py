@@ -56,12 +56,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visited]:
         revision="",
     )
     (folder / "file.json").write_text(json.dumps(dataclasses.asdict(file)))
-    index = Index(wheel)
-    (folder / "url.txt").write_text(index.url)
-    with serving(folder, script=SERVER) as (url, _):
-        yield Visited(url, index, folder / "cache")
-    index.server.shutdown()
-    index.server.server_close()
+    with Index(wheel) as index:
+        (folder / "url.txt").write_text(index.file)
+        with serving(folder, script=SERVER) as (url, _):
+            yield Visited(url, index, folder / "cache")
 
 
 @pytest.fixture
