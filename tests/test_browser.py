@@ -144,21 +144,19 @@ def test_the_window_shows_every_step(browser: Any, address: str) -> None:
         assert page.locator("#live-player .sd-phase.sd-on").text_content().startswith("4 Commit")
 
 
-def test_committed_tokens_move_unless_motion_is_reduced(browser: Any, address: str) -> None:
-    watch = """new MutationObserver((changes) => { for (const { addedNodes } of changes) for (const node of addedNodes)
-        if (node.classList?.contains('sd-ghost')) window.ghosts = (window.ghosts ?? 0) + 1; })
-        .observe(document, { childList: true, subtree: true });
-        const usual = Element.prototype.animate;
-        Element.prototype.animate = function (to, how) { return usual.call(this, to, { ...how, duration: 6e4 }); };"""
-    for motion in (True, False):
-        with visit(browser, address, motion=motion, before=watch) as page:
-            page.evaluate(f"{LIVE}.player.pause()")
-            stand(page, "Verified", 1)
-            stand(page, "Committed", 1)
-            assert bool(page.evaluate("window.ghosts ?? 0")) == motion
-            assert bool(page.locator(".sd-ghost").count()) == motion
-            open_tab(page, "compare")
-            page.wait_for_function("!document.querySelector('.sd-ghost')")
+def test_committed_tokens_are_highlighted_where_they_stand(browser: Any, address: str) -> None:
+    """All tokens of the round and no other, and they stay there."""
+    placed = "all => all.map((one) => JSON.stringify(one.getBoundingClientRect()))"
+    with visit(browser, address, motion=True) as page:
+        page.evaluate(f"{LIVE}.player.pause()")
+        stand(page, "Verified", 1)
+        stand(page, "Committed", 1)
+        fresh = "#live-player .sd-lane-text.sd-selected .sd-now"
+        found = page.eval_on_selector_all(fresh, placed)
+        events = page.evaluate(f"{LIVE}.trace.lanes.drafted")
+        assert len(found) == len([one for one in events if one["kind"] == "Committed"][1]["ids"])
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.eval_on_selector_all(fresh, placed) == found
 
 
 def test_playback(browser: Any, address: str) -> None:

@@ -10,7 +10,6 @@ import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
 import { busyWords, narrate, queueWords, times } from './state/format.js';
-import { commit, land } from './views/commit.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { giveLink, say, visit } from './views/link.js';
@@ -26,7 +25,7 @@ import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
 import { whyNothing } from './state/story.js';
 import { wordsOf } from './views/inspector.js';
-/** @import { Event, Verified } from './state/events.d.ts' */
+/** @import { Event } from './state/events.d.ts' */
 /** @import { Labels, Scene } from './state/stage.js' */
 /** @import { Lane, Window as Round } from './state/lane.js' */
 /** @import { Method } from './state/marks.js' */
@@ -121,8 +120,6 @@ export class App extends Job {
     this.stale = ''; // a note that the controls do not match the stage
     this.voice = ''; // what assistive technology reads out
     this.speaks = false; // whether the next drawing is read out
-    /** @type {{round: number, committed: boolean} | null} of the window that was drawn last */
-    this.before = null;
     this.dirty = true;
     this.frameAsked = 0; // id of the requested animation frame; 0 while nothing moves
     this.last = 0;
@@ -390,7 +387,6 @@ export class App extends Job {
       this.player.stops = this.shown.stops(this.selected);
       this.pinned = null;
       this.game = null;
-      this.before = null;
     }
     this.redraw();
   }
@@ -767,33 +763,12 @@ export class App extends Job {
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
     render(html`<${Player} app=${this} scene=${scene} />`, this.root);
-    this.move(scene);
-  }
-
-  /** Move newly committed tokens from the window into the text. @param {Scene} scene */
-  move({ view }) {
-    if (
-      view?.committed && this.before && this.before.round === view.round && !this.before.committed
-    ) {
-      const all = (what) => /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll(what)]);
-      const [cells, { accepted }] = [
-        all('.sd-tests .sd-v'),
-        /** @type {Verified} */ (view.verified),
-      ];
-      commit(
-        [...cells.slice(0, accepted), ...cells.slice(-1)],
-        all('.sd-lane-text.sd-selected .sd-now'),
-        cells.slice(accepted, -1),
-      );
-    }
-    this.before = view && { round: view.round, committed: Boolean(view.committed) };
   }
 
   /** Follow the tab being opened or left: a hidden player draws nothing and stands still. */
   turn() {
     this.asleep = !isShown(this.root);
-    if (this.asleep) land();
-    else this.wake();
+    if (!this.asleep) this.wake();
   }
 
   redraw() {

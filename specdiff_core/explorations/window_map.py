@@ -243,7 +243,7 @@ def _block(cells: Rows, facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from the measured α_j and bare passes; open marks: measured",
+        hint="lines: predicted from measured acceptance and bare passes; open marks: measured",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
