@@ -208,6 +208,13 @@ def test_stop_keeps_what_was_done(engine: Engine) -> None:
     assert len(final.races) == 3
 
 
+def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:
+    steps: list[Step] = []
+    what = parse(Temperature, {"texts": "Once upon a time", "tokens": 8})
+    final = Exploring(what, engine, lambda: bool(steps)).advance(progress=steps.append)
+    assert final.done == 1 and final.explored and final.explored.machine["threads"] >= 1
+
+
 def test_stop_ends_bare_passes_before_the_next_window(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     times, begun = PassTimes(engine, "mdlm", [1, 2, 3, 4]), list[int]()
     start = type(times._drafter).start
