@@ -36,7 +36,7 @@ TABS = ("live", "race", "explore", "compare", "learn")
 NOTE = "This is an export: it plays recordings, trace files and lessons. To run something, start the lab."
 EMPTY = {
     live.TAB: "This export has no recording of vanilla and one drafter.",
-    race.TAB: "This export has no race of several methods. A cell of a chart in Explore opens its race here.",
+    race.TAB: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)

@@ -11,7 +11,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -38,9 +37,6 @@ from specdiff_core.schema.errors import (
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("specdiff.engine")
 

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -205,6 +206,22 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
         list(events)
     assert card(ended.value, "r1")["hint"] == "Reload the page when it is back."
     assert "Traceback" not in caplog.text
+
+
+def test_leaving_a_call_to_a_dead_process_does_not_end_its_successor() -> None:
+    remote = Remote(load)
+    old = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
+    next(old)
+    remote._process.kill()
+    while remote.alive():
+        time.sleep(0.01)
+    with ThreadPoolExecutor() as other:
+        loading = other.submit(decoder, remote, "plain")
+        while not remote.alive():
+            time.sleep(0.01)
+        old.close()
+        assert list(loading.result(60).decode("Once", CONFIG))
+    remote.close()
 
 
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,9 @@ from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, StopFlag, command_of, csv_of, parse
 from specdiff_core.explorations.budget import Budget, read_problem
-from specdiff_core.explorations.compare import Compare
+from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import percent
@@ -208,6 +208,28 @@ def test_stop_keeps_what_was_done(engine: Engine) -> None:
     assert len(final.races) == 3
 
 
+def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:
+    steps: list[Step] = []
+    what = parse(Temperature, {"texts": "Once upon a time", "tokens": 8})
+    final = Exploring(what, engine, lambda: bool(steps)).advance(progress=steps.append)
+    assert final.done == 1 and final.explored and final.explored.machine["threads"] >= 1
+
+
+def test_stop_ends_bare_passes_before_the_next_window(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    times, begun = PassTimes(engine, "mdlm", [1, 2, 3, 4]), list[int]()
+    start = type(times._drafter).start
+
+    def started(drafter: Any) -> Any:
+        begun.append(1)
+        return start(drafter)
+
+    monkeypatch.setattr(type(times._drafter), "start", started)
+    assert not list(times.rounds("Once upon a time", 2, StopFlag(lambda: len(begun) >= 2)))
+    assert len(begun) == 3, "the second window was drafted in 1 and in 2 steps; a round has 7 drafts"
+    begun.clear()
+    assert not list(times.rounds("Once upon a time", 2, StopFlag(lambda: True))) and not begun
+
+
 def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
     exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
     count = REPEATS + 5
@@ -288,6 +310,15 @@ def test_lines_that_are_no_prompts_are_named_and_passed_over(engine: Engine) -> 
         parse(WindowMap, {"texts": "{"}).prompts(engine)
     with pytest.raises(ConfigError, match="no prompt"):
         parse(WindowMap, {"flavours": ""}).prompts(engine)
+
+
+def test_a_method_leads_at_another_temperature_only_where_it_was_measured() -> None:
+    def rows(*names: str) -> list[dict[str, Any]]:
+        return [{"method": name, "short": name, "speedup": 2.0} for name in names]
+
+    assert conclusion({0.0: rows("a", "b"), 1.0: rows("b")})[1] == []
+    assert conclusion({0.0: rows("a", "b"), 1.0: rows("a")})[1] == ["The same method leads at both temperatures."]
+    assert "falls from first to place 2 of 2" in conclusion({0.0: rows("a", "b"), 1.0: rows("b", "a")})[1][0]
 
 
 def test_a_prediction_is_the_formula_on_bare_passes() -> None:

@@ -197,6 +197,14 @@ def test_a_stopped_download_goes_on_where_it_was(file: File, index: Index, cache
     assert index.asked[-1] == f"bytes={held}-" and left(cache) == {NAME}
 
 
+def test_a_download_that_was_stopped_early_leaves_the_next_one_its_file(tmp_path: Path) -> None:
+    part, transfer, asked = tmp_path / "next.part", hub.Transfer("x", 10), SimpleNamespace(stream=pytest.fail)
+    part.write_bytes(b"next")
+    transfer.stopped.set()
+    with pytest.raises(InterruptedError):
+        fetch._append(asked, "http://127.0.0.1:9/none", part, transfer, "x")  # type: ignore[arg-type]
+
+
 def test_a_broken_connection_is_taken_up_again(file: File, index: Index, cache: Path) -> None:
     """A few times; what has arrived stays, and is used by the next call."""
     index.answer = "short"

@@ -217,7 +217,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(written, tm
 
 
 def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n\n  {two} \n")
+    (tmp_path / "a.txt").write_text("\ufeffone\n\n  {two} \n")
     plain = read_prompts(tmp_path / "a.txt")
     assert [(one.prompt, one.flavour) for one in plain] == [("one", "all"), ("{two}", "all")]
     assert plain[0].id == read_prompts(tmp_path / "a.txt")[0].id != plain[1].id
@@ -244,6 +244,8 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
     ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
     ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
     ("a.jsonl", b"hello", "line 1:"),
+    ("a.json", b'[\n{"prompt": "a"}\n]', "line 1:"),
+    ("a.txt", b'plain\n {"prompt": "a"}\n', "line 2: this is JSON, whose file must be named .jsonl"),
     ("a.txt", b"\n \n", "holds no prompt"),
 ])  # fmt: skip
 def test_files_without_prompts_are_refused(tmp_path, name, content, words) -> None:

@@ -65,6 +65,11 @@ class Remote:
     def alive(self) -> bool:
         return self._pipe is not None and self._process.is_alive()
 
+    def _give_up(self, pipe: Pipe) -> None:
+        """End the process at the other end of ``pipe``, unless another has replaced it."""
+        if pipe is self._pipe:
+            self.close()
+
     def close(self) -> None:
         """End the process, also during a decode; the next :meth:`load` starts another."""
         pipe, self._pipe = self._pipe, None
@@ -111,8 +116,7 @@ class Remote:
                     yield answer
             except (EOFError, OSError) as error:
                 answer = None
-                if pipe is self._pipe:
-                    self.close()
+                self._give_up(pipe)
                 raise SpecDiffError(
                     "The server is shutting down."
                     if self._over
@@ -154,7 +158,7 @@ class Remote:
             while pipe.poll(PATIENCE):
                 if _is_last(pipe.recv()):
                     return
-        self.close()
+        self._give_up(pipe)
 
 
 class RemoteDecoder:

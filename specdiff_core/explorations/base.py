@@ -403,7 +403,7 @@ class Exploring:
         races, made = dict[str, bytes](), dict[str, bytes]()
         if last.done:
             answer = last.answer()
-            threads = answer.facts.get("threads", self._about["machine"]["threads"])
+            threads = answer.facts.get("threads") or self._about["machine"]["threads"]  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
             rows, facts = answer.rows, answer.facts
             known = {"rows": rows, "facts": facts, "report": self._what.report(rows, facts)}

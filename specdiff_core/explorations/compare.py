@@ -236,8 +236,9 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         return best(cold), ["Only one temperature was measured; the ranking may differ at another."]
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
     (leader, first), order = next(iter(cool.items())), list(hot)
-    notes = ["The same method leads at both temperatures."]
-    if place := order.index(leader) if leader in order else 0:
+    notes = ["The same method leads at both temperatures."] if leader == order[0] else []
+    if leader in order[1:]:
+        place = order.index(leader)
         notes = [
             f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
             f"{len(order)}, {times(first['speedup'])} to {times(hot[leader]['speedup'])}."

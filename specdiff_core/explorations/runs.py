@@ -106,12 +106,12 @@ class Runs:
         (:meth:`~specdiff_core.measure.passes.PassTimes.rounds`). Ends early if stopped."""
         from specdiff_core.models.device import cpu_threads
 
-        rounds = times.rounds(prompt.prompt, repeats)
+        rounds = times.rounds(prompt.prompt, repeats, StopFlag(self._stopped))
         for _ in range(repeats):
+            with cpu_threads(self.threads):  # not across the yield: other runs decode then
+                next(rounds, None)
             if self._stopped():
                 return
-            with cpu_threads(self.threads):  # not across the yield: other runs decode then
-                next(rounds)
             yield
 
     def _run(self, run: Run) -> bool:

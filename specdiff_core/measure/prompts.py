@@ -64,6 +64,16 @@ def _read_prompt(line: str) -> Prompt:
     return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
 
 
+def _read_text(line: str) -> Prompt:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        raise ValueError("this is JSON, whose file must be named .jsonl")
+    return Prompt(prompt=line.strip())
+
+
 FORMS = 'a text file with a prompt per line, or .jsonl with {"prompt", "flavour", "id"}; or .xz'
 
 
@@ -77,11 +87,11 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     """
     hint = f"Give {FORMS}."
     prompts: dict[str, Prompt] = {}
-    read = _read_prompt if ".jsonl" in path.suffixes else lambda line: Prompt(prompt=line.strip())
+    read = _read_prompt if {".jsonl", ".json"} & {*path.suffixes} else _read_text
     place = ""
     try:
         data = path.read_bytes()
-        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8-sig")
         for number, line in enumerate(text.split("\n"), start=1):
             place = f", line {number}"
             if line.strip():

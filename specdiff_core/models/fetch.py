@@ -151,6 +151,7 @@ def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> Non
 
 
 def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
+    transfer.add(0)  # raises if stopped: the next download may write this file already
     held = part.stat().st_size if part.exists() else 0
     if held >= transfer.total:
         return

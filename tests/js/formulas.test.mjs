@@ -105,6 +105,9 @@ test('a measurement says about how long it takes: by its settings and its pair',
   assert.equal(about({ gammas: ['4'], tokens: '64' }), 'about 30 seconds');
   assert.equal(about({ gammas: '1,2,3,4', tokens: '64', pair: 'large' }), 'about 10 minutes');
   assert.equal(about({ gammas: '1', tokens: '8' }), 'about 10 seconds');
+  const none = { choice: { gammas: [], tokens: 64 }, seconds: 60 };
+  const again = aboutWords({ gammas: [], tokens: '64' }, ['gammas', 'tokens'], none, () => 1);
+  assert.equal(again, 'about 60 seconds', 'no kind of text, but the visitor’s own prompts');
 });
 
 test('a cell lists the races of its prompts', () => {

@@ -75,7 +75,7 @@ export function busyMachine({ rows }, crowded) {
 /** The size of a setting: a number, or the entries of a list. */
 function sizeOf(value) {
   const count = Array.isArray(value) ? value.length : String(value).split(',').length;
-  return count > 1 || Array.isArray(value) ? count : Number(value) || 1;
+  return count > 1 || Array.isArray(value) ? Math.max(1, count) : Number(value) || 1;
 }
 
 /**

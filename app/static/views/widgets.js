@@ -163,7 +163,7 @@ export class Sandbox {
     const measured = rows.flatMap((row) => {
       const { label, alpha, alpha_at: each, gamma, steps: passes, nodes, drafts, drafter } = row;
       const known = facts?.drafts[drafter];
-      if (!known || alpha === undefined) return [];
+      if (!known || typeof alpha !== 'number') return []; // null: nothing was tested
       const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
       const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
       const alphas = shape === 'window' ? each.map((one) => one ?? 0) : null;
