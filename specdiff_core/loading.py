@@ -67,9 +67,12 @@ class LoadedPair:
         return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
-        """Load a drafter of the pair; if it is not available, the reason is in ``missing``. Raises
-        Stopped if ``progress`` raised it; SpecDiffError if its files are damaged in a way that its
-        own code reports."""
+        """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
+
+        Raises:
+            Stopped: ``progress`` raised it.
+            SpecDiffError: its files are damaged in a way that its own code reports.
+        """
         progress(f"Loading the drafter: {drafter.label}")
         self.missing.pop(drafter.name, None)
         try:
@@ -194,8 +197,11 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
-    use, with room left on the first for everything else. Raises OutOfMemory if it does not fit; the
-    message says what would."""
+    use, with room left on the first for everything else.
+
+    Raises:
+        OutOfMemory: it does not fit; the message says what would.
+    """
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")

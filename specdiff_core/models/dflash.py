@@ -78,8 +78,11 @@ class _Special(msgspec.Struct):
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and
-    ``reaches`` on top. Raises WeightsError if a field is missing, impossible or not supported."""
+    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
+
+    Raises:
+        WeightsError: a field is missing, impossible or not supported.
+    """
     base, own = _layout(values)
     special = as_config(own | {name: base[name] for name in QWEN3 if name in base}, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
@@ -169,7 +172,11 @@ def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
 class Convolution(nn.Module):
     """Mixes each slot with those just before it in its block (DFlash 2), before and after a
     sublayer, with a kernel per channel plus a state-dependent kernel per group of channels.
-    ``taps``: mixed slots, including its own; ``group``: channels in a group."""
+
+    Args:
+        taps: mixed slots, including its own.
+        group: channels in a group.
+    """
 
     def __init__(self, width: int, taps: int, group: int) -> None:
         super().__init__()
@@ -211,8 +218,11 @@ class ConvolvedLayer(Layer):
 
 
 class DFlashDraftModel(nn.Module):
-    """A target-conditioned block denoiser that uses the target's embedding and head. ``released``:
-    the contents of ``config.json``."""
+    """A target-conditioned block denoiser that uses the target's embedding and head.
+
+    Args:
+        released: the contents of ``config.json``.
+    """
 
     layers: Sequence[Layer]
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
@@ -301,9 +311,12 @@ class DFlashDraftModel(nn.Module):
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
-    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files,
-    frozen, on the CPU. Raises WeightsError if a file is missing or damaged, or the tensors do not
-    fit the config or are not supported; the message names it."""
+    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
+
+    Raises:
+        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
+            supported; the message names it.
+    """
     folder = Path(folder)
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):

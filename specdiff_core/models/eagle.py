@@ -227,8 +227,11 @@ class _Eagle3(msgspec.Struct):
 
 def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU; EAGLE-3's if its files have a ``hidden_norm``.
-    Raises WeightsError if a file is missing, damaged, or does not fit ``config.json`` (the message
-    names it), or the head is not supported."""
+
+    Raises:
+        WeightsError: a file is missing, damaged, or does not fit ``config.json`` (the message names
+            it), or the head is not supported.
+    """
     from transformers import LlamaConfig
 
     values, names = read_config(folder), tensor_names(folder)

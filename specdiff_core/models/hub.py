@@ -91,7 +91,11 @@ def answers() -> bool:
 
 class Transfer:
     """A download: a thread counts its bytes, and :func:`report` gets a line twice a second.
-    ``name``: what is downloaded; ``total``: its bytes; 0: unknown."""
+
+    Args:
+        name: what is downloaded.
+        total: its bytes; 0: unknown.
+    """
 
     def __init__(self, name: str, total: int = 0) -> None:
         self.name, self.total = name, total
@@ -104,7 +108,11 @@ class Transfer:
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
-        """Count bytes that arrived. Raises InterruptedError if the download was stopped."""
+        """Count bytes that arrived.
+
+        Raises:
+            InterruptedError: the download was stopped.
+        """
         if self.stopped.is_set():
             raise InterruptedError("the download was stopped")
         self.done += count
@@ -139,9 +147,15 @@ class Transfer:
 
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
-    """The folder of ``repo`` at its commit; missing files are downloaded. Raises PairUnavailable if
-    it can't be fetched; the message says why, and what to do. ``weights``: False: only config and
-    tokenizer; ``only``: names of files to fetch instead."""
+    """The folder of ``repo`` at its commit; missing files are downloaded.
+
+    Args:
+        weights: False: only config and tokenizer.
+        only: names of files to fetch instead.
+
+    Raises:
+        PairUnavailable: it can't be fetched; the message says why, and what to do.
+    """
     from huggingface_hub import snapshot_download
 
     pinned, transfer = commit(repo, revision), Transfer(repo)

@@ -38,10 +38,13 @@ class MarkovHead(nn.Module):
 
 
 class Successors:
-    """A Markov head between embedding and output head, for decoding: what a token adds to the logit
-    of the next one, silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they
-    are tables. ``markov``: frozen; ``embedding, rows``: ``[V, W]`` of the vocabulary's embedding
-    and of its output head."""
+    """A Markov head between embedding and output head, for decoding: what a token adds to the logit of the next one,
+    silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
+
+    Args:
+        markov: frozen.
+        embedding, rows: ``[V, W]`` of the vocabulary's embedding and of its output head.
+    """
 
     candidates = RANKED
 

@@ -50,8 +50,11 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, values: dict[str, Any], path: Path) -> MdlmConfig:
-        """Read a ``config.json``; other keys are ignored. Raises WeightsError if a field is
-        missing, impossible, or not supported."""
+        """Read a ``config.json``; other keys are ignored.
+
+        Raises:
+            WeightsError: a field is missing, impossible, or not supported.
+        """
         config = as_config(values, cls, path)
         wrong = ""
         if config.time_conditioning:
@@ -242,9 +245,12 @@ class Mdlm(nn.Module):
 
 
 def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
-    """Load a folder or hub repository in the released format, in float32 on the CPU. Raises
-    WeightsError if a file is missing, truncated, or does not fit ``config.json``; the message names
-    it; PairUnavailable if the repository is neither cached nor reachable."""
+    """Load a folder or hub repository in the released format, in float32 on the CPU.
+
+    Raises:
+        WeightsError: a file is missing, truncated, or does not fit ``config.json``; the message names it.
+        PairUnavailable: the repository is neither cached nor reachable.
+    """
     folder = resolve(source, revision)
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):

@@ -37,8 +37,11 @@ class StockRun:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """As :meth:`specdiff_core.models.target.NetworkRun.forward`. Raises ConfigError for a tree
-        with layers whose masks only transformers can make."""
+        """As :meth:`specdiff_core.models.target.NetworkRun.forward`.
+
+        Raises:
+            ConfigError: a tree with layers whose masks only transformers can make.
+        """
         model, new = self._model, len(ids)
         where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
         out = model(

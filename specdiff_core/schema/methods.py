@@ -348,7 +348,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
 
 
 def find_method(name: str) -> Method:
-    """Find a method by name. Raises ConfigError if there is none of that name."""
+    """Find a method by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     known = {method.name: method for method in METHODS}
     if name not in known:
         raise no_such("method", name, known, "methods")
@@ -356,16 +360,22 @@ def find_method(name: str) -> Method:
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
-    """The methods with an available drafter in ``pair``, in order. Raises ConfigError if there is
-    no such pair."""
+    """The methods with an available drafter in ``pair``, in order.
+
+    Raises:
+        ConfigError: there is no such pair.
+    """
     spec = find_pair(pair)
     playing = ((method, spec.playing(method.drafter)) for method in METHODS)
     return tuple(method for method, drafter in playing if drafter is not None and drafter.is_here)
 
 
 def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
-    """The methods of these names, each once. Raises ConfigError if a method is unknown, or ``pair``
-    has no drafter for it; the hint lists its methods."""
+    """The methods of these names, each once.
+
+    Raises:
+        ConfigError: a method is unknown, or ``pair`` has no drafter for it; the hint lists its methods.
+    """
     chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
     if missing := [method.name for method in chosen if method not in here]:
         what = f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}."
@@ -382,7 +392,12 @@ def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
 
 def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
     """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`.
-    Raises ConfigError if a method is unknown, or the pair has no drafter for it. ``base``: settings
-    that all lanes share; a method's own replace them."""
+
+    Args:
+        base: settings that all lanes share; a method's own replace them.
+
+    Raises:
+        ConfigError: a method is unknown, or the pair has no drafter for it.
+    """
     chosen = resolve_methods(base.pair, (BASELINE, *names))
     return {method.name: method.config(base) for method in METHODS if method in chosen}

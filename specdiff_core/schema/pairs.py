@@ -139,7 +139,11 @@ class PairSpec:
         return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
-        """Find a drafter by name. Raises ConfigError if this pair has none of that name."""
+        """Find a drafter by name.
+
+        Raises:
+            ConfigError: this pair has none of that name.
+        """
         known = {spec.name: spec for spec in self.drafters}
         if name not in known:
             raise no_such(f"drafter of {self.label}", name, known, "drafter")
@@ -255,9 +259,11 @@ OWN_PAIRS: dict[str, PairSpec] = {}
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not
-    vanilla. Raises ConfigError if there is no such pair, or the record is invalid; nothing is added
-    then."""
+    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not vanilla.
+
+    Raises:
+        ConfigError: there is no such pair, or the record is invalid; nothing is added then.
+    """
     try:
         msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
     except (TypeError, msgspec.ValidationError) as error:
@@ -276,7 +282,11 @@ def known_pair(name: str) -> PairSpec | None:
 
 
 def find_pair(name: str) -> PairSpec:
-    """Find a pair by name. Raises ConfigError if there is none of that name."""
+    """Find a pair by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     if (spec := known_pair(name)) is None:
         raise no_such("model pair", name, PAIRS, "pair")
     return spec

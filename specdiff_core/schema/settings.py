@@ -146,8 +146,11 @@ class Setting:
         )
 
     def read(self, value: Any) -> Any:
-        """Convert a value from a flag, a link or a widget to this setting's type. Raises
-        ConfigError if it has another type, or is out of range; ``field`` names the setting."""
+        """Convert a value from a flag, a link or a widget to this setting's type.
+
+        Raises:
+            ConfigError: it has another type, or is out of range; ``field`` names the setting.
+        """
         if self.optional and value in (None, ""):
             return None
         value = value.value if isinstance(value, Option) else value
@@ -181,8 +184,11 @@ def _text(title: str, description: str, longest: int | None = None) -> Meta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
-    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as
-    well. Raises ConfigError if a value is out of range or of the wrong type; ``field`` names it."""
+    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as well.
+
+    Raises:
+        ConfigError: a value is out of range or of the wrong type; ``field`` names it.
+    """
 
     # fmt: off
     pair: Annotated[str, _text("Model pair", "Target and drafters that share one tokenizer.")] = "embedded"
@@ -310,7 +316,11 @@ SETTINGS = {
 
 
 def check_prompt(prompt: object) -> str:
-    """The prompt, if it is valid. Raises ConfigError if it is not text, or empty."""
+    """The prompt, if it is valid.
+
+    Raises:
+        ConfigError: it is not text, or empty.
+    """
     hint = "Write a few words, or choose an example."
     if not isinstance(prompt, str):
         raise ConfigError("The prompt must be text.", field="prompt", hint=hint)
