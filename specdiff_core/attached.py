@@ -223,8 +223,12 @@ class Attached:
     ) -> Iterator[Event]:
         """Yield RunStarted, the pieces as they arrive, and at the end the committed tokens: round
         by round if the server reports its rounds, otherwise chunk by chunk. Then Finished, or
-        Failed if the stream broke off. Other options have no effect. Raises ConfigError if the
-        prompt is not text, or this kind of server lacks a setting; ServerError if nothing arrived."""
+        Failed if the stream broke off. Other options have no effect.
+
+        Raises:
+            ConfigError: the prompt is not text, or this kind of server lacks a setting.
+            ServerError: nothing arrived.
+        """
         check_prompt(prompt)
         request = self._request(prompt, config)
         yield self._header(prompt, config)

@@ -179,7 +179,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree; a table may be slightly larger."""
+    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
@@ -215,7 +215,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise PairUnavailable if a drafter does not fit into the free memory."""
+    """Raise PairUnavailable if a drafter that isn't fetched yet doesn't fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:

@@ -89,7 +89,7 @@ def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known: a softmax only on demand."""
+    """:func:`confidence_probs` where q = ``probs`` is known already; computes a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 

@@ -192,7 +192,7 @@ class Convolution(nn.Module):
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """Mix ``states [B, n, W]`` by ``kernel [B, n, taps, W]``; zeros come first."""
+    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -274,7 +274,7 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]`` of the target -> the layers' input ``[B, n, W]``."""
+        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
         read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
@@ -283,7 +283,7 @@ class DFlashDraftModel(nn.Module):
         return rotary_table(self.config, positions, dtype or self.dtype)
 
     def prepare(self) -> DFlashDraftModel:
-        """Freeze for inference, on the device where the model is."""
+        """Freeze for inference. Call after moving the model to its device."""
         self.eval().requires_grad_(False)
         self._context = Heads([layer.self_attn for layer in self.layers], "k", partial(Product.of, keep=True))
         self._read = Product.of([self.fc])
@@ -292,7 +292,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Each layer's k and v ``[B, Hkv, n, D]`` of :meth:`read_features`' result."""
+        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))

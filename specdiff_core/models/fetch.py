@@ -77,7 +77,7 @@ def fetch(file: File) -> Path:
                 failures.append(str(away))
             finally:
                 fresh.unlink(missing_ok=True)
-    hint = f"Check network and proxy, then run `{command}`. The embedded pair needs no download."
+    hint = f"Check the network and the proxy, then run `{command}`. The embedded pair needs no download."
     raise PairUnavailable(f"{file.name} could not be fetched: {'; '.join(failures)}.", hint=hint)
 
 

@@ -170,10 +170,19 @@ class StoredRows(nn.Module):
 def read_drafter(
     folder: Path, expected: Mapping[str, Tensor], words: int, size: int, optional: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """The tensors of a drafter of ``words`` tokens, and the ids ``[words]`` of the target's
-    ``size`` that they are, ascending; None for all. ``d2t`` in its files has the offset of each id
-    from its own. Raises WeightsError as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing,
-    do not agree, or are no ids."""
+    """The tensors of a drafter with its own vocabulary, and the target's id of each of its tokens.
+
+    Args:
+        words: size of the drafter's vocabulary.
+        size: size of the target's.
+
+    Returns:
+        the tensors, and the ids ``[words]``, ascending; None if the vocabularies are the same.
+        ``d2t`` in the files holds each id's offset from its own index.
+
+    Raises:
+        WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing, don't agree, or aren't ids.
+    """
     maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     behind, said = stored.pop("d2t", None), stored.pop("t2d", None)

@@ -34,14 +34,14 @@ def shown(path: str | Path) -> str:
 
 
 def user_cache() -> Path:
-    """For fetched and converted files: ``$SPECDIFF_CACHE``, or in the user's cache folder."""
+    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else ``specdiff`` in the user's cache folder."""
     if own := os.environ.get("SPECDIFF_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``; else it is a hub's ``owner/name``.
+    """Whether ``source`` is a path or ends in ``.gguf``; otherwise it is a hub repository (``owner/name``).
 
     The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)

@@ -23,7 +23,7 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
-"""File in the hub's cache: the first fetched commits of unpinned repositories."""
+"""File in the hub's cache with the commits of unpinned repositories, as first fetched."""
 PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
@@ -45,7 +45,7 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """``revision``, or the commit of ``repo`` as first fetched here; empty if it was not."""
+    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
     return revision or _pins().get(repo, "")
 
 
@@ -126,7 +126,7 @@ class Transfer:
         return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-        """Do ``work`` in a thread. When a report raises, call ``stop`` and abandon it."""
+        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
         result: Future[T] = Future()
 
         def run() -> None:

@@ -324,7 +324,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         colour="lane-10", mark="star-diamond",
     ),
     Method(
-        name="auto", label="Block diffusion, length as it goes (Auto)", short="Auto",
+        name="auto", label="Block diffusion, adaptive length (Auto)", short="Auto",
         settings={"drafter": "block", "gamma": 16, "auto": True},
         does="The block drafter fills its whole window, and a controller cuts the draft where a "
         "further position would gain fewer tokens than its row in the target’s pass costs.",

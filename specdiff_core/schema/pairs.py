@@ -231,7 +231,7 @@ SMOLLM2 = PairSpec(
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
-    """A pair for each target, called ``name:size``, the first just ``name``."""
+    """A pair for each target, called ``name:size``, the first just ``name``. A target does not draft for itself."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
         fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]
@@ -269,7 +269,7 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
     except (TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"The record of a drafter is invalid: {error}.", field="drafter") from error
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
-        what = f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: it is vanilla's."
+        what = f"A drafter can't have the name {spec.name!r} and the drafting {spec.drafting!r}: only vanilla can."
         raise ConfigError(what, field="drafter")
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
@@ -298,7 +298,7 @@ def drafter_names() -> list[str]:
 
 
 def _register_installed() -> None:
-    """Add installed packages' entry points: a :class:`DrafterSpec`, or (spec, pairs)."""
+    """Add the drafters of installed packages: each entry point is a :class:`DrafterSpec`, or (spec, names of pairs)."""
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             loaded = entry.load()

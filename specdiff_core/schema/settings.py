@@ -79,7 +79,7 @@ class Template(Option):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How logits become a distribution. Top-k 0 and top-p 1.0 keep every token."""
+    """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -177,7 +177,7 @@ def _number(title: str, description: str, low: float, high: float, step: float =
 
 
 def _text(title: str, description: str, longest: int | None = None) -> Meta:
-    """Declare a text of at most ``longest`` characters; without ``longest`` a name."""
+    """Declare a text of at most ``longest`` characters, which may be empty; without ``longest`` a name."""
     least = 1 if longest is None else None
     return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
 

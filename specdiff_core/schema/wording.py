@@ -10,7 +10,7 @@ from specdiff_core.schema.settings import SETTINGS
 
 
 def values_words(name: str) -> str:
-    """The values of a setting: ``1 to 32``, or names, as of all pairs and drafters."""
+    """The values of a setting: ``1 to 32``, or the names to choose from."""
     names = {"pair": list(PAIRS), "drafter": drafter_names()}
     return ", ".join(names.get(name, [])) or SETTINGS[name].range
 
