@@ -29,7 +29,7 @@ MEMORY = 0.97
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
 """Prior acceptance rate, and its weight in tests; a position's prior is the mean of all."""
 PRIOR_ROW = 0.05
-"""Seconds of one more row of the target's pass, in passes of one row, until passes of different widths have been timed."""
+"""Seconds of one more row of the target's pass, in passes of one row, until different widths have been timed."""
 OUTLIER = 1.25
 """A measured time is capped at this multiple of its expectation: other programs' interference predicts nothing."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)

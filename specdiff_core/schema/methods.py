@@ -285,8 +285,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         "follows its left neighbour: each token is drawn given the previous one.",
         costs="A round is one pass of a few layers over γ + 1 positions, a small network over "
         "pairs of candidates, and one pass of the target over γ + 1 positions.",
-        wins="It wins when tokens drawn in parallel would not fit together, and loses the cost of "
-        "its head when every position is certain by itself.",
+        wins="It wins when tokens drawn in parallel would not fit together, and only adds the "
+        "cost of its head when every position is certain by itself.",
         exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the "
         "token before, and zero outside the candidates: that q is what the test uses.",
         formulas=(

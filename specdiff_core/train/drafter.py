@@ -253,7 +253,7 @@ class DrafterTraining:
                 answers.refresh()
                 usable = [row for row in answers.rows if self._is_usable(row)]
                 if not usable:
-                    what = f"None of the {len(answers.rows)} answers can be learnt from: they are too short, or they loop."
+                    what = f"None of the {len(answers.rows)} answers can be learnt from: each is too short or loops."
                     raise CorpusError(what, hint="Write more of them, to other prompts.")
                 order += [usable[i] for i in rng.permutation(len(usable))]
             chosen, order = order[: self.settings.rows], order[self.settings.rows :]
