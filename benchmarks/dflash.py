@@ -21,14 +21,14 @@ def forward(
     past_key_values: Any = None,
     **unused: Any,
 ) -> BaseModelOutputWithPast:
-    """The signature of transformers' ``DFlashTokenCandidateGenerator`` (5.2x).
+    """One pass over a block, with the signature that transformers' ``DFlashTokenCandidateGenerator`` (5.2x) calls.
 
     Args:
         noise_embeds: ``[B, b, W]`` target embeddings of anchor and masks.
         context_hidden_states: ``[B, n, F·W]`` features of the newly committed tokens only.
         position_ids: ``[B, n + b]`` of both; by default they continue the cache.
         attention_mask: ``[B, m]`` nonzero where a key may be read, m all keys; None reads all.
-        past_key_values: of transformers; the caller crops the block off again.
+        past_key_values: transformers' cache; the caller crops the block off again.
     """
     context = network.read_features(context_hidden_states)
     fresh, block = context.shape[1], noise_embeds.shape[1]

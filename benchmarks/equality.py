@@ -112,7 +112,7 @@ def changed(model: Any, what: str = "generation_config", **values: Any) -> Itera
 
 
 STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
-"""What :func:`stock_of` loaded."""
+"""Engine -> the modules that :func:`stock_of` returned, by role."""
 
 
 def stock_of(engine: Engine, role: str = "target") -> Any:

@@ -184,9 +184,9 @@ class Page(Tabled, kw_only=True, tag="page"):
             f"The decoding process holds {held['median']:.0f} MiB after a race "
             f"({bounds(held['low'], held['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
-            "undisturbed clock of the same decode with no page open (the interval is a bootstrap "
-            "over starts and their turns), and how many threads had to wait for a processor "
-            f"(medians); for each of the {self.turns} turns of both it is a page's second run; "
+            "clock of the same decode with no page open. The interval is a bootstrap over starts "
+            "and their turns; threads waiting for a processor are medians. "
+            f"{self.turns} turns of each, the page's second run every time; "
             f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, T "
             f"{settings['steps']}:",
             table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),

@@ -218,7 +218,7 @@ def timed(
 
 @functools.cache
 def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once: contexts would share its bandwidth."""
+    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
     xllamacpp: Any = importlib.import_module(LLAMA_CPP)
 
     params = xllamacpp.CommonParams()
@@ -230,7 +230,7 @@ def _llama_server(path: str, threads: int) -> Any:
 def _llama_cpp(
     engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
+    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
     asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
     asked |= {"ignore_eos": True, "cache_prompt": False}

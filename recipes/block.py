@@ -30,7 +30,7 @@ from specdiff_core.train.settings import field
 DECAY = 4.0
 """Of the position weights, in slots."""
 ALONE = 0.25
-"""Fraction of the slots without the Markov head: decoding chooses its candidates without it."""
+"""With a Markov head, fraction of the slots that are scored without it: decoding chooses its candidates without it."""
 SUMMARY = (
     "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
     "target's hidden states and uses its embedding and head. Trained on random anchors and mask "

@@ -159,7 +159,7 @@ class Session:
         self.device = choose_placement(settings.device).device
         self.run, self.out = settings.run or Path("runs") / kind, settings.out or SHIPPED / kind
         self.text = Text(Corpus.open(settings.corpus), load_tokenizer(settings.tokenizer), settings.cache)
-        self._facts = provenance()  # of the code that trains, not of the repository hours later
+        self._facts = provenance()  # now, because the repository may change during the training
         self._earlier = self._read_earlier()
 
     def _read_earlier(self) -> tuple[Training, ...]:

@@ -127,7 +127,7 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """N drafting problems of length L: a prefix and a window at its end, padded on the left."""
+    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
 
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
@@ -194,7 +194,7 @@ class DraftTask:
         self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
 
     def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
-        """Weighted nats per masked slot of ``rows [R, S]``; the target wrote the last ``own``."""
+        """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
         longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
         count = max(1, self.tokens // length)

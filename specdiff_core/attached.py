@@ -223,8 +223,12 @@ class Attached:
     ) -> Iterator[Event]:
         """Yield RunStarted, the pieces as they arrive, and at the end the committed tokens: round
         by round if the server reports its rounds, otherwise chunk by chunk. Then Finished, or
-        Failed if the stream broke off. Other options have no effect. Raises ConfigError if the
-        prompt is not text, or this kind of server lacks a setting; ServerError if nothing arrived."""
+        Failed if the stream broke off. Other options have no effect.
+
+        Raises:
+            ConfigError: the prompt is not text, or this kind of server lacks a setting.
+            ServerError: nothing arrived.
+        """
         check_prompt(prompt)
         request = self._request(prompt, config)
         yield self._header(prompt, config)
@@ -340,9 +344,12 @@ class Attached:
         return next((kind for kind in SERVERS.values() if kind.name == self.kind), _OPENAI)
 
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
-        """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
-        ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
-        tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
+        """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`).
+
+        Raises:
+            ServerError: the server refuses, breaks off, sends invalid events, or exceeds a limit
+                (of tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
+        """
         written, limit = 0, body[self._server.limit]
         with _answer(self, "POST", self._server.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
@@ -392,7 +399,10 @@ def _own_id(piece: str) -> int:
 
 def attach(*addresses: str) -> dict[str, Attached]:
     """Lanes of a race, by name: the servers at ``addresses``, each asked as :func:`ask` does.
-    Raises the same errors, and ConfigError if an address is given twice."""
+
+    Raises:
+        ConfigError, ServerError: as :func:`ask`; or an address is given twice.
+    """
     found = [ask(address) for address in addresses]
     lanes = {one.name: one for one in found}
     if len(lanes) < len(found):
@@ -401,9 +411,12 @@ def attach(*addresses: str) -> dict[str, Attached]:
 
 
 def ask(address: str) -> Attached:
-    """Query the kind of the server at ``address`` and its models; ``address#model`` selects one of
-    several. Raises ConfigError if the address is invalid, or a model must be selected; ServerError
-    if there is no supported server, or no answer within ``ASK_SECONDS``."""
+    """Query the kind of the server at ``address`` and its models; ``address#model`` selects one of several.
+
+    Raises:
+        ConfigError: the address is invalid, or a model must be selected.
+        ServerError: there is no supported server, or no answer within ``ASK_SECONDS``.
+    """
     base, _, model = address.partition("#")
     base, model = base.rstrip("/").removesuffix("/v1"), unquote(model)
     if not _is_http(base):
@@ -440,7 +453,10 @@ def _is_http(address: str) -> bool:
 
 def _client(address: str) -> httpx.Client:
     """A client: direct for servers on this machine, through the environment's proxy for others.
-    Raises ConfigError if the key has invalid characters (the message does not repeat it)."""
+
+    Raises:
+        ConfigError: the key has invalid characters (the message does not repeat it).
+    """
     host = urlsplit(address).hostname
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -456,8 +472,11 @@ def _client(address: str) -> httpx.Client:
 
 @contextlib.contextmanager
 def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Request extensions that shut the connection down after ``seconds`` (httpx limits only single
-    reads). Raises ServerError if the connection was shut down."""
+    """Request extensions that shut the connection down after ``seconds`` (httpx limits only single reads).
+
+    Raises:
+        ServerError: the connection was shut down.
+    """
     sockets: list[socket.socket] = []
     late = threading.Event()
 
@@ -486,8 +505,11 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
-    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``most`` bytes,
-    or compressed, which could hide a gigabyte."""
+    """The body of an answer, as it arrives.
+
+    Raises:
+        ServerError: it is longer than ``most`` bytes, or compressed, which could hide a gigabyte.
+    """
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
     size = 0
@@ -499,8 +521,11 @@ def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
 
 
 def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Lines of a stream, split at line feeds only: text may contain other separators. Raises
-    ServerError if a line is longer than ``LINE_BYTES``."""
+    """Lines of a stream, split at line feeds only: text may contain other separators.
+
+    Raises:
+        ServerError: a line is longer than ``LINE_BYTES``.
+    """
     line = bytearray()
     for part in parts:
         *ends, rest = part.split(b"\n")

@@ -12,8 +12,11 @@ from specdiff_core.schema.settings import DecodeConfig, Template
 
 
 def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
-    """The template in use: ``auto`` is a chat message if the tokenizer has a chat template. Raises
-    ConfigError if a chat template is requested, but there is none."""
+    """The template in use: ``auto`` is a chat message if the tokenizer has a chat template.
+
+    Raises:
+        ConfigError: a chat template is requested, but there is none.
+    """
     has = bool(getattr(tokenizer, "chat_template", None))
     if config.template is Template.AUTO:
         return Template.CHAT if has else Template.PLAIN
@@ -25,10 +28,12 @@ def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
 
 
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
-    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of
-    a text. Raises ConfigError if there is no template, it rejects a system prompt or exceeds a
-    limit, or the visitor's text contains a control token of the template (``<|im_end|>`` would end
-    the message)."""
+    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of a text.
+
+    Raises:
+        ConfigError: there is no template, it rejects a system prompt or exceeds a limit, or the visitor's text
+            contains a control token of the template (``<|im_end|>`` would end the message).
+    """
     template = template_of(tokenizer, config)
     if template is Template.PLAIN:
         return None
@@ -55,7 +60,11 @@ def before(text: str, stops: Sequence[str]) -> str:
 
 
 class StopStrings:
-    """Finds where one of several strings ends a text. ``stops``: none of them is empty."""
+    """Finds where one of several strings ends a text.
+
+    Args:
+        stops: the strings, none of them empty.
+    """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)

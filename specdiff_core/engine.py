@@ -47,8 +47,11 @@ WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:
-    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended
-    runs. ``progress``: called with a line for each drafter that is loaded later."""
+    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended runs.
+
+    Args:
+        progress: called with a line for each drafter that is loaded later.
+    """
 
     def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
         self.pair = pair
@@ -66,8 +69,7 @@ class Engine:
         drafters: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Engine:
-        """An engine with the target of ``pair`` and some of its drafters. Raises SpecDiffError if
-        the pair, a drafter's name, the device, a file or the memory is missing.
+        """An engine with the target of ``pair`` and some of its drafters.
 
         Args:
             pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.models.own_pairs`).
@@ -75,8 +77,11 @@ class Engine:
             dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
                 processor computes it.
             context: most tokens of a run, up to the target's limit; by default the pair's.
-            drafters: by default all shipped ones; others are fetched when a run needs them.
+            drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
             progress: called with a line for each part that is loaded.
+
+        Raises:
+            SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = own_pairs.find(pair, context)
         drafters = loaded(spec) if drafters is None else drafters
@@ -90,9 +95,12 @@ class Engine:
         return self.pair.ends or (() if end is None else (end,))
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
-        """Prompt ids in the format of the target's training documents; with ``config``, possibly as
-        a chat message. Raises ConfigError if the prompt is empty or not text, or the target lacks
-        the template; ContextOverflow if the prompt leaves no room for a token."""
+        """Prompt ids in the format of the target's training documents; with ``config``, possibly as a chat message.
+
+        Raises:
+            ConfigError: the prompt is empty or not text, or the target lacks the template.
+            ContextOverflow: the prompt leaves no room for a token.
+        """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
         check_prompt(prompt)
         if len(prompt) > 64 * spec.context:  # far too long: don't encode it
@@ -114,8 +122,11 @@ class Engine:
         return tuple(ids)
 
     def drafter(self, name: str) -> Drafter:
-        """A drafter of this pair. Raises ConfigError if there is none of that name, or it is not
-        available; the message has the reason."""
+        """A drafter of this pair.
+
+        Raises:
+            ConfigError: there is none of that name, or it is not available; the message has the reason.
+        """
         if name not in self.pair.missing:
             self.load_drafter(name, self._progress)
         spec = self.pair.spec.drafter(name)
@@ -126,8 +137,11 @@ class Engine:
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         """Load a drafter of this pair if it isn't loaded. On failure :meth:`drafter` gives the
-        reason. An exception from ``progress`` ends a download. Raises ConfigError if there is none
-        of that name."""
+        reason. An exception from ``progress`` ends a download.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
         spec = self.pair.spec.drafter(drafter)
         if spec.name not in self.pair.drafters:
             self.pair.add(spec, progress)
@@ -146,10 +160,15 @@ class Engine:
         after: Sequence[int] = (),
     ) -> Iterator[Event]:
         """Decode ``prompt``: yields RunStarted, the loop's events with the text of their ids,
-        Finished. See :class:`~specdiff_core.schema.decoder.Decoder` for the arguments. Raises
-        SpecDiffError for invalid settings, a prompt that does not fit, or no memory left.
-        ``clock``: replaces the device clock; ``after``: ids after the prompt, from which the run
-        continues."""
+        Finished. See :class:`~specdiff_core.schema.decoder.Decoder` for the arguments.
+
+        Args:
+            clock: replaces the device clock.
+            after: ids after the prompt, from which the run continues.
+
+        Raises:
+            SpecDiffError: invalid settings, a prompt that does not fit, or no memory left.
+        """
         ids = self._fitting([*self.encode(prompt, config), *after])
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)

@@ -67,9 +67,12 @@ class LoadedPair:
         return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
-        """Load a drafter of the pair; if it is not available, the reason is in ``missing``. Raises
-        Stopped if ``progress`` raised it; SpecDiffError if its files are damaged in a way that its
-        own code reports."""
+        """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
+
+        Raises:
+            Stopped: ``progress`` raised it.
+            SpecDiffError: its files are damaged in a way that its own code reports.
+        """
         progress(f"Loading the drafter: {drafter.label}")
         self.missing.pop(drafter.name, None)
         try:
@@ -176,7 +179,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree; a table may be slightly larger."""
+    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
@@ -194,8 +197,11 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
-    use, with room left on the first for everything else. Raises OutOfMemory if it does not fit; the
-    message says what would."""
+    use, with room left on the first for everything else.
+
+    Raises:
+        OutOfMemory: it does not fit; the message says what would.
+    """
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
@@ -209,7 +215,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise PairUnavailable if a drafter does not fit into the free memory."""
+    """Raise PairUnavailable if a drafter that isn't fetched yet doesn't fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:

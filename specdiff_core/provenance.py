@@ -1,4 +1,4 @@
-"""The origin of a result: code, versions, hardware, date and command."""
+"""The origin of a result: code, versions, hardware, date and command, without host, user or folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 class Provenance(TypedDict, total=False):
-    """Plain values for the head of a result; older results lack some."""
+    """Plain values for the head of a result; results of older versions lack some."""
 
     commit: str  # empty outside a repository
     dirty: bool  # tracked files differ from it

@@ -45,8 +45,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @functools.lru_cache(maxsize=64)
 def render(request: str) -> str:
-    """Render a chat. Raises ValueError if the template refuses the chat, is wrong, or exceeds a
-    limit; the message says why. ``request``: JSON on one line: ``[template, values]``."""
+    """Render a chat.
+
+    Args:
+        request: JSON on one line: ``[template, values]``.
+
+    Raises:
+        ValueError: the template refuses the chat, is wrong, or exceeds a limit; the message says why.
+    """
     with _turn:
         process = _process()
         assert process.stdin and process.stdout

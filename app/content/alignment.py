@@ -12,7 +12,7 @@ from app.content.html import element
 from specdiff_core.explorations import figures as draw
 
 STYLES = {"mdlm": ("@residual", "dash", "bottom center"), "mdlm_streak": ("@accent", "solid", "top center")}
-"""Drafter -> colour and dash of its line, and the place of its name at the last mark but one."""
+"""Drafter -> colour and dash of its line, and the side of the second-to-last mark where its name is."""
 
 
 def figures() -> str:

@@ -262,7 +262,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 def unavailable() -> dict[str, str]:
     """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
-    with _looking:  # a class opens the page at once
+    with _looking:  # a whole class may open the page at the same time
         return dict(_unavailable(int(time.monotonic() / AGE)))
 
 

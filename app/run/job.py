@@ -29,7 +29,7 @@ BEAT = 1.5
 """Seconds between heartbeats: a generator that never yields isn't closed with its tab. Each takes
 some milliseconds of a core from the decode, so it is longer than the time between two updates of a race."""
 GLANCE = 0.5
-"""Seconds between a waiting job's looks at its stop event."""
+"""Seconds between a waiting job's checks of its stop event."""
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
@@ -212,7 +212,7 @@ def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
             yield last
         try:
             result = job.result()
-        except SpecDiffError as error:  # its files can't be kept
+        except SpecDiffError as error:  # there is no room for its files
             job.error, result = error, {}
         if job.error is not None:
             result |= {"phase": "failed", "card": card(job.error, job.run)}

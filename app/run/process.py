@@ -58,7 +58,7 @@ class Remote:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """End the process because the server ends."""
+        """End the process when the server ends."""
         self._over = True
         self.close()
 

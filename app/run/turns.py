@@ -139,8 +139,8 @@ class Shares:
             wait = duration(max(1, runs[free - 1].at + WINDOW - now))
             raise LimitReached(
                 f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
-                hint=f"You can run again in about {wait}. Recordings and lessons still work, and a lab of your own "
-                "has no limit.",
+                hint=f"You can run again in about {wait}. Recordings and lessons still work, and the lab has no limit "
+                "on your own machine.",
             )
 
 

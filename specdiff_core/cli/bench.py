@@ -1,4 +1,4 @@
-"""``bench sweep``: the speed-up of settings over vanilla; ``python -m benchmarks`` shares parts."""
+"""``bench sweep``: the speed-up of settings over vanilla; ``python -m benchmarks`` uses its flags."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
-    """Add flags for a pair of your own, in place of ``--pair``, perhaps with ``--drafter``."""
+    """Add flags for a pair of your own, in place of ``--pair``; ``drafter``: add ``--drafter`` too."""
     group = parser.add_argument_group("a pair of your own, in place of --pair")
     group.add_argument(
         "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter then takes one too"
@@ -114,7 +114,7 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
-    """Load ``pair`` with ``drafters`` as the flags of ``add_placement`` say; reports to stderr."""
+    """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr."""
     from specdiff_core.models.own_pairs import find
 
     spec = find(pair, args.context)

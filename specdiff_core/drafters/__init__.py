@@ -1,1 +1,1 @@
-"""Drafters, one file each, named as the drafter; imported when a run first needs it."""
+"""Drafters, one file each, named after its drafter and imported when a run first needs it."""

@@ -61,7 +61,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` just after revealing ``step``, with ``[1, V]`` confidence."""
+        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -228,7 +228,7 @@ class DraftSession(ABC):
 
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. Rolls its own caches back."""
+        """Yield the window after each step; return the draft. A session rolls its own caches back."""
 
 
 class FeatureSession(DraftSession):
@@ -240,7 +240,7 @@ class FeatureSession(DraftSession):
         self._observed = 0  # tokens that the target has read
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Keep the features ``[n, F]`` of committed tokens.
+        """Keep the features ``[n, F]`` of committed tokens until the next draft.
 
         Raises:
             DraftContractError: there is not exactly one row of features for each id.

@@ -153,7 +153,7 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
 def _tree(
     logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
 ) -> Generator[DenoiseState, None, Draft]:
-    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989)."""
+    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989), a point mass."""
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)

@@ -43,7 +43,7 @@ class EagleSession(FeatureSession):
         return max(0, self._run.room - held + 1) if held else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Drop drafted entries."""
+        """Drop drafted entries, and keep the features ``[n, F]`` of committed tokens."""
         self._run.rollback(self._ahead, ())
         self._ahead = 0
         super().observe(ids, features)

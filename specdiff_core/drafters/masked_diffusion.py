@@ -70,7 +70,7 @@ class MaskedDiffusionDrafter(Stateless):
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
         first = len(ids) - gamma - self.shift
         return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 

@@ -20,7 +20,7 @@ def draft_in_order(
     draft before its token, and one that does not pay for another pass ends it after its token.
 
     Args:
-        predict: the last drawn token, or None -> logits ``[1, V]`` of the next one; one pass.
+        predict: the last drawn token, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
         forbidden: ids that the target suppresses.
 
     Yields:

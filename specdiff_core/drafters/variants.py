@@ -1,4 +1,4 @@
-"""Drafters with one declaration changed and the same weights, for the doctor's question."""
+"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or the one of two tokens before, not the previous one's."""
+    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)

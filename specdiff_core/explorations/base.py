@@ -112,7 +112,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()
-    """Fields whose size, a number or the entries of a list, multiplies that time."""
+    """Fields that multiply that time: by their number, or by the length of their list."""
 
     pair: PAIR = "embedded"
 

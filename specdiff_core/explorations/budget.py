@@ -100,7 +100,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
     @property
     def base(self) -> DecodeConfig:
-        """Settings that all runs share; a text may end by itself, a short answer at its line."""
+        """Settings that all runs share. A text may end by itself; a short answer ends with its line."""
         return DecodeConfig(
             pair=self.pair,
             max_new_tokens=self.tokens,

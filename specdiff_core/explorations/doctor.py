@@ -120,7 +120,7 @@ class _Text:
 
 @dataclass(slots=True)
 class _Trial:
-    """A variant, and how far its drafts were correct."""
+    """A variant, and how many tokens of its drafts were correct."""
 
     change: Variant
     kept: dict[str, list[int]] = field(default_factory=dict)  # text -> correct tokens of each draft

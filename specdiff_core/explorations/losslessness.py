@@ -223,9 +223,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     def _outside(self, row: dict[str, Any]) -> str:
         """How far a rule's text is from the noise, and whether that shows a bias."""
         if row["p_value"] >= PVALUE:
-            return f"{row['rule']} is outside it, perhaps by chance (p = {row['p_value']:.1g})"
+            return f"{row['rule']} is outside the noise of exact samples, perhaps by chance (p = {row['p_value']:.1g})"
         bounds = f"{ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)}"
-        return f"{row['rule']} does not: its bias is {bounds} (99 %, p < 10⁻⁶)"
+        return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
 def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:

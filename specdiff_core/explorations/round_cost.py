@@ -129,7 +129,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
     single = [row for row in rows if row["gamma"] > 1 and not row["nodes"] and row["drafts"] == 1]
     if (best := draw.fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
         return
-    most = facts["curve"][-1][0] // 2  # a round needs two rows for each
+    most = facts["curve"][-1][0] // 2  # a round needs at least two rows per person
     yield Figure(
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",

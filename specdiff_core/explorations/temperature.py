@@ -244,7 +244,7 @@ def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
 
 def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
     """Two distributions ``[V]`` as groups of tokens with similar probabilities: the likeliest 24 one by one, then 2, 4,
-    8, …, apart by whether p or q is larger, so that Σ min(p, q) stays exact. Of each group: ``counts``, its tokens;
+    8, …, split by whether p or q is larger, so that Σ min(p, q) stays exact. Of each group: ``counts``, its tokens;
     ``p`` and ``q``, ln of the mean probabilities."""
     import torch
 

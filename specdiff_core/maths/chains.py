@@ -115,12 +115,12 @@ class Chain:
         return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, places: Sequence[int]) -> Tensor:
-        """Where the slot before each has its candidate at ``places [g]``: ``[g, V]``."""
+        """``[g, V]``: each slot's confidence, given the previous slot's candidate at ``places [g]``."""
         return self._wide(self._ids, self._confidence[list(range(len(self._ids))), list(places)])
 
     @cached_property
     def _dists(self) -> Tensor:
-        """``[g, k before, k]`` float64: q of each slot, given each candidate before it."""
+        """``[g, k before, k]`` float64: q of each slot, given each candidate of the previous slot."""
         return to_probs(self._table, self._sampling)
 
     @cached_property
@@ -128,7 +128,7 @@ class Chain:
         return confidence_probs(self._table, self._sampling) if self._greedy else self._dists
 
     def _highest(self) -> Tensor:
-        """Of every slot, given each candidate of the slot before it: ``[g, k]``."""
+        """``[g, k]``: each slot's highest confidence, given each candidate of the previous slot."""
         return self._confidence.amax(-1) if self._sure is None else self._sure()
 
     def _wide(self, ids: Tensor, rows: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         )
     if sampling.temperature == 0:
         return torch.zeros(logits.shape, dtype=torch.float64, device=logits.device).scatter_(-1, indices, 1.0)
-    # Subtracting the maximum keeps the distribution, and no small temperature overflows.
+    # Subtracting the maximum changes no distribution, and prevents overflow at small temperatures.
     scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
         kept = torch.full_like(scaled, -torch.inf)
@@ -89,7 +89,7 @@ def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known: a softmax only on demand."""
+    """:func:`confidence_probs` where q = ``probs`` is known already; computes a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 

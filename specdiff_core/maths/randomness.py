@@ -17,7 +17,7 @@ from torch import Tensor
 from specdiff_core.maths.distributions import to_host
 
 NOISE = 64
-"""Positions whose noise is kept for their test, and for rounds that come to them again."""
+"""Positions of a run whose noise is kept, for their test and for later rounds that reach them again."""
 
 
 class Candidates(NamedTuple):

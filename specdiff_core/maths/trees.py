@@ -71,7 +71,7 @@ def independent(q: Tensor, budget: int) -> Ranked:
 
 
 def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
-    """The most probable token of every depth given the one before it, and that one's place."""
+    """The most probable token of every depth, each given the one before it, and the place of that one before."""
     ids, places, place = [], [], 0
     for level in range(depth):
         _, tokens, following = ranked(level, place)
@@ -138,7 +138,7 @@ class Growth:
         self._first = 0  # of the deepest nodes
 
     def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
-        """Give the nodes ``rows`` (``[ROOT]`` at first) their children from ``log_q [n, V]``."""
+        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
         self._first = len(self.ids)
         best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
         for parent, values, tokens in zip(rows, *(part.tolist() for part in to_host(*best)), strict=True):
@@ -168,7 +168,7 @@ class Growth:
         return path[::-1]
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
-        """Ids, parents and Σ log q of the ``budget`` most probable nodes, as they grew."""
+        """Ids, parents and Σ log q of the ``budget`` most probable nodes, in the order in which they grew."""
         kept = sorted(self._ranked()[: self._budget])
         places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
         parents = [places[self.parents[node]] for node in kept]

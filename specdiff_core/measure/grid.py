@@ -44,7 +44,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
 
     @property
     def key(self) -> str:
-        """Its name in files and ``--settings``, which :meth:`parse` reads; no trailing defaults."""
+        """Its name in files and ``--settings``, as :meth:`parse` reads it. Defaults at the end are left out."""
         values = [str(getattr(self, name)) for name in SWEPT]
         size = 6 if self.num_drafts > 1 else 4 if self.tree_nodes else 3
         return "/".join([*values[:size], *(["auto"] if self.auto else [])])
@@ -68,7 +68,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         return cls(runs.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, selection, runs.auto)
 
     def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
-        """The setting that this one runs as, and whether they are equal (some ignore T)."""
+        """The setting that this one runs as, and whether they are equal (some drafters ignore T)."""
         real = BenchSetting.of_config(self.config(base))
         return real, real == BASELINE or msgspec.structs.replace(real, steps=self.steps) == self
 

@@ -27,7 +27,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A word problem, its solution by steps, and its ``result``, by default the last step's."""
+    """A word problem with its solution, one step per line, and its ``result``, by default that of the last step."""
 
     prompt: Text
     steps: tuple[Text, ...]

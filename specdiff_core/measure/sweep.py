@@ -59,7 +59,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
 
     @property
     def same_texts(self) -> bool:
-        """Whether exact settings give vanilla's text, or samples of the same distribution."""
+        """Whether exact settings give vanilla's text; otherwise texts are samples of one distribution."""
         return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
 
     @property

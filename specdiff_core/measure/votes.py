@@ -32,8 +32,11 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(events: Sequence[Event], begun: str = "") -> Attempt:
-    """The attempt of a finished run that continues ``begun``, if that begins a solution. If it was cut off, only an
-    explicitly stated answer counts."""
+    """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts.
+
+    Args:
+        begun: the beginning of a solution that the text continues; empty for none.
+    """
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ended = last.reason in ("end_of_text", "stop_string")
@@ -41,7 +44,7 @@ def attempt_of(events: Sequence[Event], begun: str = "") -> Attempt:
 
 
 def majorities(answers: Sequence[str]) -> list[str]:
-    """The majority of the first 0, 1, 2, … answers; of equals the earliest, never an empty one."""
+    """The majority of the first 0, 1, 2, … answers. The earliest wins a tie; empty answers have no vote."""
     votes, first, leading = Counter[str](), dict[str, int](), ""
     leaders = [leading]
     for answer in answers:
@@ -69,7 +72,7 @@ class _Tried:
         return sum(turn[count] for turn in self._right) / self.count
 
     def within(self, seconds: float) -> tuple[float, float]:
-        """After ``seconds``: the share of rotations that are right, and mean finished attempts."""
+        """The share of rotations with the right answer after ``seconds``, and the mean number of finished attempts."""
         fit = [bisect_right(ends, seconds) for ends in self.ends]
         return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
 

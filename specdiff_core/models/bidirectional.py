@@ -31,7 +31,10 @@ class DenoiserConfig(NamedTuple):
 
 class Bidirectional(nn.Module):
     """A frozen :class:`~specdiff_core.models.network.Decoder` with bidirectional attention.
-    ``mask_id``: the mask token."""
+
+    Args:
+        mask_id: the mask token.
+    """
 
     def __init__(self, network: Decoder, mask_id: int) -> None:
         super().__init__()
@@ -66,13 +69,15 @@ def load_bidirectional(
     mask_id: int | None = None,
     device: torch.device | None = None,
 ) -> Bidirectional:
-    """The model in ``folder``, frozen, in the format of its release. Raises WeightsError if a file
-    is missing, truncated or of the wrong shape, the network is unsupported, or there is no mask id;
-    the message names it.
+    """The model in ``folder``, frozen, in the format of its release.
 
     Args:
         context: most positions.
-        mask_id: declared by the pair; None: from ``config.json``. Both must agree.
+        mask_id: declared by the pair; None: from ``config.json``. If both have one, they must agree.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape, the network is
+            unsupported, or there is no mask id; the message names it.
     """
     values = read_config(folder)
     config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
@@ -104,6 +109,9 @@ def released_shift(folder: Path) -> int | None:
 
 
 def is_bidirectional(folder: Path) -> bool:
-    """Whether :func:`load_bidirectional` supports the model, by its ``config.json``. Raises
-    WeightsError if there is no readable ``config.json``."""
+    """Whether :func:`load_bidirectional` supports the model, by its ``config.json``.
+
+    Raises:
+        WeightsError: there is no readable ``config.json``.
+    """
     return str(read_config(folder).get("model_type", "")).lower() in FAMILIES

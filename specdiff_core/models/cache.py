@@ -24,8 +24,11 @@ TILE = 4  # in multiples of this, the number of queries does not change a query'
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, zero at first: masked values must be finite. ``context``:
-    most positions."""
+    """``[layers, 2, 1, Hkv, room, D]``, initially zero, because masked values are multiplied by 0 and must be finite.
+
+    Args:
+        context: most positions.
+    """
 
     def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
         self._most = -(-context // BLOCK) * BLOCK
@@ -70,8 +73,12 @@ class KeyValues:
 
 
 class Pool:
-    """Buffers of ended runs, reused (new memory costs a run 2 to 4 ms on two CPU cores). ``like``:
-    a network of this lab, with ``shape``, ``dtype`` and ``device``; ``context``: most positions."""
+    """Buffers of ended runs, reused (new memory costs a run 2 to 4 ms on two CPU cores).
+
+    Args:
+        like: a network of this lab, with ``shape``, ``dtype`` and ``device``.
+        context: most positions.
+    """
 
     def __init__(self, like: Any, context: int) -> None:
         self._new = partial(KeyValues, like.shape, context, dtype=like.dtype, device=like.device)

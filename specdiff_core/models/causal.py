@@ -60,9 +60,7 @@ def load_causal(
     spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> tuple[Decoder | PreTrainedModel, str]:
-    """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be
-    missing or resized. Also why it is not in this lab's network, if it is not. Raises WeightsError
-    if a file is missing, truncated or of the wrong shape; the message names it.
+    """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
 
     Args:
         context: number of positions.
@@ -70,6 +68,12 @@ def load_causal(
         spread: bytes that accelerate may use of each device (and ``"cpu"``), if ``device`` is too
             small: transformers' module is then spread over them.
         role: its name in errors.
+
+    Returns:
+        the model, and why it is not in this lab's network, if it is not.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = config_of(folder, role)
     if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
@@ -87,7 +91,9 @@ def load_causal(
 
 def config_of(folder: Path, role: str) -> PretrainedConfig:
     """``config.json`` as transformers reads it; Dream's, whose class is remote code, as Qwen2's.
-    Raises WeightsError if the file is missing or damaged, or transformers does not know its kind.
+
+    Raises:
+        WeightsError: the file is missing or damaged, or transformers does not know its kind.
     """
     from transformers import AutoConfig, Qwen2Config
 
@@ -117,9 +123,11 @@ def load_network(
     role: str = "target",
 ) -> Decoder:
     """Load the weights in ``folder`` into this lab's network, layer by layer, frozen; see
-    :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file. Raises
-    WeightsError if a file is missing, truncated or of the wrong shape, or this network cannot run
-    the model."""
+    :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
+    """
     with described(folder, role), torch.device("meta"):
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
@@ -150,8 +158,11 @@ def load_stock(
     spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> PreTrainedModel:
-    """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`. Raises
-    WeightsError if a file is missing, truncated or of the wrong shape; the message names it."""
+    """The model in ``folder`` in transformers' own module, frozen; see :func:`load_causal`.
+
+    Raises:
+        WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
+    """
     import transformers
 
     read_config(folder)

@@ -36,8 +36,13 @@ class Placement:
 
 def choose_placement(device: str = "auto", dtype: str = "auto", *, bf16: bool = False) -> Placement:
     """Pick a placement: CUDA if there is one, bf16 on compute capability 8.0 or newer, else fp32.
-    Raises ConfigError if the device does not exist, or a name is unknown. ``bf16``: on a CPU,
-    choose bf16 if the processor computes it."""
+
+    Args:
+        bf16: on a CPU, choose bf16 if the processor computes it.
+
+    Raises:
+        ConfigError: the device does not exist, or a name is unknown.
+    """
     if device not in {"auto", "cpu", "cuda"}:
         raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
     if dtype not in {"auto", *DTYPES}:
@@ -65,12 +70,15 @@ def on_device(values: Any, device: torch.device) -> Tensor:
 
 
 def set_threads(threads: int | None) -> None:
-    """Set torch's number of CPU threads; None leaves it. Raises ConfigError if it is not a number
-    from 1 to 1024."""
+    """Set torch's number of CPU threads; None leaves it.
+
+    Raises:
+        ConfigError: it is not a number from 1 to 1024.
+    """
     if threads is None:
         return
     if not 1 <= threads <= 1024:
-        raise ConfigError(f"{threads} threads are impossible.", field="threads", hint="Use 1 to 1024.")
+        raise ConfigError(f"{threads} is no possible number of threads.", field="threads", hint="Use 1 to 1024.")
     torch.set_num_threads(threads)
 
 

@@ -78,8 +78,11 @@ class _Special(msgspec.Struct):
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and
-    ``reaches`` on top. Raises WeightsError if a field is missing, impossible or not supported."""
+    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
+
+    Raises:
+        WeightsError: a field is missing, impossible or not supported.
+    """
     base, own = _layout(values)
     special = as_config(own | {name: base[name] for name in QWEN3 if name in base}, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
@@ -169,7 +172,11 @@ def _reach(sliding: bool, window: int, causal: bool | None) -> Reach | None:
 class Convolution(nn.Module):
     """Mixes each slot with those just before it in its block (DFlash 2), before and after a
     sublayer, with a kernel per channel plus a state-dependent kernel per group of channels.
-    ``taps``: mixed slots, including its own; ``group``: channels in a group."""
+
+    Args:
+        taps: mixed slots, including its own.
+        group: channels in a group.
+    """
 
     def __init__(self, width: int, taps: int, group: int) -> None:
         super().__init__()
@@ -185,7 +192,7 @@ class Convolution(nn.Module):
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """Mix ``states [B, n, W]`` by ``kernel [B, n, taps, W]``; zeros come first."""
+    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -211,8 +218,11 @@ class ConvolvedLayer(Layer):
 
 
 class DFlashDraftModel(nn.Module):
-    """A target-conditioned block denoiser that uses the target's embedding and head. ``released``:
-    the contents of ``config.json``."""
+    """A target-conditioned block denoiser that uses the target's embedding and head.
+
+    Args:
+        released: the contents of ``config.json``.
+    """
 
     layers: Sequence[Layer]
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
@@ -264,7 +274,7 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]`` of the target -> the layers' input ``[B, n, W]``."""
+        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
         read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
@@ -273,7 +283,7 @@ class DFlashDraftModel(nn.Module):
         return rotary_table(self.config, positions, dtype or self.dtype)
 
     def prepare(self) -> DFlashDraftModel:
-        """Freeze for inference, on the device where the model is."""
+        """Freeze for inference. Call after moving the model to its device."""
         self.eval().requires_grad_(False)
         self._context = Heads([layer.self_attn for layer in self.layers], "k", partial(Product.of, keep=True))
         self._read = Product.of([self.fc])
@@ -282,7 +292,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Each layer's k and v ``[B, Hkv, n, D]`` of :meth:`read_features`' result."""
+        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
@@ -301,9 +311,12 @@ class DFlashDraftModel(nn.Module):
 
 
 def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
-    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files,
-    frozen, on the CPU. Raises WeightsError if a file is missing or damaged, or the tensors do not
-    fit the config or are not supported; the message names it."""
+    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
+
+    Raises:
+        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
+            supported; the message names it.
+    """
     folder = Path(folder)
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):

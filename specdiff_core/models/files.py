@@ -57,15 +57,17 @@ def find_tensors(
     ignored: Collection[str] = (),
     tables: Collection[str] = (),
 ) -> dict[str, Read]:
-    """Readers for the tensors of a folder, by name, after checking names and shapes. Raises
-    WeightsError if a file is missing, truncated or not in safetensors format, or a tensor is
-    missing, unknown, or has another shape; the message names it and its file.
+    """Readers for the tensors of a folder, by name, after checking names and shapes.
 
     Args:
         expected: the network's tensors, for their shapes.
         optional: names that may be missing.
         ignored: further names that files may contain.
         tables: names of integer or boolean tensors.
+
+    Raises:
+        WeightsError: a file is missing, truncated or not in safetensors format, or a tensor is
+            missing, unknown, or has another shape; the message names it and its file.
     """
     index = read_gguf(folder)
     parts = _parts(folder, index)
@@ -108,8 +110,11 @@ def _parts(folder: Path, index: Gguf | None) -> dict[str, dict[str, Tensor]]:
 
 
 def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``found``; returns them by matrix name. Raises
-    WeightsError if a matrix with a scale is not int8, or its scale is not ``[rows, 1]``."""
+    """Remove the scales of int8 matrices from ``found``; returns them by matrix name.
+
+    Raises:
+        WeightsError: a matrix with a scale is not int8, or its scale is not ``[rows, 1]``.
+    """
     scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
     for name, scale in scales.items():
         if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:
@@ -135,7 +140,12 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
 
 class StoredRows(nn.Module):
     """An embedding whose rows stay in their GGUF file and are dequantised on access; the numbers
-    are those of a table in memory. ``name``: of the table; ``dtype``: of the returned rows."""
+    are those of a table in memory.
+
+    Args:
+        name: of the table.
+        dtype: of the returned rows.
+    """
 
     def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
         super().__init__()
@@ -160,10 +170,19 @@ class StoredRows(nn.Module):
 def read_drafter(
     folder: Path, expected: Mapping[str, Tensor], words: int, size: int, optional: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """The tensors of a drafter of ``words`` tokens, and the ids ``[words]`` of the target's
-    ``size`` that they are, ascending; None for all. ``d2t`` in its files has the offset of each id
-    from its own. Raises WeightsError as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing,
-    do not agree, or are no ids."""
+    """The tensors of a drafter with its own vocabulary, and the target's id of each of its tokens.
+
+    Args:
+        words: size of the drafter's vocabulary.
+        size: size of the target's.
+
+    Returns:
+        the tensors, and the ids ``[words]``, ascending; None if the vocabularies are the same.
+        ``d2t`` in the files holds each id's offset from its own index.
+
+    Raises:
+        WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing, don't agree, or aren't ids.
+    """
     maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
@@ -186,8 +205,11 @@ def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
 
 
 def tensor_names(folder: Path) -> set[str]:
-    """The tensor names in a folder's weight files, from their headers. Raises WeightsError if a
-    file is missing, truncated or not in safetensors format."""
+    """The tensor names in a folder's weight files, from their headers.
+
+    Raises:
+        WeightsError: a file is missing, truncated or not in safetensors format.
+    """
     if (index := read_gguf(folder)) is not None:
         return set(index.tensors)
     names: set[str] = set()
@@ -223,8 +245,11 @@ def write_folder(
 
 def shrink(folder: Path) -> None:
     """Quantise the matrices of a folder to int8 in place, symmetrically, with one scale per row.
-    Embeddings, norms and tables are not changed. Raises WeightsError if a file is missing or
-    damaged."""
+    Embeddings, norms and tables are not changed.
+
+    Raises:
+        WeightsError: a file is missing or damaged.
+    """
     stored: dict[str, Tensor] = {}
     for name, tensor in ((n, t) for part in _parts(folder, None).values() for n, t in part.items()):
         if tensor.ndim != 2 or tensor.dtype not in FLOATS or name.endswith((SCALE, EMBEDDING)):
@@ -243,8 +268,11 @@ def shrink(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a path to write; on success it replaces the file ``path``. Raises SpecDiffError if it
-    can't be written (torch and safetensors have their own exceptions for a full disk)."""
+    """Yields a path to write; on success it replaces the file ``path``.
+
+    Raises:
+        SpecDiffError: it can't be written (torch and safetensors have their own exceptions for a full disk).
+    """
     fresh = path.with_suffix(".partial")
     try:
         yield fresh

@@ -34,14 +34,14 @@ def shown(path: str | Path) -> str:
 
 
 def user_cache() -> Path:
-    """For fetched and converted files: ``$SPECDIFF_CACHE``, or in the user's cache folder."""
+    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else ``specdiff`` in the user's cache folder."""
     if own := os.environ.get("SPECDIFF_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``; else it is a hub's ``owner/name``.
+    """Whether ``source`` is a path or ends in ``.gguf``; otherwise it is a hub repository (``owner/name``).
 
     The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
@@ -54,12 +54,16 @@ def is_gguf(source: str | Path) -> bool:
 
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder of ``source``: itself, the folder made from a GGUF file, or the hub snapshot at
-    ``revision``. Missing files are downloaded, with progress to
-    :func:`~specdiff_core.models.hub.reporting`. Raises WeightsError if a local folder or file does
-    not exist, or a GGUF file is damaged or unsupported; PairUnavailable if a download failed, or
-    the cache cannot be written; the message says why. ``weights``: False: only config and
-    tokenizer."""
+    """The folder of ``source``: itself, the folder made from a GGUF file, or the hub snapshot at ``revision``. Missing
+    files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
+
+    Args:
+        weights: False: only config and tokenizer.
+
+    Raises:
+        WeightsError: a local folder or file does not exist, or a GGUF file is damaged or unsupported.
+        PairUnavailable: a download failed, or the cache cannot be written; the message says why.
+    """
     if (file := FILES.get(str(source))) is not None:
         from specdiff_core.models import fetch
 
@@ -77,8 +81,11 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
 
 
 def cached(source: str, revision: str = "") -> Path | None:
-    """The folder that :func:`resolve` would return without a download; None if it needs one. Raises
-    WeightsError as :func:`resolve`."""
+    """The folder that :func:`resolve` would return without a download; None if it needs one.
+
+    Raises:
+        WeightsError: as :func:`resolve`.
+    """
     if (file := FILES.get(source)) is not None:
         from specdiff_core.models import fetch
 
@@ -140,8 +147,11 @@ class _Checked(msgspec.Struct):
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """``config.json`` of a folder. Raises WeightsError if it is missing, not a JSON object, or has
-    an impossible number (:class:`_Checked`)."""
+    """``config.json`` of a folder.
+
+    Raises:
+        WeightsError: it is missing, not a JSON object, or has an impossible number (:class:`_Checked`).
+    """
     path = folder / "config.json"
     values = _read_json(path)
     for part in ("rope_parameters", "transformer_layer_config"):
@@ -151,15 +161,21 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_generation(folder: Path) -> dict[str, Any]:
-    """``generation_config.json`` of a folder; empty if there is none. Raises WeightsError if it is
-    not a JSON object."""
+    """``generation_config.json`` of a folder; empty if there is none.
+
+    Raises:
+        WeightsError: it is not a JSON object.
+    """
     path = folder / "generation_config.json"
     return _read_json(path) if path.is_file() else {}
 
 
 def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
-    """Values of a ``config.json`` as a struct; other keys are ignored. Raises WeightsError if a
-    field is missing, of another type, or impossible."""
+    """Values of a ``config.json`` as a struct; other keys are ignored.
+
+    Raises:
+        WeightsError: a field is missing, of another type, or impossible.
+    """
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
@@ -211,8 +227,11 @@ class Gguf(msgspec.Struct):
 
 def read_gguf(folder: Path) -> Gguf | None:
     """The GGUF file from which a folder of the cache was made, or None. An index in any other
-    folder is ignored, because it could name any file. Raises WeightsError if the index is damaged,
-    or the file is missing or has another size."""
+    folder is ignored, because it could name any file.
+
+    Raises:
+        WeightsError: the index is damaged, or the file is missing or has another size.
+    """
     path = folder / GGUF
     if folder.parent != user_cache() / "gguf" or not path.is_file():
         return None
@@ -225,8 +244,11 @@ def read_gguf(folder: Path) -> Gguf | None:
 
 def weight_files(folder: Path) -> list[Path]:
     """The files with a model's weights: the GGUF file that the folder was made from, a single
-    safetensors file (even beside an index, as in transformers), or every shard in the index. Raises
-    WeightsError if there are none, the index is damaged, or a shard is missing."""
+    safetensors file (even beside an index, as in transformers), or every shard in the index.
+
+    Raises:
+        WeightsError: there are none, the index is damaged, or a shard is missing.
+    """
     if (index := read_gguf(folder)) is not None:
         return [Path(index.file)]
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():

@@ -129,9 +129,12 @@ class _Header:
 
 
 def folder_of(file: Path) -> Path:
-    """The folder with config, tokenizer and index of a GGUF file, created when the file is first
-    used. Raises WeightsError if the file is missing, damaged, or of a kind that is not supported;
-    the message names it; PairUnavailable if the cache cannot be written."""
+    """The folder with config, tokenizer and index of a GGUF file, created when the file is first used.
+
+    Raises:
+        WeightsError: the file is missing, damaged, or of a kind that is not supported; the message names it.
+        PairUnavailable: the cache cannot be written.
+    """
     if not file.is_file():
         raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
     with damage(f"{shown(file)} is truncated or damaged"):

@@ -23,7 +23,7 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
 logger = logging.getLogger("specdiff.hub")
 
 PINS = "specdiff-pins.json"
-"""File in the hub's cache: the first fetched commits of unpinned repositories."""
+"""File in the hub's cache with the commits of unpinned repositories, as first fetched."""
 PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
@@ -45,7 +45,7 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """``revision``, or the commit of ``repo`` as first fetched here; empty if it was not."""
+    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
     return revision or _pins().get(repo, "")
 
 
@@ -91,7 +91,11 @@ def answers() -> bool:
 
 class Transfer:
     """A download: a thread counts its bytes, and :func:`report` gets a line twice a second.
-    ``name``: what is downloaded; ``total``: its bytes; 0: unknown."""
+
+    Args:
+        name: what is downloaded.
+        total: its bytes; 0: unknown.
+    """
 
     def __init__(self, name: str, total: int = 0) -> None:
         self.name, self.total = name, total
@@ -104,7 +108,11 @@ class Transfer:
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
-        """Count bytes that arrived. Raises InterruptedError if the download was stopped."""
+        """Count bytes that arrived.
+
+        Raises:
+            InterruptedError: the download was stopped.
+        """
         if self.stopped.is_set():
             raise InterruptedError("the download was stopped")
         self.done += count
@@ -118,7 +126,7 @@ class Transfer:
         return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-        """Do ``work`` in a thread. When a report raises, call ``stop`` and abandon it."""
+        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
         result: Future[T] = Future()
 
         def run() -> None:
@@ -139,9 +147,15 @@ class Transfer:
 
 
 def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence[str] = ()) -> Path:
-    """The folder of ``repo`` at its commit; missing files are downloaded. Raises PairUnavailable if
-    it can't be fetched; the message says why, and what to do. ``weights``: False: only config and
-    tokenizer; ``only``: names of files to fetch instead."""
+    """The folder of ``repo`` at its commit; missing files are downloaded.
+
+    Args:
+        weights: False: only config and tokenizer.
+        only: names of files to fetch instead.
+
+    Raises:
+        PairUnavailable: it can't be fetched; the message says why, and what to do.
+    """
     from huggingface_hub import snapshot_download
 
     pinned, transfer = commit(repo, revision), Transfer(repo)

@@ -50,8 +50,11 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, values: dict[str, Any], path: Path) -> MdlmConfig:
-        """Read a ``config.json``; other keys are ignored. Raises WeightsError if a field is
-        missing, impossible, or not supported."""
+        """Read a ``config.json``; other keys are ignored.
+
+        Raises:
+            WeightsError: a field is missing, impossible, or not supported.
+        """
         config = as_config(values, cls, path)
         wrong = ""
         if config.time_conditioning:
@@ -91,7 +94,7 @@ def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """norm(x)·w·(1 + scale) + shift in float32, folded into ``weight`` and ``bias``."""
+    """Modulated LayerNorm in float32: norm(x)·w·(1 + scale) + shift, with both folded into ``weight`` and ``bias``."""
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
 
 
@@ -205,7 +208,7 @@ class Mdlm(nn.Module):
         return Constants(blocks, weight, bias, (torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
     def prepare(self) -> Mdlm:
-        """Freeze for inference, on the device where the model is."""
+        """Freeze for inference. Call after moving the model to its device."""
         self.eval().requires_grad_(False)
         with torch.inference_mode():
             self._prepared = self.constants()
@@ -242,9 +245,12 @@ class Mdlm(nn.Module):
 
 
 def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
-    """Load a folder or hub repository in the released format, in float32 on the CPU. Raises
-    WeightsError if a file is missing, truncated, or does not fit ``config.json``; the message names
-    it; PairUnavailable if the repository is neither cached nor reachable."""
+    """Load a folder or hub repository in the released format, in float32 on the CPU.
+
+    Raises:
+        WeightsError: a file is missing, truncated, or does not fit ``config.json``; the message names it.
+        PairUnavailable: the repository is neither cached nor reachable.
+    """
     folder = resolve(source, revision)
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
@@ -255,5 +261,5 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
 
 
 def save_mdlm(model: Mdlm, folder: Path | str) -> Path:
-    """Write ``model`` in the released format, as bf16 safetensors."""
+    """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
     return write_folder(Path(folder), model.config.to_json(), model.state_dict())

@@ -320,8 +320,12 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A causal language model, for decoding. ``config``: of a Llama, Mistral, Qwen2, Qwen3 or
-    GPT-2, from transformers; ``context``: number of positions."""
+    """A causal language model, for decoding.
+
+    Args:
+        config: of a Llama, Mistral, Qwen2, Qwen3 or GPT-2, from transformers.
+        context: number of positions.
+    """
 
     layers: Sequence[Layer]
     embed_tokens: Any  # a table in memory, or rows in a file

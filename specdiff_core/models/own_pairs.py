@@ -42,8 +42,11 @@ class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def parse(values: dict[str, Any]) -> OwnPair:
-    """From untrusted strings of a form, a flag or a link; empty ones are left out. Raises
-    ConfigError if a value is missing or invalid; the message says which."""
+    """From untrusted strings of a form, a flag or a link; empty ones are left out.
+
+    Raises:
+        ConfigError: a value is missing or invalid; the message says which.
+    """
     try:
         given = {name: value for name, value in values.items() if value not in ("", None)}
         pair = msgspec.convert(given, OwnPair, strict=False)
@@ -58,14 +61,24 @@ def parse(values: dict[str, Any]) -> OwnPair:
 
 
 def named(name: str) -> OwnPair:
-    """The fields of a name that begins with :data:`OWN`. Raises ConfigError as :func:`parse`."""
+    """The fields of a name that begins with :data:`OWN`.
+
+    Raises:
+        ConfigError: as :func:`parse`.
+    """
     return parse(dict(parse_qsl(name.removeprefix(OWN), keep_blank_values=True)))
 
 
 def find(name: str, context: int | None = None) -> PairSpec:
-    """The pair of any name, also one of your own. Raises SpecDiffError as
-    :func:`~specdiff_core.schema.pairs.find_pair` and :func:`register_pair`; ConfigError if the
-    target has fewer positions. ``context``: most tokens of a run; None: the pair's."""
+    """The pair of any name, also one of your own.
+
+    Args:
+        context: most tokens of a run; None: the pair's.
+
+    Raises:
+        SpecDiffError: as :func:`~specdiff_core.schema.pairs.find_pair` and :func:`register_pair`.
+        ConfigError: the target has fewer positions.
+    """
     spec = register_pair(name) if name.startswith(OWN) else find_pair(name)
     if context is None:
         return spec
@@ -103,8 +116,11 @@ def register_pair(name: str) -> PairSpec:
 
 
 def _positions(target: str, revision: str, context: int | None) -> int | None:
-    """How many positions a target has, or None if its config does not say. Raises ConfigError if it
-    has fewer than ``context``, or that is too short."""
+    """How many positions a target has, or None if its config does not say.
+
+    Raises:
+        ConfigError: it has fewer than ``context``, or that is too short.
+    """
     values = read_config(resolve(target, revision, weights=False))
     found = values.get("max_position_embeddings") or values.get("n_positions")
     longest = found if isinstance(found, int) else None

@@ -15,7 +15,7 @@ from specdiff_core.schema.errors import ConfigError, is_memory
 
 
 def cache_argument(model: Any) -> str:
-    """The cache argument of ``model.forward``: ``past_key_values`` before transformers 5.24."""
+    """The name of the cache argument of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
     return "cache" if "cache" in inspect.signature(getattr(model, "forward", model)).parameters else "past_key_values"
 
 
@@ -37,8 +37,11 @@ class StockRun:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """As :meth:`specdiff_core.models.target.NetworkRun.forward`. Raises ConfigError for a tree
-        with layers whose masks only transformers can make."""
+        """As :meth:`specdiff_core.models.target.NetworkRun.forward`.
+
+        Raises:
+            ConfigError: a tree with layers whose masks only transformers can make.
+        """
         model, new = self._model, len(ids)
         where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
         out = model(

@@ -152,7 +152,7 @@ class TargetSession:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> Scores:
-        """One pass over [anchor, draft]: n distributions; n tokens enter the cache.
+        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache until :meth:`rollback`.
 
         Args:
             parents: of a tree, for all tokens after its anchor: each reads only its own path, at

@@ -41,7 +41,10 @@ class _Config(msgspec.Struct):
 
 def names_of(folder: Path) -> dict[int, str]:
     """Id -> token, from the tokenizer files of a folder; empty if none can be read without code.
-    Raises WeightsError if a file is damaged."""
+
+    Raises:
+        WeightsError: a file is damaged.
+    """
     named: dict[int, str] = {}
     whole, words = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
@@ -60,8 +63,10 @@ def names_of(folder: Path) -> dict[int, str]:
 
 
 def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -> tuple[int, ...]:
-    """The ids below ``size`` that target and drafter do not share: missing in one of them, or
-    different tokens. Raises TokenizerMismatch if there are too many; the message names the first.
+    """The ids below ``size`` that target and drafter do not share: missing in one of them, or different tokens.
+
+    Raises:
+        TokenizerMismatch: there are too many; the message names the first.
     """
     found = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
     different = [i for i in found if i in target]  # the others pad the target's table

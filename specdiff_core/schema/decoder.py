@@ -48,7 +48,10 @@ class LoadsDrafters(Protocol):
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         """Load ``drafter`` if it isn't loaded. An exception from ``progress`` ends a download.
-        Raises SpecDiffError if it cannot be loaded, or there is none of that name."""
+
+        Raises:
+            SpecDiffError: it cannot be loaded, or there is none of that name.
+        """
 
 
 WARM_UP = 16

@@ -10,8 +10,12 @@ from typing import NoReturn
 
 
 class SpecDiffError(Exception):
-    """Base of all errors that people may see. ``message``: what happened, one sentence; ``hint``:
-    what to do next, one sentence."""
+    """Base of all errors that people may see.
+
+    Args:
+        message: what happened, one sentence.
+        hint: what to do next, one sentence.
+    """
 
     code = "error"  # the kind, for programs
     hint = ""  # of its kind, unless it has its own

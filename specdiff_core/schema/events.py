@@ -67,7 +67,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     tokens: float = 0.0  # E of the best window, expected
     seconds: float = 0.0  # C of the best window, expected
     rate: float = 0.0  # R, tokens per second of the rounds so far
-    alphas: tuple[float, ...] = ()  # running estimates of α_j; of confident tokens, if drafts are cut
+    alphas: tuple[float, ...] = ()  # running estimates of α_j; if drafts are cut, for confident tokens only
     pass_seconds: float = 0.0  # d, of a drafter pass
     row_seconds: float = 0.0  # v₁, of one more row of the target's pass
 
@@ -147,7 +147,7 @@ class Prefilled(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class RoundStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A new round after ``length`` committed tokens, of which the anchor is the last."""
+    """A new round: ``length`` committed tokens (prompt included), the last of which is the anchor."""
 
     round: Int
     length: Int
@@ -182,13 +182,13 @@ class DraftReady(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     ids: tuple[Int, ...]
     q: tuple[float, ...]
     reveal_steps: tuple[Int, ...]
-    exact_q: tuple[bool, ...]  # which may be tested with p/q, not as point masses
+    exact_q: tuple[bool, ...]  # True: may be tested with p/q; False: only as a point mass
     proposal: str  # "conditionals" or "point_mass"
     nfe: Int  # drafter passes of this round
-    parents: tuple[Int, ...] = ()  # of a tree's nodes, −1: the anchor; empty: a window
-    branches: tuple[tuple[Int, ...], ...] = ()  # of several drafts: the nodes of each
-    node_q: tuple[float, ...] = ()  # of a tree that was not drawn, whose q is 1: what the drafter gives each node after
-    # its parent, at temperature 0 by the softmax; empty where it was not recorded
+    parents: tuple[Int, ...] = ()  # the parent of each node of a tree (−1: the anchor); empty for a window
+    branches: tuple[tuple[Int, ...], ...] = ()  # the nodes of each of several drafts
+    node_q: tuple[float, ...] = ()  # in a tree that was not drawn, where q is 1: the drafter's probability of each
+    # node after its parent, at temperature 0 by the softmax; empty where it was not recorded
     span: Span  # all of the drafting
 
     def __post_init__(self) -> None:
@@ -208,10 +208,10 @@ class TargetScored(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"
 
 
 class Verified(Verdict, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A round's verdict. A window has no ``path``: its first tokens are accepted."""
+    """A round's verdict. ``path`` is empty for a window, whose accepted tokens are its first ``accepted`` ones."""
 
     round: Int
-    extra_candidates: tuple[Candidate, ...]  # of what ``extra`` was drawn from
+    extra_candidates: tuple[Candidate, ...]  # of the distribution that ``extra`` was drawn from
     rule: str
     span: Span
 
@@ -252,7 +252,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     seconds: float  # decode clock
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
     peak_bytes: Int | None = None  # device memory of the run without the weights; None on a CPU
-    waited_seconds: float | None = None  # of threads for a processor; CPU, Linux
+    waited_seconds: float | None = None  # total time that threads waited for a processor; known on a CPU under Linux
     quoted: Quoted | None = None  # of an attached server that reports its speculation
 
 

@@ -43,8 +43,11 @@ class _File:
 
 
 def read_history(path: Path) -> tuple[Training, ...]:
-    """The runs in the file ``path``; none if it does not exist. Raises WeightsError if the file
-    cannot be read."""
+    """The runs in the file ``path``; none if it does not exist.
+
+    Raises:
+        WeightsError: the file cannot be read.
+    """
     if not path.is_file():
         return ()
     try:

@@ -285,8 +285,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         "follows its left neighbour: each token is drawn given the previous one.",
         costs="A round is one pass of a few layers over γ + 1 positions, a small network over "
         "pairs of candidates, and one pass of the target over γ + 1 positions.",
-        wins="It wins when tokens drawn in parallel would not fit together, and loses the cost of "
-        "its head when every position is certain by itself.",
+        wins="It wins when tokens drawn in parallel would not fit together, and only adds the "
+        "cost of its head when every position is certain by itself.",
         exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the "
         "token before, and zero outside the candidates: that q is what the test uses.",
         formulas=(
@@ -324,7 +324,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         colour="lane-10", mark="star-diamond",
     ),
     Method(
-        name="auto", label="Block diffusion, length as it goes (Auto)", short="Auto",
+        name="auto", label="Block diffusion, adaptive length (Auto)", short="Auto",
         settings={"drafter": "block", "gamma": 16, "auto": True},
         does="The block drafter fills its whole window, and a controller cuts the draft where a "
         "further position would gain fewer tokens than its row in the target’s pass costs.",
@@ -348,7 +348,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
 
 
 def find_method(name: str) -> Method:
-    """Find a method by name. Raises ConfigError if there is none of that name."""
+    """Find a method by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     known = {method.name: method for method in METHODS}
     if name not in known:
         raise no_such("method", name, known, "methods")
@@ -356,16 +360,22 @@ def find_method(name: str) -> Method:
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
-    """The methods with an available drafter in ``pair``, in order. Raises ConfigError if there is
-    no such pair."""
+    """The methods with an available drafter in ``pair``, in order.
+
+    Raises:
+        ConfigError: there is no such pair.
+    """
     spec = find_pair(pair)
     playing = ((method, spec.playing(method.drafter)) for method in METHODS)
     return tuple(method for method, drafter in playing if drafter is not None and drafter.is_here)
 
 
 def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
-    """The methods of these names, each once. Raises ConfigError if a method is unknown, or ``pair``
-    has no drafter for it; the hint lists its methods."""
+    """The methods of these names, each once.
+
+    Raises:
+        ConfigError: a method is unknown, or ``pair`` has no drafter for it; the hint lists its methods.
+    """
     chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
     if missing := [method.name for method in chosen if method not in here]:
         what = f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}."
@@ -382,7 +392,12 @@ def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
 
 def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
     """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`.
-    Raises ConfigError if a method is unknown, or the pair has no drafter for it. ``base``: settings
-    that all lanes share; a method's own replace them."""
+
+    Args:
+        base: settings that all lanes share; a method's own replace them.
+
+    Raises:
+        ConfigError: a method is unknown, or the pair has no drafter for it.
+    """
     chosen = resolve_methods(base.pair, (BASELINE, *names))
     return {method.name: method.config(base) for method in METHODS if method in chosen}

@@ -139,7 +139,11 @@ class PairSpec:
         return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
-        """Find a drafter by name. Raises ConfigError if this pair has none of that name."""
+        """Find a drafter by name.
+
+        Raises:
+            ConfigError: this pair has none of that name.
+        """
         known = {spec.name: spec for spec in self.drafters}
         if name not in known:
             raise no_such(f"drafter of {self.label}", name, known, "drafter")
@@ -227,7 +231,7 @@ SMOLLM2 = PairSpec(
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
-    """A pair for each target, called ``name:size``, the first just ``name``."""
+    """A pair for each target, called ``name:size``, the first just ``name``. A target does not draft for itself."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
         fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]
@@ -255,15 +259,17 @@ OWN_PAIRS: dict[str, PairSpec] = {}
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not
-    vanilla. Raises ConfigError if there is no such pair, or the record is invalid; nothing is added
-    then."""
+    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not vanilla.
+
+    Raises:
+        ConfigError: there is no such pair, or the record is invalid; nothing is added then.
+    """
     try:
         msgspec.convert(dataclasses.asdict(spec), DrafterSpec)
     except (TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"The record of a drafter is invalid: {error}.", field="drafter") from error
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
-        what = f"A drafter cannot be {spec.name!r} with drafting {spec.drafting!r}: it is vanilla's."
+        what = f"A drafter can't have the name {spec.name!r} and the drafting {spec.drafting!r}: only vanilla can."
         raise ConfigError(what, field="drafter")
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
         others = tuple(one for one in pair.drafters if one.name != spec.name)
@@ -276,7 +282,11 @@ def known_pair(name: str) -> PairSpec | None:
 
 
 def find_pair(name: str) -> PairSpec:
-    """Find a pair by name. Raises ConfigError if there is none of that name."""
+    """Find a pair by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     if (spec := known_pair(name)) is None:
         raise no_such("model pair", name, PAIRS, "pair")
     return spec
@@ -288,7 +298,7 @@ def drafter_names() -> list[str]:
 
 
 def _register_installed() -> None:
-    """Add installed packages' entry points: a :class:`DrafterSpec`, or (spec, pairs)."""
+    """Add the drafters of installed packages: each entry point is a :class:`DrafterSpec`, or (spec, names of pairs)."""
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             loaded = entry.load()

@@ -79,7 +79,7 @@ class Template(Option):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How logits become a distribution. Top-k 0 and top-p 1.0 keep every token."""
+    """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -146,8 +146,11 @@ class Setting:
         )
 
     def read(self, value: Any) -> Any:
-        """Convert a value from a flag, a link or a widget to this setting's type. Raises
-        ConfigError if it has another type, or is out of range; ``field`` names the setting."""
+        """Convert a value from a flag, a link or a widget to this setting's type.
+
+        Raises:
+            ConfigError: it has another type, or is out of range; ``field`` names the setting.
+        """
         if self.optional and value in (None, ""):
             return None
         value = value.value if isinstance(value, Option) else value
@@ -174,15 +177,18 @@ def _number(title: str, description: str, low: float, high: float, step: float =
 
 
 def _text(title: str, description: str, longest: int | None = None) -> Meta:
-    """Declare a text of at most ``longest`` characters; without ``longest`` a name."""
+    """Declare a text of at most ``longest`` characters, which may be empty; without ``longest`` a name."""
     least = 1 if longest is None else None
     return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
-    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as
-    well. Raises ConfigError if a value is out of range or of the wrong type; ``field`` names it."""
+    """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as well.
+
+    Raises:
+        ConfigError: a value is out of range or of the wrong type; ``field`` names it.
+    """
 
     # fmt: off
     pair: Annotated[str, _text("Model pair", "Target and drafters that share one tokenizer.")] = "embedded"
@@ -310,7 +316,11 @@ SETTINGS = {
 
 
 def check_prompt(prompt: object) -> str:
-    """The prompt, if it is valid. Raises ConfigError if it is not text, or empty."""
+    """The prompt, if it is valid.
+
+    Raises:
+        ConfigError: it is not text, or empty.
+    """
     hint = "Write a few words, or choose an example."
     if not isinstance(prompt, str):
         raise ConfigError("The prompt must be text.", field="prompt", hint=hint)

@@ -95,9 +95,12 @@ def dump_trace(lanes: Mapping[str, Sequence[Event]], *, title: str = "") -> byte
 
 
 def read_trace(source: Path | str | bytes) -> Trace:
-    """Read a recording from a path or from bytes, compressed or not. Raises TraceError if it is no
-    trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``);
-    TraceSchemaError if its schema is not known to this version."""
+    """Read a recording from a path or from bytes, compressed or not.
+
+    Raises:
+        TraceError: it is no trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``).
+        TraceSchemaError: its schema is not known to this version.
+    """
     try:
         raw = source if isinstance(source, bytes) else _head(source)
     except OSError as error:
@@ -137,8 +140,11 @@ def _read(lines: Iterator[bytes]) -> Trace:
 
 
 def check_run(events: Sequence[Event]) -> None:
-    """Whether the events of a lane fit together, so that everything that folds or draws them can
-    rely on it. Raises TraceError if they do not; the message says where."""
+    """Whether the events of a lane fit together, so that everything that folds or draws them can rely on it.
+
+    Raises:
+        TraceError: they do not; the message says where.
+    """
     size: int | None = None  # of the window or draft of the round
     tree = several = False
 

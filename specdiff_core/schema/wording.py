@@ -10,7 +10,7 @@ from specdiff_core.schema.settings import SETTINGS
 
 
 def values_words(name: str) -> str:
-    """The values of a setting: ``1 to 32``, or names, as of all pairs and drafters."""
+    """The values of a setting: ``1 to 32``, or the names to choose from."""
     names = {"pair": list(PAIRS), "drafter": drafter_names()}
     return ", ".join(names.get(name, [])) or SETTINGS[name].range
 
@@ -24,7 +24,10 @@ def denoises(drafter: str) -> bool:
 def settings_words(config: Mapping[str, Any]) -> str:
     """``γ 9, T 1``; for a tree ``γ 9, B 16``, for several drafts ``γ 9, K 4 self``. ``≤`` marks a
     controller's limit, T appears only if the drafter denoises, and vanilla gives an empty string.
-    ``config``: fields of ``DecodeConfig``; an older trace may lack some."""
+
+    Args:
+        config: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`; an older trace may lack some.
+    """
     if config.get("drafter", "none") == "none" or "gamma" not in config:
         return ""
 

@@ -178,7 +178,7 @@ def _allowed(logits: Tensor, target: Target) -> Tensor:
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy)."""
+    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy): ``[n]``."""
     drawn = logits.argmax(-1)
     hot = temperatures > 0
     if bool(hot.any()):

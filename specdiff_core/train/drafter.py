@@ -103,7 +103,7 @@ class DrafterTraining:
         self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
         self.device = engine.pair.placement.device
         self.total = 3600 * settings.hours  # seconds
-        self._facts = provenance()  # of the code that trains, not of the repository hours later
+        self._facts = provenance()  # now, because the repository may change during the training
         depth = int(engine.target.model.config.num_hidden_layers)
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
@@ -246,14 +246,14 @@ class DrafterTraining:
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
-        """Answers in random order, all before one comes again; then new ones, too."""
+        """Answers in random order, each once before any comes again. New answers join with the next pass."""
         rng, order = np.random.default_rng([self.settings.seed, step]), list[Row]()
         while True:
             while len(order) < self.settings.rows:
                 answers.refresh()
                 usable = [row for row in answers.rows if self._is_usable(row)]
                 if not usable:
-                    what = f"None of the {len(answers.rows)} answers can be learnt from: too short, or loops."
+                    what = f"None of the {len(answers.rows)} answers can be learnt from: each is too short or loops."
                     raise CorpusError(what, hint="Write more of them, to other prompts.")
                 order += [usable[i] for i in rng.permutation(len(usable))]
             chosen, order = order[: self.settings.rows], order[self.settings.rows :]

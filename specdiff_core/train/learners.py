@@ -37,7 +37,7 @@ FREQUENT = 6144
 FIRST = 4
 """Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
 ALONE = 0.3
-"""Share of the slots without the Markov head: decoding chooses its candidates without it."""
+"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
 IN_PROMPT = 0.15
 """How much a word of a prompt counts beside one of an answer."""
 TV = 0.9
@@ -48,11 +48,11 @@ PASSES = 3
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
-"""Weight of the smooth L1 distance between features; 1 is the cross-entropy's (EAGLE: 1, 0.1)."""
+"""Weight of the smooth L1 distance between features. The cross-entropy has weight 1 (EAGLE: 1 and 0.1)."""
 SPECULATORS = "c05b95b303f7"
-"""The commit of vLLM's speculators whose classes computed such a drafter's hidden states alike."""
+"""The commit of vLLM's speculators whose classes were run on such a drafter and computed the same hidden states."""
 DEPTHS = (0.28, 0.62, 0.93)
-"""Where in the target the layers lie that a block drafter reads: of 30 layers, 8, 18 and 27."""
+"""Depths of the layers that a block drafter reads, as shares of the target's: layers 8, 18 and 27 of 30."""
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class BlockLearner(Learner):
             tv=tv,
         )
         known = blocks.known[..., 1:]
-        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # given: 1
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # 1 where the token is known
         return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
@@ -405,7 +405,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
-    """The fields of a layer like those of a ``target`` with this config."""
+    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
     return {
@@ -453,7 +453,7 @@ def block_config(
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # others round otherwise
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other weights of this target round differently
     }
 
 
@@ -472,7 +472,7 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
 
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
-    """An untrained EAGLE head for a target with this config; it repeats the given feature."""
+    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
     config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

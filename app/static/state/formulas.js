@@ -170,10 +170,10 @@ function serving(answer, figure, { people }) {
           ? `γ ${best} is the fastest, ${times(speed(best, people))}${
             speed(best, people) < 1 ? ' (slower than vanilla)' : ''
           }.`
-          : 'a round needs more rows than were measured.'
+          : 'a round would need more rows than were timed.'
       }`,
       `By people served at once: ${ends.join('; ')}.`,
-      'Separate texts also read a cache each, which one text’s rows share, so a real server is slower than this.',
+      'A real server is slower than this: each text there reads its own cache, while the rows timed here share one.',
     ],
   };
 }
