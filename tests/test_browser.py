@@ -654,7 +654,8 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
         open_drawer(page, "race")
         number(page, "race", "max_new_tokens", 24)
         start(page, "race", "A slow race that is stopped")
-        page.wait_for_function(f"{RACE}.live && {RACE}.live.lane === 'autoregressive'")
+        measured = f"{RACE}.live.lane === 'autoregressive' && {RACE}.live.phase !== 'loading'"  # vanilla is done
+        page.wait_for_function(f"{RACE}.live && {measured}")
         page.wait_for_selector("#race-player .sd-lane:has-text('waiting for its turn')")
         assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
         page.click("#race-stop")
