@@ -59,9 +59,13 @@ def notebook(kind: str) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
 
 
-def test_the_notebook_has_every_lesson_of_the_page() -> None:
-    numbers = re.findall(r"^## (\d+)\. ", "\n".join(notebook("markdown")), re.MULTILINE)
-    assert numbers == [str(number) for number, _ in enumerate(WORKSHOP, 1)]
+def test_the_notebook_asks_and_answers_in_the_words_of_the_page() -> None:
+    lessons = re.split(r"^## \d+\. ", "\n\n".join(notebook("markdown")), flags=re.MULTILINE)[1:]
+    for lesson, cells in zip(WORKSHOP, lessons, strict=True):
+        right = next(one for one in lesson.answers if one.right)
+        assert cells.startswith(f"{lesson.title}\n\n**Predict.** {lesson.predict}\n\n**Run.** "), lesson.name
+        assert f"**Check.** {lesson.check}\n" in cells, lesson.name
+        assert f"</summary>\n\n{right.words}. {right.why}\n" in cells, lesson.name
 
 
 @pytest.mark.slow

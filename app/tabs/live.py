@@ -86,7 +86,7 @@ def own_pair(settings: Mapping[str, Any]) -> None:
     """The form for the visitor's own pair, if the server allows any; its button chooses the pair."""
     if not own_pairs.patterns():
         return
-    with gr.Accordion("Bring your own pair", open=False, elem_id="live-own", elem_classes=["sd-own"]):
+    with gr.Accordion("Use your own pair", open=False, elem_id="live-own", elem_classes=["sd-own"]):
         with gr.Row():
             fields: dict[str, Any] = {
                 name: gr.Textbox(label=label, placeholder=about, max_lines=1, elem_id=f"own-{name}", min_width=190)

@@ -17,6 +17,15 @@ test('a cell is itself, and a place between two cells is between their values', 
   }
 });
 
+const one = {
+  pair: 'toy',
+  temperature: 0,
+  device: 'cpu: A',
+  dtype: 'fp32',
+  over: 'over 5 prompts',
+  about: 'Races',
+};
+
 test('nothing is said outside of what was measured', () => {
   for (const where of [[0, 1, 5], [0, 1, 1], [2, 1, 2], [0, 4, 4], [0.5, 2, 4]]) {
     assert.equal(between(cells, where), null, String(where));
@@ -26,12 +35,7 @@ test('nothing is said outside of what was measured', () => {
 test('a plain window is interpolated; a tree has the range of similar settings, or a reason', () => {
   const known = { toy: { block: { device: 'a CPU', cells } } };
   const similar = [{
-    pair: 'toy',
-    temperature: 0,
-    device: 'cpu: A',
-    dtype: 'fp32',
-    over: 'over 5 prompts',
-    about: 'Races',
+    ...one,
     cells: { 'block/tree': [[8, 1, 8, 1, 0.9, 1.4, 'γ 8, B 8']] },
   }];
   const plain = { pair: 'toy', drafter: 'block', temperature: 0, steps: 1, gamma: 4, top_p: 1 };
@@ -57,14 +61,6 @@ test('a plain window is interpolated; a tree has the range of similar settings, 
 });
 
 test('what is typical was measured: same pair, temperature, device and method, with settings that are near', () => {
-  const one = {
-    pair: 'toy',
-    temperature: 0,
-    device: 'cpu: A',
-    dtype: 'fp32',
-    over: 'over 5 prompts',
-    about: 'Races',
-  };
   const known = [{ ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } }, {
     ...one,
     cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] },
