@@ -1,9 +1,7 @@
 """``python -m app.export --out FOLDER``: the player with recordings, explorations, the comparison and the lessons as
 files that open from disk without a server; a name that ends in ``.html`` gives a single file.
 
-The page's modules are included unchanged. Browsers don't load modules from disk, so each becomes a
-``data:`` address in an import map. Files that the page would fetch are included by their addresses
-(``fetchFile`` in ``static/state/trace.js``).
+Files that the page would fetch are included by their addresses (``fetchFile`` in ``static/state/trace.js``).
 """
 
 from __future__ import annotations
@@ -12,17 +10,16 @@ import argparse
 import base64
 import gzip
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from posixpath import normpath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from app import scripts
 from app.content import lessons, workshop
 from app.content.html import element, json_for_script
-from app.page import PLOTLY, STATIC, TRACES, head, known_methods, player_options, recordings
+from app.first_load import PLOTLY, import_map
+from app.page import TRACES, head, known_methods, player_options, recordings
 from app.run import exploration
 from app.run.race import read_race
 from app.tabs import explore, live, race
@@ -39,7 +36,6 @@ EMPTY = {
     race.TAB: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
-_IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)
 
 
 class Chosen(NamedTuple):
@@ -109,17 +105,6 @@ def _inline(font: Path) -> str:
     return f"data:font/woff2;base64,{_base64(font.read_bytes())}"
 
 
-def modules() -> dict[str, str]:
-    """Every module of the page by its name in the import map, with its imports renamed."""
-
-    def renamed(path: Path) -> str:
-        here = path.relative_to(STATIC).parent.as_posix()
-        source = path.read_text(encoding="utf-8")
-        return _IMPORT.sub(lambda found: f"{found[1]}sd/{normpath(f'{here}/{found[2]}')}{found[3]}", source)
-
-    return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
-
-
 def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
     """The data for the page's script: the options of every tab, as from the server, and the files."""
     options: dict[str, dict[str, Any]] = {
@@ -137,7 +122,6 @@ def page(chosen: Chosen, plotly: str = "") -> str:
     Args:
         plotly: path of the chart library beside the page; empty: include it.
     """
-    addresses = {name: f"data:text/javascript;base64,{_base64(code.encode())}" for name, code in modules().items()}
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
     names = [tab for tab in TABS if tab != "learn" or chosen.lessons]
     buttons = [
@@ -158,7 +142,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 {MARK}
 <title>SpecDiff Lab</title>
 {head(_inline)}
-<script type="importmap">{json_for_script({"imports": addresses})}</script>
+<script type="importmap">{import_map()}</script>
 <script type="application/json" id="sd-data">{json_for_script(script_data(chosen, plotly))}</script>
 <script type="text/plain" id="sd-plotly">{library}</script>
 </head>

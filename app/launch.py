@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from app import own_pairs
-from app.gradio_patches import answer_json, calm_queue, count_values, early_script, skip_stubs
+from app import first_load, own_pairs
+from app.first_load import STATIC
+from app.gradio_patches import answer_json, calm_queue, count_values, early_scripts, skip_stubs
 from app.run.engines import Engines
 from app.run.gpu import is_zero_gpu
 from app.run.process import engines_elsewhere
@@ -207,23 +208,25 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     Args:
         loading: see :func:`probes`.
     """
-    from app.page import STATIC, head
+    from app.page import head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
     count_values(page)
     answer_json()
-    early_script((STATIC / "frame_throttle.js").read_text(encoding="utf-8"))
+    early_scripts((STATIC / "frame_throttle.js").read_text(encoding="utf-8"), f"./{first_load.MODULES}")
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
+        *first_load.routes(),
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
         Route("/runs/{name}", trace_file),
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST"]),
         *probes(loading),
     ]
+    # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.
+    middleware = [Middleware(first_load.Kept), Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
-        # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.
-        "app_kwargs": {"middleware": [Middleware(GZipMiddleware, compresslevel=6)], "routes": routes},
+        "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),
         "head": head(),
         "footer_links": [],

@@ -11,7 +11,6 @@ from threading import Event
 from typing import Any
 
 import gradio as gr
-import plotly  # type: ignore[import-untyped]
 
 from app import controls, scripts
 from app.content import lessons, workshop
@@ -21,6 +20,7 @@ from app.content.html import element, json_for_script
 from app.content.predictions import predictions, typical
 from app.controls import NO_STEPS, QUIET, Controls
 from app.endpoints import endpoints
+from app.first_load import PLOTLY, STATIC
 from app.run import job
 from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
@@ -34,11 +34,9 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
 
 LOG = logging.getLogger(__name__)
-STATIC = Path(__file__).resolve().parent / "static"
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
 """Beside recordings: file name -> {"title", "asked"}, the latter the controls' values, in the order of a link."""
-PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
     "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
@@ -102,11 +100,9 @@ def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[di
 
 def mount(script: str, options: dict[str, Any]) -> str:
     """JavaScript that a component runs when it appears: import a module and mount it once."""
-    shared = {"plotly": served(PLOTLY), "methods": known_methods(), "symbols": glossary()}
-    return (
-        f"import(new URL({json_for_script(served(STATIC / script))}, document.baseURI))"
-        f".then((module) => module.mount(element, props, watch, {json_for_script({**shared, **options})}));"
-    )
+    shared = {"plotly": PLOTLY.name, "methods": known_methods(), "symbols": glossary()}
+    values = json_for_script({**shared, **options})
+    return f"import('sd/{script}').then((module) => module.mount(element, props, watch, {values}));"
 
 
 def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
@@ -137,7 +133,7 @@ def build(
     """
     decoders = factory or Engines()
     decode = running.decoding(decoders)
-    gr.set_static_paths([STATIC, PLOTLY.parent, traces, *recorded.values()])
+    gr.set_static_paths([STATIC, traces, *recorded.values()])
 
     page: gr.Blocks
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:

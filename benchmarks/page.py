@@ -50,7 +50,7 @@ RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace
 
 
 @contextmanager
-def browser_page() -> Iterator[Any]:
+def browser_page(width: int = 1440, height: int = 900) -> Iterator[Any]:
     """A fresh tab.
 
     Raises:
@@ -66,7 +66,7 @@ def browser_page() -> Iterator[Any]:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=found, args=flags)
-        yield chromium.new_page(viewport={"width": 1440, "height": 900})
+        yield chromium.new_page(viewport={"width": width, "height": height})
         chromium.close()
 
 

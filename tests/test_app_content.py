@@ -20,7 +20,7 @@ from app.content.html import element, escape, json_for_script
 from app.content.lessons import api, brand, learn
 from app.content.predictions import typical
 from app.content.workshop import WORKSHOP
-from app.page import STATIC
+from app.first_load import STATIC
 from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.maths.randomness import SharedGumbel

@@ -32,6 +32,7 @@ from app.content import lessons, method_cards
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS, presets_of
 from app.endpoints import endpoints
+from app.first_load import STATIC
 from app.run import race as running
 from app.run import rooms
 from app.run.engines import Engines
@@ -129,7 +130,7 @@ def test_nothing_on_the_page_points_outside() -> None:
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
-    sources += [path.read_text(encoding="utf-8") for path in page.STATIC.rglob("*.js")]
+    sources += [path.read_text(encoding="utf-8") for path in STATIC.rglob("*.js")]
     for source in sources:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
         cleaned = re.sub(paper, "<a>", cleaned)
@@ -137,10 +138,10 @@ def test_nothing_on_the_page_points_outside() -> None:
 
 
 def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
-    files = sorted((page.STATIC / "fonts").glob("*.woff2"))
+    files = sorted((STATIC / "fonts").glob("*.woff2"))
     assert {path.name for path in files} == set(page.FONTS)
     assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
-    assert "SIL Open Font License" in (page.STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
+    assert "SIL Open Font License" in (STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
     words = " ".join(ranges for name, ranges in page.FONTS.items() if name.startswith("inter"))
     ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", words)
     for letter in "γταΣ×−½“”’…a":
@@ -149,7 +150,7 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
 
 def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -> None:
     fonts = pytest.importorskip("fontTools.ttLib")
-    font = fonts.TTFont(page.STATIC / "fonts" / "stix-two-math.woff2")
+    font = fonts.TTFont(STATIC / "fonts" / "stix-two-math.woff2")
     formulas = re.findall(r"<math.*?</math>", lessons.learn(), re.DOTALL)
     letters = set(html.unescape(re.sub("<[^>]+>", "", "".join(formulas))))
     italic = {0x1D44E + ord(letter) - ord("a") for letter in "acpqx"}

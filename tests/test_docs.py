@@ -139,9 +139,9 @@ assert app.tabs.live.plan({{"drafter": "bigram", "gamma": 4, "steps": 1}})["draf
 """
     printed = python("-c", script, path=site, home=tmp_path)
     matched, raced, replayed = (json.loads(line) for line in printed.splitlines() if line.startswith("{"))
-    assert matched["same_text_as_vanilla"]
-    assert 0 < raced["drafted"]["alpha"] < 1, "p/q must have accepted some tokens, and rejected some"
-    assert replayed["lanes"]["drafted"]["token_ids"] == raced["drafted"]["token_ids"]
+    assert matched["lanes"]["drafted"]["same_text_as_vanilla"]
+    assert 0 < raced["lanes"]["drafted"]["alpha"] < 1, "p/q must have accepted some tokens, and rejected some"
+    assert replayed["lanes"]["drafted"]["token_ids"] == raced["lanes"]["drafted"]["token_ids"]
     assert (tmp_path / "bigram.rows.jsonl").read_text("utf-8").count("bigram") >= 4, "a row for each flavour"
 
 

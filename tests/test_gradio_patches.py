@@ -17,31 +17,32 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.testclient import TestClient
 
 from app import launch
+from app.first_load import MODULES, STATIC
 from app.gradio_patches import (
     PROGRESS_SLEEP,
     QUEUE_SLEEP,
     answer_json,
     calm_queue,
     count_values,
-    early_script,
+    early_scripts,
     unjudged,
 )
-from app.page import STATIC
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
-def test_the_launcher_puts_the_throttle_first_into_the_head() -> None:
+def test_the_launcher_puts_the_throttle_and_the_modules_before_gradios_scripts() -> None:
     script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
-    early_script(script)
+    early_scripts(script, f"./{MODULES}")
     with gr.Blocks() as page:
         gr.HTML()
     app, *_ = launch.serve(page, prevent_thread_lock=True, quiet=True)
     try:
         for page.share in (False, True):
-            text = TestClient(app).get("/").text
-            assert text.count(script) == 1 and text.partition("<head>")[2].startswith(f"<script>{script}</script>")
+            ours = f'<script>{script}</script><script src="./{MODULES}">'
+            before, found, _ = TestClient(app, f"http://{page.share}").get("/").text.partition(ours)
+            assert found and "<base" in before and "<script" not in before
     finally:
         page.share = False
         page.close()

@@ -1,4 +1,4 @@
-// Detects that the server is gone: a player that waits too long requests one small file. Gradio
+// Detects that the server is gone: a player that waits too long asks whether it is there. Gradio
 // only reports that the connection was lost and does not end the run.
 
 /** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without a message until the server is asked; `patience`: for its answer; `again`: before the next try */
@@ -40,7 +40,7 @@ export class Watchdog {
         });
       }
       try {
-        const answer = await fetch(import.meta.url, {
+        const answer = await fetch(new URL('healthz', document.baseURI), {
           method: 'HEAD',
           cache: 'no-store',
           signal: AbortSignal.timeout(this.times.patience),

@@ -1,0 +1,74 @@
+"""What every visitor loads first: made once, and the right one for each."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from app.first_load import MODULES, STATIC, Kept, modules, routes
+
+
+@pytest.fixture
+def client() -> TestClient:
+    """A server whose every answer is another, and whose page fails at first."""
+    made = count()
+
+    def answer(request: Request) -> Response:
+        number = next(made)
+        return PlainTextResponse(f"{request.url.path} {number}", 200 if number else 503)
+
+    paths = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/assets/a.js", "/runs/a")]
+    return TestClient(Starlette(routes=paths, middleware=[Middleware(Kept)]))
+
+
+def test_a_page_and_its_scripts_are_made_once_but_no_failure_is_kept(client: TestClient) -> None:
+    assert client.get("/").status_code == 503
+    texts = [client.get(path).text for path in ("/", "/", "/?lesson=gamma", "/assets/a.js", "/assets/a.js")]
+    assert texts == ["/ 1", "/ 1", "/ 1", "/assets/a.js 2", "/assets/a.js 2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/", {"host": "other.example"}),
+        ("/", {"x-forwarded-host": "lab.example"}),
+        ("/", {"x-forwarded-proto": "https"}),
+        ("/", {"accept-encoding": "br"}),
+        ("/", {"if-none-match": '"a"'}),
+        ("/?deep_link=a", {}),
+        ("/?page=a", {}),
+        ("/runs/a", {}),
+    ],
+)
+def test_what_may_differ_between_visitors_is_asked_for_again(
+    client: TestClient, path: str, headers: dict[str, str]
+) -> None:
+    client.get("/")
+    client.get("/")
+    first = client.get(path, headers=headers).text
+    assert first not in {client.get("/").text, client.get("/runs/a").text}
+
+
+def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
+    known = modules()
+    assert len(known) == len([*STATIC.rglob("*.js")])
+    asked = {
+        name for code in known.values() for name in re.findall(r"^(?:import|export|\}).* from '(.+)';$", code, re.M)
+    }
+    assert asked <= known.keys()
+
+
+def test_a_browser_that_has_the_modules_gets_them_once() -> None:
+    client = TestClient(Starlette(routes=routes()))
+    packed, plain = client.get(f"/{MODULES}"), client.get(f"/{MODULES}", headers={"accept-encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip" and packed.text == plain.text
+    again = client.get(f"/{MODULES}", headers={"if-none-match": packed.headers["etag"]})
+    assert again.status_code == 304 and not again.content
