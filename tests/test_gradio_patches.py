@@ -138,7 +138,7 @@ def test_the_launcher_applies_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.validate_inputs.__module__ == count_values.__module__
     assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
     assert hasattr(mcp.postprocess_output_data, "__wrapped__")
-    (zipped,) = options["app_kwargs"]["middleware"]
+    _, zipped = options["app_kwargs"]["middleware"]
     assert zipped.cls is GZipMiddleware
 
 
