@@ -162,7 +162,7 @@ def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_noth
 @pytest.mark.parametrize(("words", "message"), [
     (("--methods", "nonsense"), "no method called 'nonsense'"),
     (("--methods", " ,vanilla"), "a method beside vanilla"),
-    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma exclude each other"),
+    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma can't be combined"),
     (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
 ])  # fmt: skip
 def test_methods_that_cannot_race_are_told_before_the_work(fake, capsys, words, message) -> None:
