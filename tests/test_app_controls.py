@@ -131,7 +131,7 @@ def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first
     ("values", "field", "words"),
     [
         ({"methods": ["vanilla"]}, "methods", "1 to 5 methods besides vanilla; you chose 0"),
-        ({"methods": [method.name for method in METHODS]}, "methods", f"{len(METHODS) - 1} are chosen"),
+        ({"methods": [method.name for method in METHODS]}, "methods", f"you chose {len(METHODS) - 1}."),
         ({"methods": ["nonsense"]}, "methods", "no method called 'nonsense'"),
         ({"methods": "dflash"}, "methods", "list of names"),
         ({"methods": [7]}, "methods", "list of names"),
