@@ -223,7 +223,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.click("#live-own > button")
         page.fill("#own-target :is(input, textarea)", EMBEDDED.target)
         page.click("#own-use")
-        page.wait_for_selector("#own-message :text('Chosen')")
+        page.wait_for_selector("#own-message :text('Selected')")
         open_tab(page, "explore")
         page.click(".sd-form-more summary")
         page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
