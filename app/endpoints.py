@@ -30,12 +30,12 @@ The lanes run one after the other. Returns the text, the measured speed-up, whet
 lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance rate alpha, target
 passes, drafter passes, and how many threads had to wait for a processor. ``quiet`` false means that other programs kept
 the machine so busy that the speed-up cannot be trusted."""
-RACE_METHODS = """Race methods of speculative decoding, and vanilla decoding, on one target model, and measure all.
+RACE_METHODS = """Race methods of speculative decoding against vanilla decoding on one target model, and measure all.
 
 The lanes run one after the other, vanilla first. Returns for each lane its text, whether it is lossless, whether its
-text is vanilla's, the measured speed-up over vanilla, and the numbers of its run. A lane that cannot run says why under
-``failed``, has no speed-up, and the others go on. ``quiet`` false means that other programs kept the machine so busy
-that the speed-ups cannot be trusted."""
+text matches vanilla's, the measured speed-up over vanilla, and the numbers of its run. If a lane cannot run, ``failed``
+gives the reason, it has no speed-up, and the other lanes still run. ``quiet`` false means that other programs kept the
+machine so busy that the speed-ups cannot be trusted."""
 
 
 def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:

@@ -48,9 +48,9 @@ MathML: without a mathematical font, fractions and sums depend on the visitor's 
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    "race": "No race yet. Choose one to five methods and press Run race: they answer the same prompt with the same "
-    "target model, one after the other, each on an undisturbed clock; then all lanes are replayed on one axis of "
-    "decode time.",
+    "race": "No race yet. Choose one to five methods and press Run race. They answer the same prompt with the same "
+    "target model, one after the other so that they don’t slow each other down. Then all lanes are replayed "
+    "together on one clock.",
 }
 TABS = {live.TAB: live, race.TAB: race}
 
@@ -222,7 +222,7 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
             for message in following(lambda progress: load(pair, progress), stop):
                 yield controls.model_of(pair, message, fetching=True)
         except Stopped:
-            ended = "Stopped. The part that has arrived is kept."
+            ended = "Stopped. The next download continues from here."
         except Exception as error:  # shown beside the model; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"

@@ -360,9 +360,9 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, in each every lane "
-            "once, on the same loaded weights. Ours by its decode clock, prefill included, "
-            "`generate` from call to return; by wall clock both are. The ratio pools all turns, "
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every lane "
+            "once, on the same loaded weights. Ours is timed by its decode clock, prefill included, "
+            "`generate` from call to return; by wall clock, both are. The ratio pools all turns; "
             "its interval is a bootstrap over prompts. `assistant_model` is our small drafter: "
             "with our γ and no confidence threshold, with our γ and transformers' default "
             "threshold, and with all of its defaults; `dflash` is transformers' loop with our "

@@ -19,13 +19,13 @@ from specdiff_core.schema.errors import ConfigError
 TITLE = "# Benchmarks"
 INTRO = """\
 Written by `python -m benchmarks report` from stored results; `python -m benchmarks suite` measures them. Every number
-was measured by the command below its table. Settings of one table were measured turn about on one machine, so their
-ratios hold; numbers of two tables or two machines do not compare.
+was measured by the command below its table. The settings of one table were interleaved on one machine, so their ratios
+hold; numbers from different tables or machines are not comparable.
 
 - Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included; the mean is over
   flavours, the interval a bootstrap over prompts. τ: tokens per target pass. α: accepted of tested tokens.
-- γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: a controller chooses, at most this.
-- draft, verify, prefill, other: share of the decode clock; verify is the target's pass and the tests."""
+- γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: chosen by a controller, up to this.
+- draft, verify, prefill, other: shares of the decode clock; verify is the target's pass and the tests."""
 MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")
 
 

@@ -192,7 +192,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
         )
     else:
         return
-    raise TokenizerMismatch(what, hint="Target and tokenizer do not belong together; restore both.")
+    raise TokenizerMismatch(what, hint="Target and tokenizer don't match; restore both.")
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:

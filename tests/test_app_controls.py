@@ -130,15 +130,15 @@ def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first
 @pytest.mark.parametrize(
     ("values", "field", "words"),
     [
-        ({"methods": ["vanilla"]}, "methods", "1 to 5 methods besides vanilla; 0 are chosen"),
-        ({"methods": [method.name for method in METHODS]}, "methods", f"{len(METHODS) - 1} are chosen"),
+        ({"methods": ["vanilla"]}, "methods", "1 to 5 methods besides vanilla; you chose 0"),
+        ({"methods": [method.name for method in METHODS]}, "methods", f"you chose {len(METHODS) - 1}."),
         ({"methods": ["nonsense"]}, "methods", "no method called 'nonsense'"),
         ({"methods": "dflash"}, "methods", "list of names"),
         ({"methods": [7]}, "methods", "list of names"),
         ({}, "methods", "list of names"),
         ({"methods": ["dflash"], "pair": "gpt2-mdlm"}, "methods", "no drafter for dflash"),
         ({"methods": ["dflash"], "pair": "other"}, "pair", "no model pair"),
-        ({"methods": ["dflash"], "rule": "naive"}, "rule", "does not take"),
+        ({"methods": ["dflash"], "rule": "naive"}, "rule", "does not support"),
         ({"methods": ["dflash"], "temperature": 9}, "temperature", "cannot be '9'"),
         ({"gamma": 99, "drafter": "block"}, "gamma", "cannot be '99'"),
         ({"drafter": "oracle"}, "drafter", "oracle"),

@@ -204,7 +204,7 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
     remote.end()
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
         list(events)
-    assert card(ended.value, "r1")["hint"] == "Reload the page when it is back."
+    assert card(ended.value, "r1")["hint"] == "Reload the page once it is running again."
     assert "Traceback" not in caplog.text
 
 

@@ -75,7 +75,7 @@ def test_a_share_is_used_up_and_comes_back(clock: Clock, public: Callable[..., N
     use(shares, clock, "one", tokens=60, seconds=30)
     use(shares, clock, "another", tokens=10)
     clock.now += 60
-    with pytest.raises(LimitReached, match="100 new tokens within 10 minutes") as refused:
+    with pytest.raises(LimitReached, match="100 new tokens per 10 minutes") as refused:
         use(shares, clock, "one")
     assert "in about 9 minutes" in refused.value.hint  # the first run ended 90 seconds ago
     use(shares, clock, "another")
@@ -95,7 +95,7 @@ def test_seconds_count_as_tokens_do(clock: Clock, public: Callable[..., None]) -
     public(**{SECONDS: 50})
     shares = Shares(clock)
     use(shares, clock, "one", seconds=50)
-    with pytest.raises(LimitReached, match="50 seconds within 10 minutes"):
+    with pytest.raises(LimitReached, match="50 seconds per 10 minutes"):
         use(shares, clock, "one")
 
 

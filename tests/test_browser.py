@@ -458,8 +458,8 @@ def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) 
 
 def test_cards(browser: Any, address: str) -> None:
     cases = [
-        ("", "The prompt needs a change", "choose an example", "Recording"),
-        ("x" * 100_000, "The prompt needs a change", "Shorten it", "Recording"),
+        ("", "This prompt can’t be used", "choose an example", "Recording"),
+        ("x" * 100_000, "This prompt can’t be used", "Shorten it", "Recording"),
         ("out of memory", "Out of memory", "smaller γ", "Run that failed"),
         ("something unexpected", "Something unexpected happened", "run ", "Run that failed"),
     ]

@@ -223,7 +223,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.click("#live-own > button")
         page.fill("#own-target :is(input, textarea)", EMBEDDED.target)
         page.click("#own-use")
-        page.wait_for_selector("#own-message :text('Chosen')")
+        page.wait_for_selector("#own-message :text('Selected')")
         open_tab(page, "explore")
         page.click(".sd-form-more summary")
         page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
@@ -350,7 +350,7 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-        assert "is not a sample of the target’s distribution" in page.text_content(".sd-cmp-full")
+        assert "is not a sample from the target’s distribution" in page.text_content(".sd-cmp-full")
         assert page.locator('[data-key^="what if/"]').count() == sum(
             row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
         )
@@ -394,13 +394,13 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             page.click(".sd-take >> nth=0")
 
         page.click(".sd-track-column button >> nth=2")
-        refused(page, "is no token of this target", ask(take=1 << 20))
+        refused(page, "a token of this target", ask(take=1 << 20))
         assert "Recording" in page.inner_text(".sd-exp .sd-source")
         page.click(".sd-exp-run")
         page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && !{SHOWN}.includes('\"columns\":0,')")
         page.click(".sd-track-column button >> nth=2")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
-        refused(page, "is no token of this target", ask(take=1 << 20))
+        refused(page, "a token of this target", ask(take=1 << 20))
         refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
         refused(page, "Token: Expected", ask(take=""))
 

@@ -148,7 +148,7 @@ def test_stop_strings_are_lines() -> None:
         config(stop="x" * 401)
     with pytest.raises(ConfigError, match="System prompt cannot be"):  # a byte of a shell that is no UTF-8
         config(system="caf\udce9")
-    with pytest.raises(ConfigError, match="characters that are not text"):
+    with pytest.raises(ConfigError, match="characters that aren’t text"):
         check_prompt("caf\udce9")
 
 

@@ -122,7 +122,7 @@ def test_a_race_of_several_methods(fake, capsys, tmp_path) -> None:
     rows = [line.split() for line in out.splitlines()[:4]]
     assert [row[0] for row in rows] == ["method", *lanes]
     assert rows[2][1] == f"{lanes['specdiff']['speedup']:.2f}×" and "as vanilla" in out
-    assert "race.jsonl.gz has repeat 1, the median of vanilla's times" in out
+    assert "race.jsonl.gz holds repeat 1, in which vanilla took its median time" in out
     again = run(capsys, "replay", str(trace))[1]
     head, _, specdiff, _ = again.splitlines()[-4:]
     assert head.split()[:2] == ["method", "speed-up"] and specdiff.startswith("specdiff")
@@ -161,8 +161,8 @@ def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_noth
 
 @pytest.mark.parametrize(("words", "message"), [
     (("--methods", "nonsense"), "no method called 'nonsense'"),
-    (("--methods", " ,vanilla"), "a method beside vanilla"),
-    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma exclude each other"),
+    (("--methods", " ,vanilla"), "a method besides vanilla"),
+    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma can't be combined"),
     (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
 ])  # fmt: skip
 def test_methods_that_cannot_race_are_told_before_the_work(fake, capsys, words, message) -> None:

@@ -303,7 +303,7 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     assert (final["facts"]["suspect"], final["choice"]["drafter"]) == ("shift", "mdlm")
     assert str(tmp_path) not in final["origin"]["command"]
     assert main([*asked, "--shift", "1"]) == 0
-    assert "All declarations of mdlm look right" in capsys.readouterr().out
+    assert "mdlm looks correctly declared" in capsys.readouterr().out
     again = ["doctor", "--pair", final["choice"]["pair"], "--drafter", "mdlm", *PATIENT]
     assert main(again) == 0, "the name of a pair says everything about it"
     assert "The shift looks wrongly declared" in capsys.readouterr().out

@@ -72,9 +72,9 @@ ONE = torch.ones(1, 3, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"probs": ONE * 2 / 3}, "no distribution"),
-    ({"probs": ONE / 6}, "no distribution"),
-    ({"probs": torch.tensor([[1.5, -0.25, -0.25]], dtype=torch.float64)}, "no distribution"),
+    ({"probs": ONE * 2 / 3}, "not a distribution"),
+    ({"probs": ONE / 6}, "not a distribution"),
+    ({"probs": torch.tensor([[1.5, -0.25, -0.25]], dtype=torch.float64)}, "not a distribution"),
     ({"probs": ONE * torch.inf}, "not finite"),
     ({"ids": torch.tensor([0])}, "whole numbers"),
     ({"ids": (3,)}, "vocabulary"),

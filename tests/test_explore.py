@@ -150,12 +150,12 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
         (Learn, {"texts": "Only one prompt"}, "two prompts"),
         (Doctor, {"drafter": "none"}, "no drafter"),
         (SideBySide, {**TWO, "branch": "a", "round": 128}, "no round 128"),
-        (SideBySide, {**TWO, "branch": "b", "take": 2**31 - 1}, "no token"),
+        (SideBySide, {**TWO, "branch": "b", "take": 2**31 - 1}, "a token of this target"),
         (SideBySide, {**TWO, "a": "nothing"}, "no method"),
         (SideBySide, {**TWO, "a": "auto"}, "not reproducible"),
         (SideBySide, {**TWO, "rule": "nothing"}, "rule"),
         (SideBySide, {**TWO, "prompt": " "}, "prompt"),
-        (SideBySide, {**TWO, "given": "{"}, "no run of a trace"),
+        (SideBySide, {**TWO, "given": "{"}, "a run from a trace"),
         (Losslessness, {"gamma": 2, "steps": 4}, "T = 4"),
         (Losslessness, {"models": "mdlm", "prompt": "word " * 79}, "too long"),
         (Losslessness, {"rules": "self", "steps": 1}, "K is 1"),
@@ -904,7 +904,7 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, n
         ({"target": "another"}, "decoded by another of the pair embedded"),
         ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
         ({"after": (10**9,)}, "tokens that this target lacks"),
-        ({"prompt": "Twice"}, "has other tokens here"),
+        ({"prompt": "Twice"}, "is tokenized differently here"),
         ({"config": {**given.config, "gamma": 10**6}}, "Draft window"),
     ):
         changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
@@ -1098,7 +1098,7 @@ def test_a_broken_off_answer_is_written(
     done = window_map.REPEATS + 1
     assert (final["done"], final["total"], [row["prompts"] for row in final["rows"]]) == (done, done + 1, [1, 0])
     assert final["files"] and all((tmp_path / file).is_file() for file in final["files"].values()) and table.is_file()
-    assert f"Ended after {done} of {done + 1} steps" in capsys.readouterr().err
+    assert f"Stopped after {done} of {done + 1} steps" in capsys.readouterr().err
 
 
 def test_from_python(engine: Engine) -> None:

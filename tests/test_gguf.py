@@ -221,7 +221,7 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
     ({"header": {"llama.expert_count": 8}}, "expert_count"),
     ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
     ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
-    ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
+    ({"header": {"llama.rope.dimension_count": 8}}, "rotary"),
     ({"header": {"split.count": 3}}, "parts"),
     ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
     ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),

@@ -95,7 +95,7 @@ def test_settings_one_by_one() -> None:
         ("autoregressive/4/4/12", "doesn't support"),
         ("block/9/1/0/4/self/auto", "doesn't support"),
         ("autoregressive/4/1/0/2/self", "doesn't support"),
-        ("block/9/1/12/4/self", "exclude each other"),
+        ("block/9/1/12/4/self", "be combined"),
         ("medusa/4/1", "no drafter"),
     ],
 )

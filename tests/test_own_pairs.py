@@ -174,7 +174,7 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(target, monk
 def test_the_form_chooses_the_pair_or_says_why_not(target, monkeypatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     update, message = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
-    assert "Chosen" in message and update["value"].startswith(OWN)
+    assert "Selected" in message and update["value"].startswith(OWN)
     assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
     names = [name for _, name in controls.drafter_choices(update["value"])]
     assert names == ["prompt_lookup", "none"]

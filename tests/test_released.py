@@ -244,4 +244,4 @@ def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:
     assert "has 272 ids, the target 280" in load_pair(pair, CPU).missing["small"]
     words = {name: 271 - i for i, name in names_of(tmp_path / "target").items()}
     (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
-    assert "are other tokens in the drafter" in load_pair(pair, CPU).missing["small"]
+    assert "mean different tokens in the drafter" in load_pair(pair, CPU).missing["small"]

@@ -603,7 +603,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
     ("DSpark, DeepSpec", {"hidden_act": "gelu"}, "its activation is gelu"),
     ("DSpark, DeepSpec", {"layer_types": ["chunked_attention"] * 2}, "of the kind 'chunked_attention'"),
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
-    ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "linear", "factor": 0.0}}, "no finite numbers"),
+    ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "linear", "factor": 0.0}}, "are not finite"),
     ("DSpark, speculators", {"speculators_model_type": "peagle"}, "speculators_model_type is 'peagle'"),
     ("DSpark, speculators", {"sample_from_anchor": None}, "it lacks sample_from_anchor"),
     ("DSpark, speculators", {"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),

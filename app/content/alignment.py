@@ -43,8 +43,8 @@ def drafts() -> str:
     ks, taus, speeds = zip(*evidence.selection(), strict=True)
     said = (
         f"From K = {ks[0]} to {ks[-1]} the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the "
-        f"speed-up falls from {draw.times(speeds[0])} to {draw.times(speeds[-1])}: here scoring a draft costs more "
-        "than it gains."
+        f"speed-up falls from {draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring another "
+        "draft costs more than it gains here."
     )
     places = [*["top right"] * (len(ks) - 1), "bottom left"]
     line = _line([str(k) for k in ks], speeds, [f"τ {tau:.2f}" for tau in taus], "@accent", "solid", places)

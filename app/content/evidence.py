@@ -100,9 +100,9 @@ def _alignment() -> str:
     alphas = plain["alpha_at"]
     first, last = gain(alphas, 0), gain(alphas, len(alphas) - 1)
     return (
-        f"For the drafter mdlm, 5 points more at position 1 add {first:.2f} tokens per round; at position "
-        f"{len(alphas)}, the last, they add {last:.2f}. Its twin accepts more at every position: {twin['tau']:.2f} "
-        f"tokens per round against {plain['tau']:.2f}, at temperature 0."
+        f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at position 1, and "
+        f"{last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are accepted more often at every position: "
+        f"{twin['tau']:.2f} tokens per round against {plain['tau']:.2f}, at temperature 0."
     )
 
 

@@ -72,9 +72,9 @@ def api() -> str:
         ),
         card(
             "Several methods",
-            "The endpoint /race_methods is the Race tab: one to five methods against vanilla, of each its measured "
-            f"speed-up and its numbers. Methods: {', '.join(item.name for item in METHODS if item.name != BASELINE)}. "
-            f"Beside prompt and methods it takes {', '.join(race.SETTINGS)} and include_events.",
+            "The endpoint /race_methods runs one to five methods against vanilla, like the Race tab, and returns their "
+            f"speed-ups and numbers. Methods: {', '.join(item.name for item in METHODS if item.name != BASELINE)}. "
+            f"Besides prompt and methods it takes {', '.join(race.SETTINGS)} and include_events.",
             METHODS_PYTHON,
         ),
         card(
@@ -82,7 +82,7 @@ def api() -> str:
             "Each endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
             MCP,
         ),
-        card("Command line", "The same run without a page. “Open trace” shows the file it wrote.", SHELL),
+        card("Command line", "The same runs in a terminal. “Open trace” plays the file that --trace writes.", SHELL),
         class_="sd-lessons sd-endpoints",
     )
     return found + parameters()
@@ -121,6 +121,6 @@ def brand() -> str:
     words = element(
         "div",
         element("h1", text="SpecDiff Lab"),
-        element("p", text="A diffusion model drafts, the target model decides: measured, not promised."),
+        element("p", text="A diffusion model drafts, the target model decides, and every time is measured."),
     )
     return element("div", mark, words, class_="sd-brand")

@@ -134,9 +134,9 @@ def _accept() -> str:
     own = rounds(SAMPLED)[WHAT_TIME]
     test = own.verified.tests[-1]
     caption = (
-        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}”, to which it gives q = {test.q:.2f} and the "
-        f"target p = {test.p:.2f}: it is accepted with probability p/q = {test.threshold:.2f}. The random number was "
-        f"{test.draw:.2f}, so it is rejected, and “{_shown(own.own)}” is drawn from the residual."
+        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}” with q = {test.q:.2f}; the target gives it "
+        f"p = {test.p:.2f}. So it is accepted with probability p/q = {test.threshold:.2f}. The random number was "
+        f"{test.draw:.2f}: it is rejected, and “{_shown(own.own)}” is drawn from the residual."
     )
     return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))
 
@@ -188,8 +188,8 @@ def _alignment() -> str:
         for i, (branch, score) in enumerate(zip(own.branches, scores, strict=True))
     )
     caption = (
-        f"{len(scores)} drafts of one pass. S is how many tokens of each the target expects to accept. It tests the "
-        f"one with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}."
+        f"{len(scores)} drafts from one pass. S is the expected number of accepted tokens. The target tests the draft "
+        f"with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}."
     )
     return _figure(caption, *rows)
 

@@ -142,9 +142,9 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
     lead = (
         f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains it and ends "
-        "with a check that uses your own numbers if you have measured any. The same sentence appears in all of them: ✓ "
-        "marks an accepted guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay "
-        "in this browser."
+        "with a check that uses your own numbers if you have measured any. All use the same dialogue: ✓ marks an "
+        "accepted guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay in this "
+        "browser."
     )
     buttons = element(
         "p",

@@ -60,7 +60,7 @@ class _OneAtATime:
             progress(message)
 
         while not self._lock.acquire(timeout=GLANCE):
-            progress(self.message or "Waiting for another load")
+            progress(self.message or "Waiting for another model to load")
         try:
             yield report
         finally:
@@ -201,7 +201,7 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
     for source, revision in ((spec.target, spec.revision), (chosen.source, chosen.revision)):
         if source and not own_pairs.may_fetch(source) and not is_local(source) and not is_cached(source, revision):
             raise PairUnavailable(
-                f"{source} isn't on this server, which downloads no models for its visitors.",
+                f"{source} isn't on this server, and visitors can't download models to it.",
                 hint="Choose another model, or run the lab yourself.",
             )
 
@@ -250,9 +250,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     usable, reason = availability(find(pair))
     if not usable:  # fail early: the hub's client would try for half a minute
         away = reason.startswith(ABSENT)
-        fetch = (
-            f"`python -m specdiff_core pairs --fetch {pair}` fetches them where there is a network. " if away else ""
-        )
+        fetch = f"With a network, `python -m specdiff_core pairs --fetch {pair}` downloads them. " if away else ""
         raise PairUnavailable(reason, hint=f"{fetch}Or choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine

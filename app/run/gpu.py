@@ -115,7 +115,7 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
                             value.throw()
                         yield value
             except gr.Error as error:  # the host's own words
-                hint = f"A run gets at most {LONGEST} seconds of GPU; use fewer tokens, or run the lab yourself."
+                hint = f"A run gets at most {LONGEST} seconds of GPU time; use fewer tokens, or run the lab yourself."
                 raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
 
         return cast(F, run)

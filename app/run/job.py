@@ -124,7 +124,7 @@ class Job(ABC):
             if time.monotonic() > self._until and not self.stop.is_set():
                 self.stop.set()
                 self.error = LimitReached(
-                    f"The limit of {duration(limit(EXPLORING))} for an exploration on this server is used up.",
+                    f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
             if self.stop.is_set() or self.turns.wait(GLANCE):

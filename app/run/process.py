@@ -120,8 +120,8 @@ class Remote:
                 raise SpecDiffError(
                     "The server is shutting down."
                     if self._over
-                    else "The decoding process ended unexpectedly, often for lack of memory.",
-                    hint="Reload the page when it is back." if self._over else "Run again to start a new one.",
+                    else "The decoding process ended unexpectedly. It may have run out of memory.",
+                    hint="Reload the page once it is running again." if self._over else "Run again to start a new one.",
                 ) from (None if self._over else error)
             finally:
                 if not _is_last(answer):  # the caller left early

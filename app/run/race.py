@@ -356,7 +356,7 @@ def read_race(path: Path | str) -> tuple[Trace, str]:
     trace = read_trace(path)
     named = {lane for lane, events in trace.lanes.items() if events}
     if not named:
-        raise TraceError("This trace has no events of a race.", hint="Choose one in which something was decoded.")
+        raise TraceError("This trace has no events.", hint="Choose a trace of a run that decoded something.")
     return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
 
 
@@ -365,7 +365,7 @@ def open_trace(path: str | None) -> tuple[str, str]:
     run = new_run_id()
     try:
         if path is None:
-            raise TraceError("No file arrived.", hint="Choose a .jsonl or .jsonl.gz file.")
+            raise TraceError("The file wasn’t uploaded.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace, tab = read_race(path)
         raw = dump_trace(trace.lanes, title=trace.title)
         kept = TRACES.keep(raw)

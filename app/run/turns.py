@@ -138,9 +138,9 @@ class Shares:
             free = next(i for i in range(1, len(spent) + 1) if sum(spent[i:]) < most)
             wait = duration(max(1, runs[free - 1].at + WINDOW - now))
             raise LimitReached(
-                f"This server gives each visitor {most:,.0f} {what} within {duration(WINDOW)}, and yours are used up.",
-                hint=f"You can run again in about {wait}. Recordings and lessons still work, and the lab has no limit "
-                "on your own machine.",
+                f"Each visitor gets {most:,.0f} {what} per {duration(WINDOW)} on this server, and you have used yours.",
+                hint=f"You can run again in about {wait}. Recordings and lessons still work, and on your own machine "
+                "there is no limit.",
             )
 
 

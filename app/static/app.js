@@ -711,7 +711,7 @@ export class App extends Job {
   keepMoment(button) {
     const query = this.momentQuery();
     if (!query) {
-      say(button, 'No link for this');
+      say(button, 'Nothing to link to');
       return;
     }
     this.act(() => this.player.pause());

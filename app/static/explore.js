@@ -421,7 +421,7 @@ export class Explore extends Job {
         from === 'live'
           ? (this.runs
             ? 'You can open the race when the measurement is done.'
-            : 'This race is lost: the measurement ended before it was sent.')
+            : 'This race is missing: the measurement ended before it was sent.')
           : 'There is no recording of this race here.',
       );
       return;

@@ -50,7 +50,7 @@ async function openFile(file) {
   try {
     const trace = await readFile(file);
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
-    if (!named.length) throw new Error('it holds no events of a race');
+    if (!named.length) throw new Error('it has no events');
     const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
     await playerOf(tab).receive({ phase: 'finished', finished: true, source: 'file', trace });
   } catch (error) {

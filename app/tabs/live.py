@@ -92,7 +92,7 @@ def own_pair(settings: Mapping[str, Any]) -> None:
                 name: gr.Textbox(label=label, placeholder=about, max_lines=1, elem_id=f"own-{name}", min_width=190)
                 for name, (label, about) in OWN_FIELDS.items()
             }
-            kinds = [("as its config says", ""), *((name, name) for name in KINDS)]
+            kinds = [("read from its config", ""), *((name, name) for name in KINDS)]
             fields["kind"] = gr.Dropdown(
                 kinds, value="", label="Kind of drafter", filterable=False, elem_id="own-kind", min_width=190
             )
@@ -107,10 +107,10 @@ def own_pair(settings: Mapping[str, Any]) -> None:
 
 OWN_FIELDS = {
     "target": ("Target", "owner/name, or a folder"),
-    "drafter": ("Drafter", "empty: prompt lookup only"),
+    "drafter": ("Drafter", "empty: only prompt lookup"),
     "shift": ("Shift", "0 or 1, if its files don't say"),
-    "mask_id": ("Mask id", "if its config names none"),
-    "context": ("Context", "tokens; the target's, at most 4096"),
+    "mask_id": ("Mask id", "if its config has none"),
+    "context": ("Context", "in tokens; default: the target's, up to 4096"),
 }
 """Field of :class:`~specdiff_core.models.own_pairs.OwnPair` -> label and placeholder."""
 
@@ -123,7 +123,7 @@ def choose_own(values: Mapping[str, Any]) -> tuple[Any, str]:
     except Exception as error:  # shown below the form; logged by content/error_cards.py
         shown = card(error, new_run_id())
         return gr.skip(), element("p", text=f"{shown['message']} {shown['hint']}", class_="sd-own-refused")
-    words = "Chosen. Its weights are loaded at the first run."
+    words = "Selected. Its weights load when you first run it."
     return gr.update(choices=controls.pair_choices({}, name), value=name), element("p", text=words)
 
 

@@ -38,7 +38,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     base = controls.check_settings({name: values[name] for name in SETTINGS if name in values} | {"drafter": "none"})
     if base.rule.value not in RULES:
         hint = f"Choose one of: {', '.join(RULES)}."
-        raise ConfigError(f"A race does not take the rule {base.rule.value!r}.", field="rule", hint=hint)
+        raise ConfigError(f"A race does not support the rule {base.rule.value!r}.", field="rule", hint=hint)
     asked = values.get("methods")
     count = f"{FEWEST} to {MOST} methods besides vanilla"
     if not isinstance(asked, (list, tuple)) or not all(isinstance(name, str) for name in asked):
@@ -46,7 +46,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     lanes = race_lanes(base, asked)
     if not FEWEST < len(lanes) <= MOST + 1:
         raise ConfigError(
-            f"A race takes {count}; {len(lanes) - 1} {'is' if len(lanes) == 2 else 'are'} chosen.",
+            f"A race takes {count}; you chose {len(lanes) - 1}.",
             field="methods",
             hint="Choose a method." if len(lanes) < 2 else f"Leave out {len(lanes) - 1 - MOST}.",
         )

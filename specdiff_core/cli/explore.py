@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
         if explored is None:
             raise
         found = explored
-        options.say(f"Ended after {done} of {total} steps; their results follow.")
+        options.say(f"Stopped after {done} of {total} steps. Results so far:")
     _put_out(args, found, races)
     if target is not None:
         target.mkdir(parents=True)

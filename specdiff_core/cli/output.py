@@ -110,9 +110,9 @@ def served(numbers: dict[str, Any]) -> list[str]:
     return [
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
         f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",
-        *(["  its rounds     as it reports them; what arrived agrees"] if numbers["rounds"] else []),
-        "  not checked    its distribution, its other load, and whether model, tokenizer and machine are those of the",
-        "                 other lanes",
+        *(["  its rounds     as it reports them, consistent with what arrived"] if numbers["rounds"] else []),
+        "  not checked    its distribution, what else it is serving, and whether it has the model, tokenizer and",
+        "                 machine of the other lanes",
         *([f"  failed         {numbers['failed']}"] if numbers.get("failed") else []),
     ]
 

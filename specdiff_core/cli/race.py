@@ -21,7 +21,7 @@ from specdiff_core.schema.trace import write_trace
 
 
 def add_command(commands: Any) -> None:
-    about = "Decode one prompt without and with a drafter, or with several methods, one after the other, and compare."
+    about = "Decode one prompt with vanilla and with a drafter, or with several methods, in turn, and compare them."
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
     parser.add_argument(
@@ -38,8 +38,8 @@ def add_command(commands: Any) -> None:
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="a running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a further lane, such as "
-        "http://127.0.0.1:8000, with #MODEL where it serves several; more than once for more servers",
+        help="add a running vLLM, SGLang, llama.cpp or OpenAI-compatible server as a lane, such as "
+        "http://127.0.0.1:8000, with #MODEL if it serves several; repeat for more servers",
     )
 
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
         kept = order.index(median_low(order))
         write_trace(args.trace, {lane: own[kept] for lane, own in runs.items()}, title=args.prompt[:80])
         if args.repeats > 1:
-            print(f"{args.trace.name} has repeat {kept + 1}, the median of vanilla's times")
+            print(f"{args.trace.name} holds repeat {kept + 1}, in which vanilla took its median time")
     if args.json:
         print(json.dumps(race, ensure_ascii=False))
 
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
     if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
         raise ConfigError(
-            f"--methods and {options.flag(min(own))} exclude each other.",
+            f"--methods and {options.flag(min(own))} can't be combined.",
             field="methods",
             hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
         )
@@ -98,5 +98,5 @@ def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConf
         return config, {**two_lanes(config), DRAFTED: config}  # --drafter none: vanilla twice, which shows the noise
     lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
     if len(lanes) < 2:
-        raise ConfigError("A race needs a method beside vanilla.", field="methods", hint="Try --methods dflash.")
+        raise ConfigError("A race needs a method besides vanilla.", field="methods", hint="Try --methods dflash.")
     return config, lanes

@@ -29,16 +29,16 @@ def add_command(commands: Any) -> None:
 
 
 def add_drafter(parts: Any) -> None:
-    about = "Let a target answer prompts, then train a drafter on the answers. Ctrl-C keeps everything."
+    about = "Have a target answer prompts, then train a drafter on the answers. Ctrl-C stops and saves everything."
     parser = add_parser(parts, "drafter", run_drafter, about)
     add = parser.add_argument
     add("--target", required=True, metavar="SOURCE", help="a folder, or a hub repository")
     add("--prompts", required=True, type=Path, metavar="FILE", help=FORMS)
-    folder = "the drafter's folder; DIR/run is the run"
+    folder = "the drafter's folder; answers and checkpoints go to DIR/run"
     add("--out", required=True, type=Path, metavar="DIR", help=folder)
     add("--resume", action="store_true", help="continue the run in --out, with its settings")
     add("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
-    valid = "prompts on which τ is measured [default: some of --prompts, which are then not trained on]"
+    valid = "prompts to measure τ on [default: some of --prompts, held out from training]"
     add("--valid", type=Path, metavar="FILE", help=valid)
     add_options(parser.add_argument_group("settings"), DrafterSettings())
     add_placement(parser)

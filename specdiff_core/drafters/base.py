@@ -176,14 +176,14 @@ class Draft:
             if not bool(torch.isfinite(sums).all()):
                 yield "The drafter's q is not finite: its weights may be damaged."
             if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
-                yield "The drafter's q is no distribution: rows must be 0 or more and sum to 1."
+                yield "The drafter's q is not a distribution: rows must be 0 or more and sum to 1."
             if not bool((drawn > 0).all()):
                 yield "The drafter drew a token to which its own q gives no probability."
 
 
 def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnavailable:
     """The error where a drafter's weights don't fit the target of ``pair``."""
-    what = f"The drafter {drafter.name!r} was made for another target than {pair.label}: {why}."
+    what = f"The drafter {drafter.name!r} was made for a different target, not {pair.label}: {why}."
     hint = "Its width, feature layers, vocabulary and mask id must fit the target."
     return PairUnavailable(what, hint=hint)
 

@@ -203,7 +203,7 @@ def parse(kind: type[E], values: Mapping[str, Any]) -> E:
         hint = "Change that value."
         raise ConfigError(f"{title}: {words}.", field=at[1] if at else "explore", hint=hint) from error
     except UnicodeEncodeError as error:  # half of a surrogate pair
-        words, hint = f"{kind.title}: a value holds characters that are not text.", "Type it again as plain text."
+        words, hint = f"{kind.title}: a value contains characters that aren’t text.", "Type it again as plain text."
         raise ConfigError(words, field="explore", hint=hint) from error
     return what
 
@@ -237,7 +237,7 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[
         str,
-        ask("Your own prompts", 'Used instead: one per line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000),
+        ask("Your own prompts", 'Replace ours: one per line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000),
     ] = ""
     seed: SEED = 0
 

@@ -44,7 +44,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     columns: ClassVar = {
         "method": "name of the method",
         "budget": "seconds per problem",
-        "accuracy": "share of problems whose majority answer is right; each attempt in turn counts as the first",
+        "accuracy": "share of problems whose majority answer is right, averaged over which attempt comes first",
         "low": "95 % bootstrap interval over problems, lower end",
         "high": "95 % bootstrap interval over problems, upper end",
         "attempts": "mean number of attempts finished within the budget",
@@ -73,7 +73,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             "finish a worked solution. Short questions have none.",
         ),
     ] = "all"
-    attempts: Annotated[int, ask("Attempts k", "Per method and problem.", 1, 64)] = ATTEMPTS
+    attempts: Annotated[int, ask("Attempts k", "For each method and problem.", 1, 64)] = ATTEMPTS
     problems: Annotated[
         int,
         ask(
@@ -87,9 +87,9 @@ class Budget(Exploration, frozen=True, kw_only=True):
         str,
         ask(
             "Your own problems",
-            'All are used, instead of this project\'s: one per line, "question | answer", or JSON lines {"question", '
+            'They replace this project\'s: one per line, "question | answer", or JSON lines {"question", '
             '"answer"}, where the answer may be a solution that ends in "#### number" or contains \\boxed{…}. '
-            "Equivalent numbers and expressions count as equal.",
+            "Equivalent numbers and expressions match.",
             most=20_000,
             more=True,
         ),
@@ -195,8 +195,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
         slow, fast = (seconds_to(rows, one, goal) for one in ("vanilla", quickest))
         if goal and slow and fast:
             answer = (
-                f"{percent(goal)} of the problems are right within {_lasting(slow)} each with vanilla, and within "
-                f"{_lasting(fast)} with {label[quickest]}."
+                f"To get {percent(goal)} of the problems right, vanilla needs {_lasting(slow)} per problem and "
+                f"{label[quickest]} needs {_lasting(fast)}."
             )
         else:
             answer = (
@@ -205,30 +205,30 @@ class Budget(Exploration, frozen=True, kw_only=True):
             )
         if not separated(rows):
             answer += (
-                f" These {len(facts['problems'])} problems can’t separate the methods: at every number of seconds, "
-                "each one’s interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
+                f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
+                "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
             )
-        single = [f"vanilla {percent(vanilla['accuracy'])} of {vanilla['attempts']}"]
+        single = [f"vanilla {percent(vanilla['accuracy'])} ({vanilla['attempts']} attempts)"]
         single += [f"{label[name]} {percent(one['accuracy'])}" for name, one in others.items()]
         small = self.pair == "embedded"
         given = {
-            "all": "The whole solution was given; the target only had to finish the text"
-            + (": one this small cannot calculate." if small else "."),
+            "all": "The whole solution was given, and the target only had to finish the text"
+            + (": a model this small cannot calculate." if small else "."),
             "most": "All lines of the solution but the last were given.",
-            "none": "No solution was given" + (": a target this small is hardly ever right." if small else "."),
+            "none": "No solution was given" + (": a model this small is hardly ever right." if small else "."),
         }
         most = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
         return Report(
             answer=answer,
             notes=[
-                "Every method here is lossless: a single attempt should be right as often as vanilla’s. Only its time, "
-                "and so the number of attempts within a budget, should differ.",
+                "Every method here is lossless, so one attempt should be as accurate as vanilla’s. Only the time per "
+                "attempt, and so the number of attempts within a budget, should differ.",
                 f"Accuracy of one attempt: {'; '.join(single)}. {percent(vanilla['no_answer'])} of vanilla’s attempts "
-                "have no answer and no vote.",
+                "give no answer, so they don’t vote.",
                 given[facts.get("given", self.given)],
                 f"The bands are wide: with {draw.plural(most['k'], 'attempt')}, vanilla’s {percent(most['accuracy'])} "
                 f"has a 95 % interval of {percent(most['low'])} to {percent(most['high'])} over "
-                f"{draw.plural(most['problems'], 'problem')}. A method inside it may be right as often.",
+                f"{draw.plural(most['problems'], 'problem')}. A method inside it may be just as accurate.",
             ],
             figures=_figures(rows, facts["votes"]),
             titles={name: find_method(name).label for name in others},
@@ -242,7 +242,7 @@ def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
     """Accuracy by seconds, and by the number of attempts."""
 
     def fits(row: Row) -> str:
-        left = f"<br>{percent(row['used_up'])} of the problems used all attempts" if row["used_up"] else ""
+        left = f"<br>{percent(row['used_up'])} of the problems used up all attempts" if row["used_up"] else ""
         return f"{_lasting(row['budget'])} per problem, {row['attempts']:.1f} attempts fit{left}"
 
     log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{one:g}" for one in SECONDS]}
@@ -250,18 +250,18 @@ def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
     return [
         Figure(
             key="seconds",
-            title="Right answers within seconds",
-            hint="bands: 95 % interval over problems; open marks: some problems used all attempts",
+            title="Right answers by time per problem",
+            hint="bands: 95 % interval over problems; open marks: some problems used up all attempts",
             opens="a point opens a race",
             data=_bands(rows, "budget", fits),
-            layout=axes("seconds per problem", "majority is right", xaxis=log, yaxis=share, showlegend=True),
+            layout=axes("seconds per problem", "majority correct", xaxis=log, yaxis=share, showlegend=True),
         ),
         Figure(
             key="votes",
             title="Right answers by number of attempts",
             hint="regardless of time; bands: 95 % interval over problems",
             data=_bands(votes, "k", lambda row: f"majority of {row['k']}"),
-            layout=axes("attempts k", "majority is right", yaxis=share, showlegend=True),
+            layout=axes("attempts k", "majority correct", yaxis=share, showlegend=True),
         ),
     ]
 

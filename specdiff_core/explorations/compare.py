@@ -37,11 +37,11 @@ GLYPHS = dict(zip(SYMBOLS.split(), "┆●■▲◆▼★✚⬢⬟✦▶◀✖�
 SHAPES = {"≤": ("dashdot", "-"), "K": ("dot", "."), "B": ("dash", "/"), "": ("solid", "")}
 """Sign in the settings' words (adaptive length, K drafts, tree, plain window) -> dash of a line, hatch of a bar."""
 HEADS: list[tuple[str, str, str]] = [
-    ("τ", "Tokens per round: accepted drafts, and one of the target.", ""),
-    ("drafter passes per round", "Passes of the drafter (NFE) per round.", "draft / round"),
+    ("τ", "Tokens per round: the accepted ones plus the target’s own.", ""),
+    ("drafter passes per round", "Drafter passes (NFE) per round.", "draft / round"),
     (
         "target passes per 100 tokens",
-        "Passes of the target for 100 new tokens. Vanilla needs 100.",
+        "Target passes per 100 new tokens. Vanilla needs 100.",
         "target / 100 tokens",
     ),
     (
@@ -69,11 +69,11 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         "short": "its short label",
         "words": "its settings",
         "lossless": "whether the rule is lossless",
-        "cost": "τ over the speed-up: what a round costs, in tokens of vanilla",
+        "cost": "τ over the speed-up: what a round costs, in vanilla tokens",
         "tested_at": "how often each position was tested",
         "drafter_passes": "drafter passes per round",
         "target_passes": "target passes per new token",
-        "same_text": "prompts with vanilla’s text, token for token",
+        "same_text": "prompts whose text matches vanilla’s, token for token",
         "texts": "prompts that were compared",
     }
 
@@ -82,9 +82,9 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     ] = ("prompt_lookup", "dflash", "ddtree")
     temperatures: Annotated[
         tuple[DEGREE, ...],
-        ask("Temperatures", "Of the target: 0 is greedy, 1 is plain sampling.", least=1, most=4),
+        ask("Temperatures", "The target’s: 0 is greedy, 1 is plain sampling.", least=1, most=4),
     ] = (0.0, 1.0)
-    tokens: Annotated[int, ask("New tokens", "Of each run; the end of a text is ignored.", 8, 256)] = 96
+    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 96
     per_flavour: Annotated[int, ask("Prompts of each kind", "Two or more give intervals.", 1, 5)] = 1
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
@@ -297,7 +297,7 @@ def _exactness(row: Row) -> list[str]:
     if not row.get("lossless", True):
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if row["temperature"] or not row.get("texts"):
-        return ["✓ same distribution", "The rule preserves the target’s distribution; two samples from it differ."]
+        return ["✓ same distribution", "The rule preserves the target’s distribution, but two samples from it differ."]
     same, texts = row["same_text"], row["texts"]
     counted = f"{same} of {texts} texts"
     if same == texts:
@@ -310,7 +310,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     busy = any(row["method"] == BASELINE and (row.get("waiting") or 0) >= CROWDED for row in rows)
     shown = []
     for row in rows:
-        look, alone = looks.get(row["label"], VANILLA), "one prompt of a kind: no interval"
+        look, alone = looks.get(row["label"], VANILLA), "one prompt of this kind: no interval"
         measured = alone if row.get("low") is None else draw.spread(row)
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(

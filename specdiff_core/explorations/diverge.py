@@ -43,7 +43,7 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
 
     name: ClassVar = "diverge"
     title: ClassVar = "Divergence microscope"
-    question: ClassVar = "Two texts should match but don't: is it a tie, a bug, or other draws?"
+    question: ClassVar = "Two texts should match but don't: is it a tie, a bug, or different random draws?"
     tab: ClassVar = ""
     files: ClassVar = ("a", "b")
 
@@ -156,12 +156,12 @@ def _compared(engine: Engine, a: Run, b: Run) -> Answer:
         verdict, finding = "sampling", f"Sampling: {sampled}. The texts may differ."
     elif found.tie:
         verdict = "tie"
-        finding = f"A tie: in a pass of one row the two are {found.margin:.2g} apart; rounding explains {limit:g}."
+        finding = f"A tie: in a one-row pass the two are {found.margin:.2g} apart; rounding explains up to {limit:g}."
     else:
         verdict = "bug"
         wrong = [row for row in rows if row["behind"] > 0]
         chose = " and ".join(f"{row['run']} chose a token that is {row['behind']:.2g} behind" for row in wrong)
-        finding = f"A bug: {chose}; rounding explains {limit:g}."
+        finding = f"A bug: {chose}; rounding explains at most {limit:g}."
         facts["wrong"] = [row["run"] for row in wrong]
     return Answer(rows=rows, facts=facts | {"verdict": verdict, "findings": [parted, finding]})
 
@@ -178,7 +178,7 @@ def _check(engine: Engine, a: Run, b: Run) -> None:
             words = f"The run {run.label!r} used {run.header.dtype}, but the pair is loaded in {dtype}."
             raise ConfigError(words, field="dtype", hint=f"Rounding differs: add --dtype {run.header.dtype}.")
     if not all(0 <= token < engine.target.vocab_size for token in (*a.header.prompt_ids, *a.ids, *b.ids)):
-        raise ConfigError("These runs hold ids that the target does not have.", field="a", hint="Load their pair.")
+        raise ConfigError("These runs contain token ids that the target lacks.", field="a", hint="Load their pair.")
     if not (a.ids and b.ids):
         raise ConfigError("One of these runs has no new tokens.", field="tokens", hint="Choose two runs with text.")
 

@@ -50,7 +50,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     tab: ClassVar = ""
 
     drafter: Annotated[str, ask("Drafter", "The drafter to check.", **enum(DRAFTERS, "drafters"))] = "block"
-    gamma: Annotated[int, ask("γ", "Tokens of a draft, at most the drafter's own limit.", 1, 32)] = 8
+    gamma: Annotated[int, ask("γ", "Tokens per draft, up to the drafter's own limit.", 1, 32)] = 8
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
     tokens: Annotated[int, ask("New tokens", "In each text that the target writes.", 16, 256)] = 64
 
@@ -182,7 +182,7 @@ def _verdict(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     better = [row for row in changed if (row.get("low") or 0) > 1]
     if not better:
         verdict = "weak" if tau < WEAK else "right"
-        words = f"{name} is weak" if tau < WEAK else f"All declarations of {name} look right"
+        words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
         finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
         return {"verdict": verdict, "findings": [finding]}
     best = max(better, key=lambda row: row["tau"])

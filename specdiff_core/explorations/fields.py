@@ -47,8 +47,8 @@ EMBEDDED = Annotated[Literal["embedded"], ask("Pair", "The embedded pair only.",
 """The field of an exploration that works with this pair only."""
 METHOD = Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))]
 DEGREE = Annotated[float, Meta(ge=0, le=2)]
-TEMPERATURE = Annotated[float, ask("Temperature", "Of the target; at 0 it takes the most probable token.", 0, 2)]
-SEED = Annotated[int, ask("Seed", "For everything that is drawn at random.", 0, 2**30)]
+TEMPERATURE = Annotated[float, ask("Temperature", "The target’s; at 0 it takes the most probable token.", 0, 2)]
+SEED = Annotated[int, ask("Seed", "Seeds every random draw.", 0, 2**30)]
 
 
 def window_drafter(pair: str, name: str) -> str:
@@ -61,7 +61,7 @@ def window_drafter(pair: str, name: str) -> str:
     fitting = [one.name for one in spec.drafters if one.drafting in _WINDOWS]
     if spec.drafter(name).name not in fitting:
         hint = (
-            f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has none that fit."
+            f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has no such drafter."
         )
         raise ConfigError(
             f"The drafter {name!r} doesn't draw a window from its own distributions.", field="drafter", hint=hint

@@ -80,10 +80,10 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     pair: EMBEDDED = "embedded"  # small enough to train a drafter for in minutes
     flavours: Annotated[
         tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "A single kind is learned fastest."),
+        ask("Kinds of text", "The fewer kinds, the faster it learns."),
     ] = ("stories",)
     seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 120
-    tokens: Annotated[int, ask("New tokens", "Of each text.", 32, 192)] = 128
+    tokens: Annotated[int, ask("New tokens", "In each text.", 32, 192)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
@@ -91,7 +91,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
         held_out = [prompt for prompt in prompts if prompt not in learnt]
         if not held_out:
-            raise ConfigError("Learning needs two prompts of a kind.", field="texts", hint="Give more prompts.")
+            raise ConfigError("Learning needs two prompts of the same kind.", field="texts", hint="Give more prompts.")
         writer = _Writer(engine, self.seed, stopped)
         facts: dict[str, Any] = {"skipped": skipped, "learnt": [one.id for one in learnt], "race": {}}
         rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
@@ -178,7 +178,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             verdict = (
                 "it drafts better" if round(change["low"], 2) > 1
                 else "it drafts worse" if round(change["high"], 2) < 1
-                else "so short a training shows no clear difference"
+                else "after such short training, no clear difference"
             )  # fmt: skip
             notes.append(
                 f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "
@@ -187,7 +187,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         if answer:
             notes.append(
                 "Both began with the same weights and saw the same blocks of the same texts, which the target wrote "
-                f"after {draw.plural(len(facts['learnt']), 'prompt')}. They know this kind of text only."
+                f"after {draw.plural(len(facts['learnt']), 'prompt')}. They know only this kind of text."
             )
         titles = {name: f"Block drafter, {LABELS[name]}" for name in raced}
         figures = [_curves(by), _guesses(by[STREAK], facts), _positions(by), _race(raced)]
@@ -206,8 +206,8 @@ def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         hint="τ of greedy rounds on held-out texts",
         wide=True,
         data=draw.lines(points, "by", "seconds", "tau", words, style=STYLES),
-        layout=axes("seconds of its own training", "τ at γ 8, tokens per round", showlegend=True),
-        empty="The curves begin when the target has written the texts.",
+        layout=axes("seconds of training", "τ at γ 8, tokens per round", showlegend=True),
+        empty="The curves start once the target has written the texts.",
     )
 
 
@@ -242,7 +242,7 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
         wide=True,
         data=[heat] if shown else [],
         layout=axes("position in the draft", "", yaxis={"autorange": "reversed", "type": "category"}),
-        empty="Rows as the drafter learns.",
+        empty="Rows appear as the drafter learns.",
     )
 
 
@@ -258,7 +258,7 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         hint=f"now, where at least {FEWEST} rounds reached the position",
         data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
         layout=axes("position in the window", "α<sub>j</sub>", yaxis={"range": [0, 1.04]}, showlegend=True),
-        empty="Lines when both have learned a little.",
+        empty="Lines appear once both have learned a little.",
     )
 
 
@@ -271,11 +271,11 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     return Figure(
         key="race",
         title="The race, before and after",
-        hint="decoded on held-out beginnings; whiskers: 95 % interval",
+        hint="on held-out prompts; whiskers: 95 % interval",
         opens="a bar opens its race",
         data=data,
         layout=draw.speeds(xaxis=draw.CATEGORY),
-        empty="Bars when the race is run.",
+        empty="Bars appear after the race.",
     )
 
 
@@ -409,7 +409,7 @@ def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
 
 def _files(folder: Path, name: str, choice: Learn) -> dict[str, bytes]:
     """The files of a drafter for ``--drafter``, with a README on how it was made."""
-    card = f"""# A block drafter, made in {choice.seconds} s
+    card = f"""# A block drafter, trained in {choice.seconds} s
 
 From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(choice))}`.
 Race it: `python -m specdiff_core race --target assets/embedded/target --drafter ./THIS-FOLDER --prompt …`

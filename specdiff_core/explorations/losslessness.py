@@ -86,13 +86,13 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         tuple[Names, ...],
         ask(
             "Rules",
-            "They alternate run by run; self, trie and multi_round use K drafts, the others one.",
+            "Interleaved run by run. self, trie and multi_round use K drafts, the others one.",
             least=1,
             most=8,
         ),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
-        int, ask("Drafts K", "For self, trie and multi_round, which need 2 or more and T = 1.", 1, 8)
+        int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
         str,
@@ -100,17 +100,17 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     ] = "max_prob"
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
-    temperature: Annotated[float, ask("Temperature", "Of the target. At 0 every rule is exact.", 0, 2, more=True)] = 1.0
+    temperature: Annotated[float, ask("Temperature", "The target’s. At 0 every rule is exact.", 0, 2, more=True)] = 1.0
     draft_temperature: Annotated[
         float, ask("Drafter temperature", "It changes the text only under biased rules.", 0, 2)
     ] = 1.0
     top_k: Annotated[
-        int, ask("Top-k", "For the embedded models: it limits the outcomes to count.", 2, 8, more=True)
+        int, ask("Top-k", "For the embedded models: limits how many outcomes there are to count.", 2, 8, more=True)
     ] = 4
     length: Annotated[int, ask("Tokens", "Their joint distribution is compared.", 1, 3, more=True)] = 2
-    runs: Annotated[int, ask("Runs of each rule", "More runs, a lower noise floor.", 200, 100_000)] = 10_000
+    runs: Annotated[int, ask("Runs of each rule", "More runs lower the noise floor.", 200, 100_000)] = 10_000
     prompt: Annotated[str, ask("Prompt", "For the embedded models.", most=400, more=True)] = "Once upon a time, a small"
-    seed: Annotated[int, ask("Seed", "For the tables and all draws.", 0, 2**30, more=True)] = 0
+    seed: Annotated[int, ask("Seed", "Seeds the tables and every draw.", 0, 2**30, more=True)] = 0
 
     def config(self, rule: str, seed: int) -> DecodeConfig:
         """The settings of one run.
@@ -364,7 +364,7 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
 
     prompt = engine.encode(choice.prompt)
     if len(prompt) > 64:
-        raise ConfigError("The prompt is too long for this.", field="prompt", hint="A few words are enough.")
+        raise ConfigError("The prompt is too long for this test.", field="prompt", hint="A few words are enough.")
     real = engine.target
 
     def ask(text: Text) -> Tensor:

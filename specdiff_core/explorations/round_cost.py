@@ -98,13 +98,13 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"A round pays if it yields more tokens than it costs: {best['label']} yields {ratio(best['tau'])} "
-            f"tokens in the time of {ratio(best['cost'])} vanilla tokens, {times(best['speedup'])}.",
+            else f"A round pays off if it yields more tokens than it costs: {best['label']} yields "
+            f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
+            f"{times(best['speedup'])}.",
             notes=[
                 *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
-                "The formula assumes one α for all positions and rounds. Real drafts succeed and fail in streaks: the "
-                "token after an accepted one is easier than the token after a rejected one, so the measured curve "
-                "departs from the dotted one.",
+                "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
+                "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
             ],
             figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
@@ -136,7 +136,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
         hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
         formula="serving",
         race=best["race"],
-        sliders=[Slider("people", "people served at once", "Each adds a row to a pass of vanilla", 1, most, 1, 1)],
+        sliders=[Slider("people", "people served at once", "Each adds a row to vanilla’s pass", 1, most, 1, 1)],
         layout=draw.speeds("people served at once", xaxis={"type": "log", "dtick": "D2"}, showlegend=True),
     )
 

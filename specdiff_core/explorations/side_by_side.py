@@ -58,12 +58,12 @@ class TwoRuns(Exploration, frozen=True, kw_only=True):
         str,
         ask(
             "Rule",
-            "At temperature 0, and under match, both must write the same text.",
+            "At temperature 0, and under match, both runs should write the same text.",
             **enum([rule.value for rule in Rule]),
         ),
     ] = Rule.RATIO.value
     prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
-    seed: Annotated[int, ask("Seed", "Of both runs.", 0, 2**31 - 1, more=True)] = 0
+    seed: Annotated[int, ask("Seed", "For both runs.", 0, 2**31 - 1, more=True)] = 0
 
     def config(self, run: str) -> DecodeConfig:
         """The settings of run ``a`` or ``b``.
@@ -90,7 +90,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     columns: ClassVar = {
         "run": "a, b, or the branch",
         "round": "number of the round",
-        "position": "of its first token among the new ones",
+        "position": "of its first token, counting new tokens only",
         "drafted": "tokens drafted; of a tree, nodes",
         "accepted": "drafted tokens that were accepted",
         "refused": "the drafted token that was rejected",
@@ -108,7 +108,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
 
     branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run to branch from.", more=True)] = "none"
     round: Annotated[
-        int, ask("In round", "The token that the target added in this round is replaced.", 1, 128, more=True)
+        int, ask("In round", "Replace the token that the target added in this round.", 1, 128, more=True)
     ] = 1
     take: Annotated[int, ask("Token", "Id of the replacement; −1: draw it again.", -1, 2**31 - 1, more=True)] = -1
     branch_seed: Annotated[
@@ -131,12 +131,12 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(self.given, type=Given)
         except (msgspec.DecodeError, UnicodeError) as error:
-            hint = "Choose a refusal of a trace that says how it was decoded."
-            raise ConfigError("This is no run of a trace.", field="given", hint=hint) from error
+            hint = "Choose a rejection in a trace that contains its settings."
+            raise ConfigError("This isn’t a run from a trace.", field="given", hint=hint) from error
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
-            raise ConfigError(f"{self.take} is no token of this target.", field="take", hint="Choose a candidate.")
+            raise ConfigError(f"{self.take} isn’t a token of this target.", field="take", hint="Choose a candidate.")
         runs: dict[str, list[Event]] = {}
         facts: dict[str, Any] = {"threads": 0}
 
@@ -188,7 +188,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             raise ConfigError("The run has tokens that this target lacks.", field="given", hint="Choose another trace.")
         if tuple(engine.encode(given.prompt, DecodeConfig.parse(given.config))) != given.prompt_ids:
             hint = "Choose a run whose prompt was given as text."
-            raise ConfigError("The run's prompt has other tokens here.", field="given", hint=hint)
+            raise ConfigError("The run's prompt is tokenized differently here.", field="given", hint=hint)
         return given
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -216,11 +216,11 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             return ""
         parted, why = facts["first_difference"], "at temperature 0" if self.temperature == 0 else "under match"
         if facts["must_be_equal"] and parted is None:
-            return f"Both wrote the same {self.tokens} tokens, as they must {why}: a rejection costs time, never text."
+            return f"Both wrote the same {self.tokens} tokens, as expected {why}: rejections only cost time."
         if facts["must_be_equal"]:
             return (
                 f"The texts differ from token {parted} on, but should match {why}: two tokens were probably so close "
-                "that rounding decided, as in a tree. The command `diverge` checks this."
+                "that rounding decided, as can happen in a tree. The command `diverge` checks this."
             )
         if parted is None:
             return "Both wrote the same text by chance: each run has its own draws."
@@ -230,12 +230,12 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     def _branched(self, branch: Mapping[str, Any]) -> Iterator[str]:
         run, position = branch["run"].upper(), branch["position"]
         if branch["take"] < 0:
-            yield f"What if: run {run} was drawn again from token {position} on, with seed {self.branch_seed}."
+            yield f"What if: run {run} was resampled from token {position} on, with seed {self.branch_seed}."
         else:
             instead = f" in place of {quoted(branch['instead_of'])}" if "instead_of" in branch else ""
             yield (
                 f"What if: at token {position} of run {run}, {quoted(branch['token'])} was forced{instead} and "
-                "decoding continued. It was not drawn, so the branch is not a sample of the target’s distribution."
+                "decoding continued. It was not drawn, so the branch is not a sample from the target’s distribution."
             )
         if "same" in branch:
             tokens = plural(branch["tokens"], "token")

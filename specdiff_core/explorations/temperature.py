@@ -48,11 +48,11 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 16)] = 5
     temperatures: Annotated[
         tuple[DEGREE, ...],
-        ask("Temperatures", "Of the target.", least=1, most=6),
+        ask("Temperatures", "The target’s.", least=1, most=6),
     ] = (0.0, 0.4, 0.7, 1.0)
     draft_temperatures: Annotated[
         tuple[DEGREE, ...],
-        ask("Drafter temperatures", "Each is tried with each temperature of the target.", least=1, most=8),
+        ask("Drafter temperatures", "Each is combined with every target temperature.", least=1, most=8),
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
 
     @property
@@ -221,7 +221,7 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
             yaxis={"range": [-0.02, 1.04]},
             showlegend=True,
         ),
-        empty="Points as soon as the drafter has drawn at a temperature above 0.",
+        empty="Points appear once the drafter has sampled at a temperature above 0.",
     )
 
 

@@ -43,7 +43,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     scales: ClassVar = ("methods", "flavours", "per_flavour", "tokens")
     columns: ClassVar = {
         "method": "name of the method",
-        "group": "what tokens are grouped by; length: rounds by the tokens before them",
+        "group": "what tokens are grouped by; length groups rounds by the tokens before them",
         "name": "class",
         "tested": "drafted tokens that the target tested",
         "accepted": "share of them that it accepted",
@@ -52,7 +52,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         "context": "tokens before the round: the start of the part",
         "rounds": "rounds in that part",
         "seconds_per_token": "decode seconds per new token",
-        "speedup": "vanilla’s seconds per token over these, at the same length",
+        "speedup": "vanilla’s seconds per token over this row’s, at the same length",
         "tau": "τ",
         "alpha": "α",
         "pass_seconds": "seconds of the target’s pass",
@@ -216,7 +216,7 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
             wide=key == "speed",
             data=draw.lines(known, "method", "at", field, words, style=look),
             layout=axes("tokens of text before the round", unit, yaxis=FROM_ZERO, showlegend=True),
-            empty="Lines appear as texts grow.",
+            empty="Lines appear as the texts grow.",
         )
 
 

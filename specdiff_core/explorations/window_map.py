@@ -42,7 +42,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     name: ClassVar = "window-map"
     title: ClassVar = "γ × T map"
-    question: ClassVar = "Which window pays, in how many denoising steps, and can a controller choose them?"
+    question: ClassVar = "Which window pays off, with how many denoising steps, and can a controller choose them?"
     takes: ClassVar = 150
     scales: ClassVar = ("gammas", "steps", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {
@@ -59,7 +59,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         str,
         ask(
             "Drafter",
-            "T matters to denoisers only; a model that drafts token by token takes γ steps.",
+            "T matters only for denoisers; a model that drafts token by token makes γ passes.",
             **enum(WINDOW_DRAFTERS, "drafters"),
         ),
     ] = "mdlm"
@@ -144,7 +144,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
         notes, agree = [], agreement(rows)
         if best and best["speedup"] < 1:
-            notes.append("No window pays here: every cell is slower than vanilla.")
+            notes.append("No window pays off here: every cell is slower than vanilla.")
         if best and chosen:
             regret = 1 - chosen["speedup"] / best["speedup"]
             notes.append(
@@ -161,7 +161,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"The best window is γ {best['gamma']} in T {best['steps']}: {times(best['speedup'])} over vanilla, "
+            else f"The best window is γ {best['gamma']} with T {best['steps']}: {times(best['speedup'])} over vanilla, "
             f"with τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
             notes=notes,
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
@@ -230,7 +230,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         hint="one line for each T; whiskers: 95 % interval over prompts; dotted: vanilla",
         opens="a point opens its race",
         layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
-        empty="A line for each T, as soon as its cells are measured.",
+        empty="A line for each T appears once its cells are measured.",
     )
 
 

@@ -78,7 +78,7 @@ def set_threads(threads: int | None) -> None:
     if threads is None:
         return
     if not 1 <= threads <= 1024:
-        raise ConfigError(f"{threads} is no possible number of threads.", field="threads", hint="Use 1 to 1024.")
+        raise ConfigError(f"{threads} is not a valid number of threads.", field="threads", hint="Use 1 to 1024.")
     torch.set_num_threads(threads)
 
 

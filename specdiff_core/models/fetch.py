@@ -60,7 +60,7 @@ def fetch(file: File) -> Path:
     command = hub.LIKE.replace("NAME", next(names, "NAME"))
     if is_offline_mode():
         what = f"{file.name} is not in the cache, and downloads are switched off (HF_HUB_OFFLINE)."
-        raise PairUnavailable(what, hint=f"Where there is a network, run `{command}`.")
+        raise PairUnavailable(what, hint=f"With a network connection, run `{command}`.")
     with cache_errors():
         user_cache().mkdir(parents=True, exist_ok=True)
     place, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []

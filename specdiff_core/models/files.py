@@ -83,7 +83,7 @@ def find_tensors(
             raise WeightsError(f"{file} has an unknown tensor {name}.", hint=hint)
         if tensor.shape != expected[name].shape:
             shapes = f"{tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}"
-            hint = "config.json and the weights do not belong together: download both again."
+            hint = "config.json and the weights don't match: download both again."
             raise WeightsError(f"{name} in {file} has shape {shapes}.", hint=hint)
         if (tensor.dtype not in FLOATS and name not in scales) != (name in tables):
             kind = str(tensor.dtype).removeprefix("torch.")

@@ -224,7 +224,7 @@ def _read_header(file: Path) -> _Header:
     """Every field and the position of every tensor, checked to be inside the file."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
-            raise WeightsError(f"{shown(file)} is no GGUF file.")
+            raise WeightsError(f"{shown(file)} is not a GGUF file.")
         source = _Bytes(data)
         source.at = 4
         if (version := source.number("I")) not in (2, 3):
@@ -279,7 +279,7 @@ def _network(header: _Header) -> _Network:
     if odd := next((name for name in UNBUILT if values.get(name)), None):
         header.refuse(f"its network has {front}{odd}")
     if found.turned not in (None, found.size) or found.value not in (None, found.size):
-        header.refuse("its heads are turned in part, or its values have another size than its keys")
+        header.refuse("its rotary positions apply to a part of each head, or its values and keys differ in size")
     return found
 
 

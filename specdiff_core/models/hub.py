@@ -31,7 +31,7 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
 LIKE = "python -m specdiff_core pairs --fetch NAME"
-FETCH = f"Run `{LIKE}` where there is a network, and copy the hub's cache from there."
+FETCH = f"Run `{LIKE}` on a machine with a network connection, and copy the hub's cache from there."
 
 T = TypeVar("T")
 _PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)

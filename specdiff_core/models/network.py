@@ -138,7 +138,7 @@ def unbuilt(config: PretrainedConfig) -> str:
         return "its rotary positions apply to a part of each head only"
     with torch.device("cpu"):
         cos, sin = rotary_table(config, torch.ones(1, 1), torch.float32)
-    return "" if bool((cos + sin).isfinite().all()) else "its rotary positions are no finite numbers"
+    return "" if bool((cos + sin).isfinite().all()) else "its rotary positions are not finite"
 
 
 def slides(config: PretrainedConfig) -> bool:

@@ -73,7 +73,7 @@ def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -
     if len(different) > (1 - LEAST_SHARED) * max(1, len(target)):
         first = different[0]
         raise TokenizerMismatch(
-            f"{len(different):,} of the target's {len(target):,} ids are other tokens in the "
+            f"{len(different):,} of the target's {len(target):,} ids mean different tokens in the "
             f"drafter, first {first}: {target[first]!r} against {drafter.get(first)!r}."
         )
     return tuple(found)

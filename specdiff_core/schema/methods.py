@@ -92,7 +92,7 @@ _WALK = (
 )
 _KEEP = Formula(
     r"P(\text{accept } x) = \min\left(1, \frac{p(x)}{q(x)}\right)",
-    "The probability to accept x is the smaller of 1 and p of x over q of x.",
+    "The probability of accepting x is the smaller of 1 and p of x over q of x.",
 )
 _LEVIATHAN, _DFLASH = Paper("Leviathan et al.", "2211.17192"), Paper("DFlash", "2602.06036")
 
@@ -105,7 +105,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         costs="A round is one pass of the target over one position, and yields one token.",
         wins="It is the baseline of all others, and it wins when drafts are rarely accepted or "
         "when reading γ + 1 positions costs much more than reading one.",
-        exact="It samples the target's distribution itself, which all others must have.",
+        exact="It samples directly from the target's distribution, which every other method must match.",
         formulas=(
             Formula(r"y_t \sim p(\cdot \mid s, y_{<t}), \qquad E = 1",
                 "y t is drawn from p given the prompt s and every y before it; E is 1."),
@@ -136,10 +136,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="prompt_lookup", label="Prompt lookup", short="Prompt lookup",
         settings={"drafter": "prompt_lookup", "gamma": 9},
-        does="It copies the continuation of the last earlier place where the text ended in the same words.",
-        costs="A round is a search of the text and one pass of the target, with no drafter pass at all.",
+        does="It looks for the last place where the text’s final words occurred before, and copies what followed.",
+        costs="A round is a search of the text and one pass of the target, without any drafter pass.",
         wins="It wins when answers repeat their prompt, as in summaries, edits and code, and is "
-        "plain decoding when nothing repeats.",
+        "just plain decoding when nothing repeats.",
         exact="A copy is a point mass: x is accepted with probability p(x), and after a rejection "
         "the target draws from p without x. Both together give p.",
         formulas=(

@@ -83,7 +83,7 @@ _SHIFTED = {"logit_shift": 1}
 _EAGLE3: dict[str, Any] = {
     "label": "One layer over the target's features (EAGLE-3)",
     "about": "Continues hidden states of several target layers, one token per pass; with a tree, "
-    "as EAGLE-2.",
+    "like EAGLE-2.",
 }
 _DSPARK: dict[str, Any] = {"label": "Block diffusion with a Markov head (DSpark)", "window": 7}
 _gpt2 = partial(Model, vocabulary=50257, stored=4, licence="mit", context=1024)
@@ -114,15 +114,15 @@ FAMILIES: dict[str, Family] = {
         _gpt2("mdlm", "", "kuleshov-group/mdlm-owt", "d0958fa851335ece6c15260ce0025f030673c0fb",
             169_627_218, vocabulary=50258, licence="apache-2.0",
             drafter={"label": "MDLM on OpenWebText",
-            "about": "The masked diffusion model of the founding paper, 170 M parameters."}),
+            "about": "The masked diffusion model of the MDLM paper, 170 M parameters."}),
         _gpt2("mdlm", "", "diffusionfamily/diffugpt-s", "", 124_439_808, tied=768,
             licence="apache-2.0", drafter=_SHIFTED | {"name": "diffugpt_s",
             "label": "DiffuGPT small", "mask_id": 10541,
-            "about": "GPT-2 adapted to read both ways; a rare word of the vocabulary is its mask."}),
+            "about": "GPT-2 adapted to read both ways; a rare word serves as its mask."}),
         _gpt2("mdlm", "", "diffusionfamily/diffugpt-m", "", 354_824_192, vocabulary=50258,
             tied=1024, licence="apache-2.0", drafter=_SHIFTED | {"name": "diffugpt_m",
             "label": "DiffuGPT medium", "mask_id": 50257,
-            "about": "GPT-2 medium adapted to read both ways; its mask has a row of its own."}),
+            "about": "GPT-2 medium adapted to read both ways; it has a separate mask token."}),
         _gpt2("autoregressive", "", "distilbert/distilgpt2",
             "2290a62682d06624634c1f46a6ad5be0f47f38aa", 81_912_576, 2 * 6 * 768, tied=768,
             licence="apache-2.0", context=0, drafter={"label": "DistilGPT-2, autoregressive"}),
@@ -138,7 +138,7 @@ FAMILIES: dict[str, Family] = {
         _llama2("mdlm", "", "diffusionfamily/diffullama", "", 6_738_415_616, licence="apache-2.0",
             context=2048, drafter=_SHIFTED | {"name": "diffullama", "label": "DiffuLLaMA 7B",
             "mask_id": 811,
-            "about": "Llama 2 7B adapted to read both ways; a rare word of the vocabulary is its mask."}),
+            "about": "Llama 2 7B adapted to read both ways; a rare word serves as its mask."}),
         replace(_TINYLLAMA, role="autoregressive", size="", context=0,
             drafter={"label": "TinyLlama 1.1B, autoregressive"}),
     )),

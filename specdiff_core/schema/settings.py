@@ -203,10 +203,10 @@ class DecodeConfig:
     )] = 1
     auto: Annotated[bool, _choice(
         "Adaptive γ, T or nodes",
-        "Each round uses the T, at most the one set, with the most expected tokens per second from "
-        "earlier rounds, and ends the draft, after at most γ tokens, when another position would "
-        "cost more than it gains. A tree from one pass gets the nodes that pay for their rows, at "
-        "most B.",
+        "A controller picks T for each round, up to the one set, for the most tokens per second, "
+        "judging by earlier rounds. It ends a draft early, after at most γ tokens, when another "
+        "position would cost more than it gains. A tree from one pass keeps up to B nodes: those "
+        "that save more than they cost.",
     )] = False
     order: Annotated[RevealOrder, _choice(
         "Reveal order", "Which masked positions each denoising step reveals."
@@ -219,18 +219,18 @@ class DecodeConfig:
     )] = 0
     num_drafts: Annotated[int, _number(
         "Drafts",
-        "Drawn independently from one drafter pass and scored in one target pass. With more than "
-        "one and a greedy target, an empty drafter temperature means 1.",
+        "Drawn independently from one drafter pass and scored in one target pass. With several "
+        "drafts and a greedy target, an empty drafter temperature means 1.",
         1, 16, symbol="K", unit="drafts",
     )] = 1
     selection: Annotated[Selection, _choice(
-        "Use of several drafts", "How the target uses them. All three are lossless."
+        "Use of several drafts", "How the target uses the K drafts. All three ways are lossless."
     )] = Selection.SELF
     rule: Annotated[Rule, _choice(
         "Verification rule", "How the target's pass accepts or rejects drafted tokens."
     )] = Rule.RATIO
     temperature: Annotated[float, _number(
-        "Temperature", "Of the target; 0 always takes the most probable token.", 0.0, 2.0, 0.1
+        "Temperature", "The target’s; 0 always takes the most probable token.", 0.0, 2.0, 0.1
     )] = 0.0
     draft_temperature: Annotated[float, _number(
         "Drafter temperature",
@@ -245,16 +245,16 @@ class DecodeConfig:
         "Top-p", "Keep the smallest set of tokens with this probability; 1 keeps all.", 0.01, 1.0, 0.01
     )] = 1.0
     seed: Annotated[int, _number(
-        "Seed", "Same seed, same text (with auto above temperature 0: under match only).", 0, 2**31 - 1
+        "Seed", "The same seed gives the same text (with auto above temperature 0, only under match).", 0, 2**31 - 1
     )] = 0
     max_new_tokens: Annotated[int, _number(
         "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
     )] = 96
     ignore_eos: Annotated[bool, _choice(
-        "Ignore end of text", "Continue after an end-of-text token (for benchmarks of equal length)."
+        "Ignore end of text", "Continue past end-of-text tokens, so that all runs have the same length."
     )] = False
     template: Annotated[Template, _choice(
-        "The prompt is", "How the prompt is given to the target."
+        "The prompt is", "How the prompt is presented to the target."
     )] = Template.AUTO
     system: Annotated[str, _text(
         "System prompt", "The beginning of a chat, if the target supports one.", 4000
@@ -271,7 +271,7 @@ class DecodeConfig:
             what = f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens."
             raise ConfigError(what, field="steps", hint=f"Choose T at most {self.gamma}, or a larger γ.")
         if self.num_drafts > 1 and self.tree_nodes:
-            what = f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes exclude each other."
+            what = f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes can’t be combined."
             raise ConfigError(what, field="num_drafts", hint="Set the draft tree to 0, or K to 1.")
 
     @property
@@ -328,5 +328,5 @@ def check_prompt(prompt: object) -> str:
         raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
     if not re.match(WHOLE, prompt):
         hint = "Type it again as plain text."
-        raise ConfigError("The prompt has characters that are not text.", field="prompt", hint=hint)
+        raise ConfigError("The prompt contains characters that aren’t text.", field="prompt", hint=hint)
     return prompt

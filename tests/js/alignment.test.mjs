@@ -86,7 +86,7 @@ test('a prompt that goes on in the other text begins later, and is aligned with 
     ['texts', { a: 0, b: 5 }, 12, 13],
   );
   assert.deepEqual(columns, { a: [1, 2, 3, 4], b: [2, 3, 4] });
-  assert.match(said(a, b), /run B begins 5 characters later.*agree over 12 characters/);
+  assert.match(said(a, b), /run B begins 5 characters later.*agree for 12 characters/);
 });
 
 test('tokens of two targets share a column where their words end together', () => {
@@ -151,15 +151,15 @@ test('a run of a file goes on where the server has its pair, and else the page s
   assert.equal(pair, 'embedded');
   const asked = JSON.parse(given);
   assert.deepEqual([asked.after, asked.prompt, asked.target], [a.lane.ids.slice(0, 3), 'P', 't']);
-  assert.match(givenOf(a, 2, ['gpt2']).why, /of the pair embedded, which is not available here/);
-  assert.match(givenOf(a, 9, ['embedded']).why, /doesn’t hold all of that round/);
+  assert.match(givenOf(a, 2, ['gpt2']).why, /used the pair embedded/);
+  assert.match(givenOf(a, 9, ['embedded']).why, /doesn’t contain all of that round/);
   assert.match(
     givenOf(
       { ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) },
       1,
       ['embedded'],
     ).why,
-    /doesn’t hold its settings/,
+    /has no settings/,
   );
   const opened = new Opened();
   opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));

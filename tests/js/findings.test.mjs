@@ -117,7 +117,7 @@ const SAID = [
   ], /differs from vanilla’s from token 3 on: rounding decided/],
   ['above it each run draws, and is marked', 'lossless', [
     run({ parted: 2 }, { temperature: 0.8, rule: 'ratio' }),
-  ], /from token 3 on: each run makes its own draws\. The run is marked “lossless: true”/],
+  ], /from token 3 on: each run makes its own draws\. The mark “lossless: true” comes from/],
   [
     'tests with p/q are counted',
     'accept',
@@ -139,7 +139,7 @@ test('trees: beside the window of the same drafter, prompt and γ', () => {
   for (const runs of [[tree, run({ tau: 3 })], [run({ tau: 3 }), tree]]) {
     assert.match(
       proven('trees', runs, null, null)[0],
-      /B = 9 nodes gave τ = 4\.00, and the window of γ = 6 τ = 3\.00\. Its pass over 10 rows cost v = 1\.18: each node 2\.0 % of a pass\.$/,
+      /B = 9 nodes gave τ = 4\.00, and the window of γ = 6 τ = 3\.00\. Its pass over 10 rows cost v = 1\.18, so each node costs 2\.0 % of a pass\.$/,
     );
   }
   assert.doesNotMatch(proven('trees', [tree, run({ prompt: 'another' })], null, null)[0], /window/);

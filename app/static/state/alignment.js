@@ -215,7 +215,7 @@ function aboutRun({ file, name, lane }) {
     machine: `${header.device}, ${header.dtype}, threads: ${header.threads}`,
     models: `${header.models.target}; ${header.models.drafter ?? ''}`,
     settings: Object.entries(header.config).map(([key, value]) => `${key} ${value}`).join(', '),
-    end: finished ? finished.reason : 'the trace holds no end',
+    end: finished ? finished.reason : 'not recorded',
   };
 }
 
@@ -232,12 +232,12 @@ export function alignmentWords({ facts }) {
       ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so close that rounding decided.`
       : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
     : parted === null
-    ? `Their texts agree to the end, over ${characters}.`
-    : `Their texts agree over ${characters}; after that the columns only count tokens.`;
+    ? `The texts are the same to the end: ${characters}.`
+    : `The texts agree for ${characters}; after that the columns only count tokens.`;
   const why = {
     tokens: [],
     nothing: [
-      'The runs cannot be aligned: a trace holds no words, and prompt or target differ. The columns only count tokens.',
+      'The runs can’t be aligned: a trace has no token texts, and prompt or target differ. The columns only count tokens.',
     ],
     texts: [
       prompt === null
@@ -248,13 +248,13 @@ export function alignmentWords({ facts }) {
     ],
     beginnings: [
       prompt === null
-        ? 'A trace does not hold its prompt.'
+        ? 'A trace doesn’t contain its prompt.'
         : `The prompts differ from character ${prompt} on, so these texts have different beginnings. Both are aligned from the first new token; this doesn’t compare methods.`,
     ],
   }[by];
   const other = target || by === 'tokens' || by === 'texts' && prompt === null
     ? []
-    : ['The targets differ, or a trace does not name its target.'];
+    : ['The targets differ, or a trace doesn’t name its target.'];
   const clocks = files.a.machine === files.b.machine ? [] : [
     'The runs were timed on different machines or machine settings: compare rounds, not milliseconds.',
   ];
@@ -268,17 +268,17 @@ export function alignmentWords({ facts }) {
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) {
-    return { why: 'The trace doesn’t hold its settings, so the run cannot be continued.' };
+    return { why: 'The trace has no settings, so the run can’t be continued.' };
   }
   const pair = String(header.config.pair);
   if (!pairs.includes(pair)) {
     return {
       why:
-        `The run is of the pair ${pair}, which is not available here, so it cannot be continued.`,
+        `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
     };
   }
   const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
-  if (!commit) return { why: 'The trace doesn’t hold all of that round.' };
+  if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
   const given = {
     config: header.config,
     prompt: header.prompt,

@@ -26,7 +26,7 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
     const end = { x: clock.seconds, y: state.points.at(-1)?.total ?? 0, done: clock.done };
     return [{ name, own, colour, label, points: state.points, end }];
   });
-  if (!drawn.length) return { empty: 'Each lane gets a line when it has tokens.' };
+  if (!drawn.length) return { empty: 'A line appears for each lane once it has tokens.' };
   const heights = labelHeights(drawn.map(({ end }) => end), most, gap);
   return {
     data: drawn.map(({ name, own, colour, label, points, end }) => ({

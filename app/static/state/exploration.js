@@ -67,7 +67,7 @@ export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
   return worst < crowded
     ? ''
-    : `⚠ Busy machine: other programs held the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${
+    : `⚠ Busy machine: other programs were using the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${
       ratio(worst)
     }. On a quiet machine it is 0.`;
 }

@@ -134,7 +134,7 @@ export const FINDINGS = {
     run: (run) => {
       const chance = {
         ratio: 'min(1, p/q)',
-        delta: 'p alone, as certain proposals',
+        delta: 'p alone, as point masses',
       }[run.kinds.length === 1 ? run.kinds[0] : ''];
       return sampled(run) && chance
         ? `${plural(run.tested, 'token')} were tested with ${chance}: ${
@@ -227,7 +227,7 @@ export const FINDINGS = {
       drafts > 1 && selection === 'self' && kinds.join() === 'delta'
         ? `each draft was the best of K = ${drafts}, and all ${
           plural(tested, 'test')
-        } took it as a point mass, with p alone: ${whole(odds)} on average. α = ${
+        } treated it as a point mass: accept with probability p, ${whole(odds)} on average. α = ${
           percent(accepted)
         } were accepted, τ = ${ratio(perRound)}.`
         : '',
@@ -240,7 +240,7 @@ export const FINDINGS = {
       if (!tree) return '';
       const { tree_nodes: nodes } = tree.config;
       const rows = tree.quiet && tree.v
-        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}: each node ${
+        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}, so each node costs ${
           percent((tree.v - 1) / nodes)
         } of a pass.`
         : '';
@@ -251,7 +251,7 @@ export const FINDINGS = {
     },
     answer: ({ facts: { curve } }) => {
       const one = costAt(curve, 1);
-      return `from 1 to 17 rows, each costs ${
+      return `from 1 to 17 rows, each extra row costs ${
         percent((costAt(curve, 17) - one) / 16 / one)
       } of a pass.`;
     },
@@ -259,7 +259,7 @@ export const FINDINGS = {
   lossless: {
     run: ({ config: { temperature, rule }, parted, tokens, lossless, exactness }) => {
       const same = parted < 0
-        ? `all ${plural(tokens, 'token')} are vanilla’s`
+        ? `all ${plural(tokens, 'token')} match vanilla’s`
         : `the text differs from vanilla’s from token ${parted + 1} on`;
       const why = temperature === 0
         ? (parted < 0
@@ -272,7 +272,7 @@ export const FINDINGS = {
         : parted < 0
         ? ', by chance'
         : ': each run makes its own draws';
-      return `at temperature ${temperature} ${same}${why}. The run is marked “lossless: ${lossless}” because of what is proved about its rule, “${rule}”.`;
+      return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” comes from what is proved about the rule “${rule}”, not from this comparison.`;
     },
     answer: (answer) => {
       const [wrong, ...exact] = [...last(answer)].sort((a, b) =>

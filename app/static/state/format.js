@@ -81,7 +81,7 @@ export function busyWords(waits) {
   const parts = waits.map(([name, wait]) =>
     `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`
   ).join(', ');
-  return `⚠ Busy machine: other programs held the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
+  return `⚠ Busy machine: other programs were using the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
 /** Origins of tokens. */

@@ -72,7 +72,7 @@ export function verdict({ drafted, vanilla }, doubt) {
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
   if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
   if (baseline) {
-    return ['1.00×', 'the baseline: every speed-up of this race is over its tokens per second'];
+    return ['1.00×', 'the baseline: every speed-up in this race compares with its tokens per second'];
   }
   if (!drafted) return [dash, 'no drafter: only vanilla ran'];
   const over = clocks.drafted?.done && clocks.vanilla?.done;
@@ -110,7 +110,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
 function disturbed(drafted, vanilla) {
   const [own, base] = [passesOf(drafted), passesOf(vanilla)];
   const slower = drafted.duration > vanilla.duration
-    ? ` The drafted lane was slower, by a disturbed clock: ${seconds(drafted.duration)} s against ${
+    ? ` The drafted lane was slower, on a disturbed clock: ${seconds(drafted.duration)} s against ${
       seconds(vanilla.duration)
     } s.`
     : '';
@@ -175,7 +175,7 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   }
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
   const speed = speedUp(pace(drafted), pace(vanilla));
-  const slower = speed !== null && speed < 1 ? '; slower, by a disturbed clock' : '';
+  const slower = speed !== null && speed < 1 ? '; slower, on a disturbed clock' : '';
   const passes = trusted ? '' : `, plus ${plural(passesOf(drafted).drafter, 'drafter pass')}`;
   const fast = trusted && speed !== null ? `, ${speedWords(speed)}` : `${passes}${slower}`;
   const instead = tokens === vanilla.shown.length ? ` instead of ${vanilla.rounds.length}` : '';

@@ -137,7 +137,7 @@ export function labelHeights(ends, most, gap) {
 }
 
 const FEWER =
-  'No place: it wrote fewer tokens than the longest text of this race. Compare tokens per second, not the clock.';
+  'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens per second, not the clock.';
 
 /**
  * The head of a lane besides its numbers: its place, a kind for its style, and its progress.

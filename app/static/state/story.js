@@ -32,7 +32,7 @@ function why(what, greedy, word) {
   if (!test || test.accepted) return '';
   const chance = test.kind === 'match' ? test.p : test.threshold;
   if (!greedy && chance >= SURE) {
-    return `It was chance: ${Math.round(100 * chance)} of 100 draws accept here.`;
+    return `It was chance: ${Math.round(100 * chance)} of 100 draws would accept it.`;
   }
   const mine = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
   const [guess] = mine.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
@@ -62,7 +62,7 @@ function event(what, greedy, judged, word) {
   if (!rows.length && !test && extra === null) {
     return judged && tree
       ? 'Not tested: the target’s walk ended before it.'
-      : 'Nothing is recorded of this position yet. Step on, or choose a later round.';
+      : 'Nothing is recorded for this position yet. Step forward, or choose a later round.';
   }
   if (!test) return untested(what, judged, word);
   if (test.kind === 'tree') return walked(what, greedy, word);
@@ -112,7 +112,7 @@ function walked({ test, drafted, options }, greedy, word) {
     ? 'another token is drafted here'
     : 'none of the tokens drafted here is the same';
   const then = test.accepted
-    ? 'it is drafted here, so the walk goes on from it'
+    ? 'it is drafted here, so the walk continues from it'
     : `${none}, so the walk ends and the target writes it`;
   const verdict = test.accepted && !other ? '✓ Accepted' : '✕ Rejected';
   if (greedy) {
@@ -141,9 +141,9 @@ export function aside(what, greedy, judged) {
     ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'
     : '';
   const odds = known
-    ? `Each rule would accept this token with: ratio ${ratio(known.ratio)}, delta ${
+    ? `Probability that a rule accepts this token: ratio ${ratio(known.ratio)}, delta ${
       ratio(known.delta)
-    }, match ${ratio(known.match)} (if the shared noise gives the same)${mass}.`
+    }, match ${ratio(known.match)} (if the shared noise gives the same token)${mass}.`
     : '';
   return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
 }
@@ -152,15 +152,15 @@ export function aside(what, greedy, judged) {
 function missing({ tree, holds, rows, options, reached, test }, greedy) {
   if (!tree || !options.length) {
     return holds === 'none' && (reached || test) && rows.length
-      ? 'This trace holds no p of the target’s likeliest tokens here.'
+      ? 'This trace has no p of the target’s likeliest tokens here.'
       : '';
   }
   const q = rows.some((row) => row.id !== null && row.q !== null)
     ? ''
-    : ', and no q of the drafter';
-  if (holds === 'all') return q && 'This trace holds no q of the nodes of its trees.';
-  if (holds === 'drafted') return `This trace holds p of the drafted tokens only${q}.`;
-  return `This trace holds no p of the nodes of its trees${
+    : ', and no q from the drafter';
+  if (holds === 'all') return q && 'This trace has no q for its tree nodes.';
+  if (holds === 'drafted') return `This trace has p for the drafted tokens only${q}.`;
+  return `This trace has no p for its tree nodes${
     greedy ? ' at temperature 0' : ''
   }${q}: only which token the target drew.`;
 }

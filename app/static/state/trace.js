@@ -77,7 +77,7 @@ export async function readFile(file) {
   try {
     return { ...parse(new TextDecoder().decode(plain)), bytes: packed ? bytes : await gzip(bytes) };
   } catch (error) {
-    throw error instanceof SyntaxError ? new Error('it is no trace, or was cut off') : error;
+    throw error instanceof SyntaxError ? new Error('it isn’t a trace, or was cut off') : error;
   }
 }
 

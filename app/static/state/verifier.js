@@ -133,7 +133,7 @@ export class Verifier {
   /** How the visitor's answer compares with the rule's. */
   get agreement() {
     if (this.answer === this.accepted) return 'You agree with the rule.';
-    return `You ${this.answer ? 'accepted' : 'rejected'}, the rule did not.`;
+    return `You ${this.answer ? 'accepted' : 'rejected'}; the rule didn’t.`;
   }
 
   /** The rule's verdict in words. @param {Word} word */

@@ -32,7 +32,7 @@ export function Bar({ app, scene }) {
       <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
         act=${() => app.step(-1)}>${icon('back')}<//>
       <${Button} name="sd-play" label=${play} act=${() => app.toggle()}>${icon(sign)}<//>
-      <${Button} name="sd-next" label="One step on (right arrow; with shift, ten)"
+      <${Button} name="sd-next" label="One step forward (right arrow; with shift, ten)"
         act=${() => app.step(1)}>${icon('next')}<//>
       <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />

@@ -11,7 +11,7 @@ import { markOf } from '../state/race.js';
 /** @import { Scene } from '../state/stage.js' */
 
 const COLUMNS = [
-  ['place', 'Place', 'By the clock, among the lanes that wrote as many tokens as the longest.'],
+  ['place', 'Place', 'By decode time, among the lanes that wrote as many tokens as the longest.'],
   ['who', 'Lane', 'A method and its settings.'],
   [
     'progress',

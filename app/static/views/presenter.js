@@ -46,7 +46,7 @@ function hint(link, coded) {
   }
   if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
     if (coded) {
-      return 'The code holds this computer’s address in its network, so phones in the same network can open it.';
+      return 'The code contains this computer’s network address, so phones on the same network can open it.';
     }
     return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by this computer’s name.';
   }

@@ -16,11 +16,11 @@ const NUMBERS = [
   ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
 const PREDICTED =
-  'v and c are means of this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
+  'v and c are means over this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
 const BUSY =
-  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more: beside one busy program the speed-up can be several times off.';
+  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more. A single busy program can make the speed-up several times too large or too small.';
 const ALONE =
-  'A single thread never waits for other threads, so its clock can be trusted beside other programs';
+  'A single thread never waits for other threads, so its clock can be trusted while other programs run';
 
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, running }) {

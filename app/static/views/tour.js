@@ -89,7 +89,7 @@ export class TourOffer extends Component {
     return html`
       <p class="sd-tour-offer"
         hidden=${seen}>First time here? <${Link} act=${() =>
-          this.start()}>Take the tour, one minute<//>${' '}
+          this.start()}>Take the tour (one minute)<//>${' '}
             <button type="button" class="sd-b" aria-label="No tour" onclick=${() =>
               this.remember()}>✕</button></p>
     `;

@@ -216,7 +216,7 @@ export class SideBySide {
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');
     const why = own.why ??
-      (chosen.length ? '' : 'The trace holds no other token for this position.');
+      (chosen.length ? '' : 'The trace has no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
     const take = (id) =>
       html`

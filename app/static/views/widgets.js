@@ -49,7 +49,7 @@ const SHAPES = [
   ['tree', 'a tree of B nodes'],
 ];
 const QUESTIONS = [
-  'Drag α down until it no longer pays. How far did you get?',
+  'Drag α down until drafting no longer pays off. How far did you get?',
   'Set α to 0.9. Which γ is best now, and why not 32?',
   'Make the drafter free. What speed-up does that give at α 0.5?',
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
@@ -199,15 +199,15 @@ export class Sandbox {
       );
     return [
       even === null
-        ? 'It never pays at these costs.'
-        : `It pays from ${box.alphas ? 'a common α of' : 'α ='} ${ratio(even)} on.`,
+        ? 'It never pays off at these costs.'
+        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${ratio(even)} up.`,
       `The best γ is ${gamma}: ${ratio(best)}×.`,
       `With a free drafter: ${speed({ draft: 0 })}.`,
       `At ${box.alphas ? 'these α' : `α ${ratio(box.alpha)}`}, a window of 16: ${
         speed({ shape: 'window', gamma: 16 })
       }; a tree of 16: ${speed({ shape: 'tree', gamma: 16, count: 16 })}.`,
       ...(box.alphas && box.shape === 'window'
-        ? [`0.05 more of α₁: τ ${more(0)}; of the last α: ${more(box.gamma - 1)}.`]
+        ? [`With 0.05 added to α₁, τ is ${more(0)}; to the last α, ${more(box.gamma - 1)}.`]
         : []),
     ];
   }
