@@ -111,7 +111,7 @@ class Kept:
         self.lock = Lock()
 
     def key(self, scope: Scope) -> tuple[str, ...] | None:
-        """By what an answer is kept; None: it isn't the same for everyone."""
+        """The key under which an answer is kept; None: it isn't the same for everyone."""
         if scope["type"] != "http" or scope["method"] != "GET":
             return None
         headers = Headers(scope=scope)

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 globalThis.window = { specdiffTimes: { quiet: 80, patience: 50, again: 30 } };
+globalThis.document = { baseURI: 'http://lab.example/' };
 const { Watchdog } = await import('../../app/static/watchdog.js');
 
 const here = () => Promise.resolve({ status: 200 });
@@ -23,7 +24,7 @@ function watch(t, answers) {
   });
   const seen = { asked: 0, lost: 0, waits: true };
   t.mock.method(globalThis, 'fetch', (address, { method, signal }) => {
-    assert.match(String(address), /watchdog[.]js$/);
+    assert.equal(String(address), `${document.baseURI}healthz`);
     assert.equal(method, 'HEAD');
     const answer = answers[Math.min(seen.asked, answers.length - 1)];
     seen.asked += 1;
