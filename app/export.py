@@ -85,7 +85,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
 def _answers() -> Iterator[tuple[str, str]]:
     """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparison,
     come without their races, which are the largest."""
-    without = [*explore.recordings(explore.RECORDED[explore.TAB], "window-map")[1:], explore.COMPARE]
+    without = [*[*explore.recordings(explore.RECORDED[explore.TAB], "window-map")][1:], explore.COMPARE]
     for tab, folder in explore.RECORDED.items():
         for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
             answer = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))

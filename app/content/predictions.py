@@ -165,7 +165,7 @@ def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
 
 def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:
     """The recorded answers of one question."""
-    for path in sorted(folder.glob(f"{name}*.json")):
+    for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
         try:
             yield msgspec.json.decode(path.read_bytes(), type=_Recorded)
         except (OSError, ValueError) as error:  # skip a bad file, serve the others

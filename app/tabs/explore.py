@@ -17,7 +17,7 @@ from app.run.engines import Factory
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import ASSETS, PAIRS, find_pair
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS, find_pair
 
 LOG = logging.getLogger(__name__)
 TAB = "explore"
@@ -36,11 +36,17 @@ class _Recorded(msgspec.Struct):
     choice: dict[str, Any]
 
 
-def recordings(folder: Path, name: str) -> list[str]:
-    """The recorded answers of an exploration: ``NAME.json`` or ``NAME.WORD.json``, without the
-    ending; first the one nearest to the form's defaults. Invalid files are left out."""
+TELLING = ("pair", "drafter", "models", "temperature", "controller")
+"""Settings that tell the recordings of a question apart."""
+
+
+def recordings(folder: Path, name: str) -> dict[str, str]:
+    """The recorded answers of an exploration: ``NAME.json`` or ``NAME.WORD.json`` without the ending -> its label.
+
+    Those on the real model come first, then those nearest to the form's defaults. Invalid files are left out.
+    """
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
-    others: dict[str, int] = {}  # stem -> number of fields that differ from the defaults
+    choices: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob(f"{name}*.json")):
         stem = path.name.removesuffix(".json")
         if stem.split(".")[0] != name:
@@ -50,8 +56,25 @@ def recordings(folder: Path, name: str) -> list[str]:
         except (OSError, ValueError) as error:  # the others still work
             LOG.warning("%s is left out: %s", path, error)
             continue
-        others[stem] = sum(choice[field] != value for field, value in usual.items() if field in choice)
-    return sorted(others, key=lambda stem: others[stem])
+        choices[stem] = {**usual, **choice}
+
+    def place(stem: str) -> tuple[bool, int]:
+        choice = choices[stem]
+        return choice.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(choice[field] != usual[field] for field in usual)
+
+    telling = [field for field in TELLING if len({str(one.get(field)) for one in choices.values()}) > 1]
+
+    def label(stem: str) -> str:
+        words = {field: choices[stem][field] for field in telling}
+        if "pair" in words:
+            words["pair"] = find_pair(words["pair"]).label.partition(" · ")[0]
+        if "temperature" in words:
+            words["temperature"] = f"temperature {words['temperature']:g}"
+        if "controller" in words:
+            words["controller"] = "controller" if words["controller"] else ""
+        return " · ".join(filter(None, words.values())) or stem.partition(".")[2].replace("-", " ")
+
+    return {stem: label(stem) for stem in sorted(choices, key=place)}
 
 
 def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:

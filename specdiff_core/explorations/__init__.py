@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.schema.errors import ConfigError
 
-for _file in pkgutil.iter_modules(__path__):  # a question is one file, named nowhere else
+for _file in pkgutil.iter_modules(__path__):  # a question is one file
     importlib.import_module(f"{__name__}.{_file.name}")
 
 FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
-"""The first questions, in order; the others follow."""
+"""The order of the questions; one that is not named here follows."""
 
 
 def _questions(kind: type[Exploration] = Exploration) -> Iterator[type[Exploration]]:

@@ -90,7 +90,7 @@ class PassTimes:
             target.rollback(rows, ())
             return seconds
 
-        def draft(gamma: int, steps: int) -> float:
+        def draft(gamma: int, steps: int) -> tuple[tuple[int, int], float]:  # γ and T as drafted, seconds
             session = self._drafter.start()  # some sessions need the result of one draft before the next
             session.observe(ids[:-1], features)
             gamma = min(gamma, session.room)
@@ -100,7 +100,7 @@ class PassTimes:
             )
             clock.start()
             drained(session.draft(context))
-            return clock.finish()
+            return (gamma, steps), clock.finish()
 
         for number in range(2 + repeats):
             scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
@@ -113,7 +113,8 @@ class PassTimes:
                 if gamma + 1 > target.room:
                     continue
                 for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
-                    drafts.setdefault((gamma, steps), []).append(draft(gamma, steps))
+                    drafted, seconds = draft(gamma, steps)
+                    drafts.setdefault(drafted, []).append(seconds)
                     scores.setdefault(gamma + 1, []).append(score(gamma + 1))
             if number > 1:
                 self._context = len(ids)

@@ -53,6 +53,7 @@ test('a plain window is interpolated; a tree has the range of similar settings, 
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
+      { temperature: 1, rule: 'ratio', draft_temperature: 0 },
     ]
   ) assert.match(words(other), /^No prediction/, JSON.stringify(other));
   assert.equal(words({ drafter: 'none' }), '', 'vanilla has no speed-up');

@@ -32,7 +32,7 @@ export function between(cells, where) {
 
 /** Whether settings sample as recorded results do. @param {Record<string, any>} settings */
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
-  !top_k && top_p === 1 && !draft_temperature && (!temperature || rule === 'ratio');
+  !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
 /**
  * The measured range nearest to the settings of a run; null if the pair, the temperature or the method was not measured,
