@@ -86,15 +86,18 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         as_chat(plain, "hi", config(template=Template.CHAT))
 
 
-@pytest.mark.parametrize(("template", "why"), [
-    ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
-    ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
-    ("{{ 'x' * 3000000000 }}", "512 MB"),
-    ("{{ '%3000000000d' % 1 }}", "512 MB"),
-    ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
-    ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
-    ("{% if %}", "Expected an expression"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+        ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
+        ("{{ 'x' * 3000000000 }}", "512 MB"),
+        ("{{ '%3000000000d' % 1 }}", "512 MB"),
+        ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
+        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
+        ("{% if %}", "Expected an expression"),
+    ],
+)
 def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
     """Of time, memory and output; what it says of itself cannot steer a terminal."""
     monkeypatch.setattr(templating, "SECONDS", 1 if "1 s" in why else 60)

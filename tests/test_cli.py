@@ -72,27 +72,33 @@ def test_every_setting_has_a_flag_that_arrives(fake, capsys) -> None:
     assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--gamma", "99"], r"Draft window (γ) cannot be '99'"),
-    (["--gamma", "soon"], "Give a whole number from 1 to 32"),
-    (["--gamma", "2", "--steps", "3"], "cannot reveal"),
-    (["--rule", "magic"], "Choose one of: ratio"),
-    (["--pair", "nothing"], "no model pair"),
-    (["--drafter", "nobody"], "no drafter"),
-    (["--device", "abacus"], "Unknown device"),
-    (["--threads", "0"], "threads"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gamma", "99"], r"Draft window (γ) cannot be '99'"),
+        (["--gamma", "soon"], "Give a whole number from 1 to 32"),
+        (["--gamma", "2", "--steps", "3"], "cannot reveal"),
+        (["--rule", "magic"], "Choose one of: ratio"),
+        (["--pair", "nothing"], "no model pair"),
+        (["--drafter", "nobody"], "no drafter"),
+        (["--device", "abacus"], "Unknown device"),
+        (["--threads", "0"], "threads"),
+    ],
+)
 def test_a_wrong_setting_is_one_line_with_a_hint(words, message, capsys) -> None:
     status, out, err = run(capsys, "decode", "--prompt", "x", *words)
     assert (status, out) == (2, "") and message in err and "hint: " in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize(("error", "status", "message"), [
-    (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
-    (SpecDiffError("It broke."), 2, "error: It broke."),
-    (KeyboardInterrupt(), 130, "interrupted"),
-    (OSError(28, "No space left on device"), 2, "error: No space left on device\nhint: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
+        (SpecDiffError("It broke."), 2, "error: It broke."),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device\nhint: "),
+    ],
+)
 def test_failures_have_their_status(fake, capsys, error, status, message) -> None:
     fake.fail, fake.fail_after = error, 0
     found, _, err = run(capsys, "decode", "--prompt", "x")
@@ -159,12 +165,15 @@ def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_noth
         assert race_summary({"vanilla": [run]})["lossless"] is lossless
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (("--methods", "nonsense"), "no method called 'nonsense'"),
-    (("--methods", " ,vanilla"), "a method beside vanilla"),
-    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma exclude each other"),
-    (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "nonsense"), "no method called 'nonsense'"),
+        (("--methods", " ,vanilla"), "a method beside vanilla"),
+        (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma exclude each other"),
+        (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
+    ],
+)
 def test_methods_that_cannot_race_are_told_before_the_work(fake, capsys, words, message) -> None:
     status, _, err = run(capsys, "race", "--prompt", "Once", *words)
     assert status == 2 and message in err and "hint: " in err and not fake.calls

@@ -41,15 +41,23 @@ def run(config: DecodeConfig, *, target=None, drafter=None, **options) -> list[E
 
 @settings(max_examples=40)
 @given(
-    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99),
-    order=st.sampled_from(RevealOrder), temperature=st.sampled_from([0.0, 0.7, 1.3]),
+    gamma=st.integers(1, 9),
+    steps=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    order=st.sampled_from(RevealOrder),
+    temperature=st.sampled_from([0.0, 0.7, 1.3]),
     limit=st.integers(1, 25),
-)  # fmt: skip
+)
 def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
     config = DecodeConfig(
-        gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature,
-        max_new_tokens=limit, rule=Rule.MATCH,
-    )  # fmt: skip
+        gamma=gamma,
+        steps=min(steps, gamma),
+        seed=seed,
+        order=order,
+        temperature=temperature,
+        max_new_tokens=limit,
+        rule=Rule.MATCH,
+    )
     vanilla = run(config, drafter=VanillaDrafter(), ending=Ending([END]))
     drafted = run(config, ending=Ending([END]))
     assert drafted[-1].ids == vanilla[-1].ids
@@ -107,9 +115,11 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
     events = run(
-        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law),
-        drafter=ScriptedDrafter(script, mask_id=MASK), ending=Ending([END]),
-    )  # fmt: skip
+        DecodeConfig(gamma=8, max_new_tokens=50),
+        target=FakeTarget(law),
+        drafter=ScriptedDrafter(script, mask_id=MASK),
+        ending=Ending([END]),
+    )
     assert events[-1].reason == "end_of_text"
     assert events[-1].ids == (5, 5, 5, END)
     sums = fold(events)

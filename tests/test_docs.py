@@ -35,9 +35,13 @@ def python(*arguments: str, path: Path, home: Path) -> str:
     """What an interpreter of its own prints."""
     paths = os.pathsep.join(map(str, (path, ROOT)))
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=home, env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

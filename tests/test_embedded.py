@@ -140,9 +140,12 @@ def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 1):
         prompt = torch.tensor([engine.encode(text)])
         theirs = stock_of(engine).generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40, do_sample=False,
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=40,
+            do_sample=False,
             suppress_tokens=list(engine.target.suppress),
-        )[0, prompt.shape[1] :]  # fmt: skip
+        )[0, prompt.shape[1] :]
         config = DecodeConfig(drafter="none", max_new_tokens=40)
         assert_same(engine, text, ids_of(engine, text, config), tuple(theirs.tolist()), config)
 

@@ -143,8 +143,13 @@ def test_llama_3s_factors_are_recognised(tmp_path: Path) -> None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-              "original_max_position_embeddings": 8192}  # fmt: skip
+    scaled = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
     size, base = 16, 500000.0
 
     def frequencies(**parameters: Any) -> torch.Tensor:
@@ -180,13 +185,16 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
-@pytest.mark.parametrize(("pre", "pieces", "begins"), [
-    ("smollm", ["1", "2", "3", "4", "5"], False),
-    ("starcoder", ["1", "2", "3", "4", "5"], False),
-    ("qwen2", ["1", "2", "3", "4", "5"], False),
-    ("gpt-2", ["123", "4", "5"], False),
-    ("llama-bpe", ["123", "4", "5"], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pre", "pieces", "begins"),
+    [
+        ("smollm", ["1", "2", "3", "4", "5"], False),
+        ("starcoder", ["1", "2", "3", "4", "5"], False),
+        ("qwen2", ["1", "2", "3", "4", "5"], False),
+        ("gpt-2", ["123", "4", "5"], False),
+        ("llama-bpe", ["123", "4", "5"], True),
+    ],
+)
 def test_every_way_to_split_a_text(tmp_path, pre, pieces, begins) -> None:
     write(tmp_path / "model.gguf", pre=pre)
     tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
@@ -213,19 +221,22 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
 
 
-@pytest.mark.parametrize(("changes", "named"), [
-    ({"arch": "gemma"}, "gemma"),
-    ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
-    ({"header": {"tokenizer.ggml.pre": None}}, "None"),
-    ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
-    ({"header": {"llama.expert_count": 8}}, "expert_count"),
-    ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
-    ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
-    ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
-    ({"header": {"split.count": 3}}, "parts"),
-    ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
-    ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"arch": "gemma"}, "gemma"),
+        ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
+        ({"header": {"tokenizer.ggml.pre": None}}, "None"),
+        ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
+        ({"header": {"llama.expert_count": 8}}, "expert_count"),
+        ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
+        ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
+        ({"header": {"llama.rope.dimension_count": 8}}, "turned"),
+        ({"header": {"split.count": 3}}, "parts"),
+        ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
+        ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
+    ],
+)
 def test_what_is_not_supported_is_refused_by_name(tmp_path, changes, named) -> None:
     if "arch" in changes:
         write(tmp_path / "model.gguf")

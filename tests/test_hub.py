@@ -95,9 +95,12 @@ class Hub(Loopback):
 
         template = self.url + "/{repo_id}/resolve/{revision}/{filename}"
         for name, value in {
-            "ENDPOINT": self.url, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
-            "HF_HUB_CACHE": str(cache), "DOWNLOAD_CHUNK_SIZE": 4096,
-        }.items():  # fmt: skip
+            "ENDPOINT": self.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": template,
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_CACHE": str(cache),
+            "DOWNLOAD_CHUNK_SIZE": 4096,
+        }.items():
             patch.setattr(constants, name, value)
         with self:
             yield self
@@ -174,11 +177,14 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypat
     assert ("GET", f"/lab/gpt2/resolve/{served.commit('lab/gpt2')}/tokenizer.json") not in served.asked
 
 
-@pytest.mark.parametrize(("status", "code", "words", "hint"), [
-    (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
-    (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
-    (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "code", "words", "hint"),
+    [
+        (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
+        (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
+        (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
+    ],
+)
 def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hint, monkeypatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
     served.refused["lab/gpt2"] = (status, code)
@@ -306,9 +312,14 @@ def gpt2(width: int, layers: int, **others: Any) -> Any:
 def llama(kind: Any, width: int, inner: int, layers: int, heads: int, shared: int, words: int, **others: Any) -> Any:
     """The fields of a config.json in which models of Llama's form differ."""
     return kind(
-        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=shared, vocab_size=words, **{"tie_word_embeddings": False, **others},
-    )  # fmt: skip
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=shared,
+        vocab_size=words,
+        **{"tie_word_embeddings": False, **others},
+    )
 
 
 TIED = {"tie_word_embeddings": True}

@@ -150,9 +150,12 @@ def block(
 ) -> BlockDrafter:
     """``blind``: its hidden states are zero, whatever it reads."""
     theirs = LlamaConfig(
-        hidden_size=WIDTH, num_attention_heads=1, vocab_size=size, max_position_embeddings=64,
+        hidden_size=WIDTH,
+        num_attention_heads=1,
+        vocab_size=size,
+        max_position_embeddings=64,
         num_hidden_layers=layer + 1,
-    )  # fmt: skip
+    )
     values = drafter_config(theirs, layers=1, intermediate=8, block_size=5, mask_id=MASK)
     values["dflash_config"] |= {"markov_width": markov, "target_layer_ids": [layer]}
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
@@ -483,13 +486,16 @@ def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling)
 # ---- Real networks: keys, values and hidden states that are computed ----
 
 
-@pytest.mark.parametrize(("shape", "rule"), [
-    pytest.param(
-        shape, rule, marks=() if rule is Rule.RATIO and not values.items() & LONG.items() else pytest.mark.slow
-    )
-    for shape, (_, values) in SHAPES.items()
-    for rule in (Rule.RATIO, Rule.DELTA)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        pytest.param(
+            shape, rule, marks=() if rule is Rule.RATIO and not values.items() & LONG.items() else pytest.mark.slow
+        )
+        for shape, (_, values) in SHAPES.items()
+        for rule in (Rule.RATIO, Rule.DELTA)
+    ],
+)
 def test_real_keys_and_values_keep_the_law(enumerate_runs, shape, rule) -> None:
     """A Llama and a network of each kind: the distribution of three tokens against one plain pass
     over each text, to 1e-5, since they compute in fp32."""
@@ -524,12 +530,15 @@ RACES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "sampling", "rule"), [
-    cell(shape, *race, quick=i == number % len(RACES))
-    for number, shape in enumerate(SHAPES)
-    for i, race in enumerate(RACES)
-    if shape != "vanilla"
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        cell(shape, *race, quick=i == number % len(RACES))
+        for number, shape in enumerate(SHAPES)
+        for i, race in enumerate(RACES)
+        if shape != "vanilla"
+    ],
+)
 def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(shape, sampling, rule) -> None:
     """With the streams of production and real networks, token for token, and with the same reason to end."""
     engine, prompt = with_networks(9)
@@ -653,15 +662,18 @@ def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
 FALSE_ALARM = 1e-6
 
 
-@pytest.mark.parametrize(("shape", "sampling", "rule"), [
-    ("vanilla", "hot drafter", Rule.RATIO),
-    ("masked diffusion", "hot drafter", Rule.RATIO),
-    cell("autoregressive", "hot drafter", Rule.RATIO, quick=False),
-    cell("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, quick=False),
-    cell("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, quick=False),
-    cell("Markov", "top-p", Rule.RATIO, quick=False),
-    cell("block", "hot drafter", Rule.MATCH, quick=False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        ("vanilla", "hot drafter", Rule.RATIO),
+        ("masked diffusion", "hot drafter", Rule.RATIO),
+        cell("autoregressive", "hot drafter", Rule.RATIO, quick=False),
+        cell("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, quick=False),
+        cell("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, quick=False),
+        cell("Markov", "top-p", Rule.RATIO, quick=False),
+        cell("block", "hot drafter", Rule.MATCH, quick=False),
+    ],
+)
 def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
     """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
     other. The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
@@ -685,12 +697,15 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
     return {taken: weight for taken, weight in law.items() if weight}
 
 
-@pytest.mark.parametrize(("kind", "rule"), [
-    ("mdlm", Rule.RATIO),
-    ("mdlm", Rule.MATCH),
-    ("block_markov", Rule.MATCH),
-    cell("block_markov", Rule.RATIO, quick=False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("mdlm", Rule.RATIO),
+        ("mdlm", Rule.MATCH),
+        ("block_markov", Rule.MATCH),
+        cell("block_markov", Rule.RATIO, quick=False),
+    ],
+)
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     """Four drafts of two tokens from a flat q over three words: the number of different windows,
     the last draft of a round beside the first one, and beside the last one of the round before,

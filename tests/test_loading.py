@@ -37,9 +37,13 @@ def pair(tmp_path: Path) -> PairSpec:
     save_drafter(tmp_path / "mdlm", size + 1)
     drafter = dataclasses.replace(GPT2_MDLM.drafter("mdlm"), source=str(tmp_path / "mdlm"), revision="", context=32)
     return dataclasses.replace(
-        GPT2_MDLM, target=str(tmp_path / "gpt2"), tokenizer=str(tmp_path / "gpt2"), revision="",
-        context=64, drafters=(drafter, NONE),
-    )  # fmt: skip
+        GPT2_MDLM,
+        target=str(tmp_path / "gpt2"),
+        tokenizer=str(tmp_path / "gpt2"),
+        revision="",
+        context=64,
+        drafters=(drafter, NONE),
+    )
 
 
 def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
@@ -266,8 +270,12 @@ def test_availability_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not usable and "no such device" in reason
 
 
-UNPINNED = {"diffusionfamily/diffugpt-s", "diffusionfamily/diffugpt-m", "diffusionfamily/diffullama",
-            "apple/DiffuCoder-7B-cpGRPO"}  # fmt: skip
+UNPINNED = {
+    "diffusionfamily/diffugpt-s",
+    "diffusionfamily/diffugpt-m",
+    "diffusionfamily/diffullama",
+    "apple/DiffuCoder-7B-cpGRPO",
+}
 """No public source names a commit of these: the first fetch decides, and is remembered (tests/test_hub.py)."""
 
 

@@ -144,10 +144,13 @@ def test_streams_are_named_and_seeded() -> None:
     assert len(draws) == 8  # sampler of a collision: below 3 %; the seed is fixed
 
 
-@pytest.mark.parametrize(("uniform", "rows", "drawn"), [
-    ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
-    ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("uniform", "rows", "drawn"),
+    [
+        ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
+        ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
+    ],
+)
 def test_draws_on_a_boundary(uniform, rows, drawn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability
     zero, and where u < 1 times the total rounds to the total, the last possible id is drawn."""

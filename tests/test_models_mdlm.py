@@ -145,10 +145,13 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
     assert "backbone.blocks.0.attn_qkv.weight" in stored and all(name.startswith("backbone.") for name in stored)
 
 
-@pytest.mark.parametrize(("config", "name"), [
-    ({k: v for k, v in CONFIG.items() if k != "n_blocks"}, "n_blocks"),
-    ({**CONFIG, "time_conditioning": True}, "time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({k: v for k, v in CONFIG.items() if k != "n_blocks"}, "n_blocks"),
+        ({**CONFIG, "time_conditioning": True}, "time"),
+    ],
+)
 def test_a_config_of_another_network_is_refused(tmp_path, config, name) -> None:
     save(tmp_path, released_tensors(), config)
     with pytest.raises(WeightsError, match=name) as caught:

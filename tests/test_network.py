@@ -67,7 +67,7 @@ FAMILIES: dict[str, PretrainedConfig] = {
     "gpt2": GPT2Config(
         vocab_size=60, n_embd=32, n_layer=3, n_head=4, n_positions=128, bos_token_id=None, eos_token_id=None
     ),
-}  # fmt: skip
+}
 PARENTS = [ROOT, ROOT, 0, 2, 1]
 
 
@@ -159,12 +159,15 @@ def one_by_one(target: Target, length: int) -> Tensor:
         return in_parts(target, IDS[:length], [1] * length)
 
 
-@pytest.mark.parametrize("dtype, threads, length", [
-    ("fp32", 1, 200),  # beyond the first border of the attention's sums
-    ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
-    ("bf16", 1, 60),
-    *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "dtype, threads, length",
+    [
+        ("fp32", 1, 200),  # beyond the first border of the attention's sums
+        ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
+        ("bf16", 1, 60),
+        *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
+    ],
+)
 def test_a_token_has_the_same_bits_at_every_width(request, dtype, threads, length) -> None:
     """Over the whole context, with drafts refused in between; also on another number of threads."""
     target: Target = request.getfixturevalue(dtype)
@@ -299,15 +302,18 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
     close(run.score([11]).logits[-1], model(torch.tensor([[*range(2, 30), 7, 11]])).logits[0, -1])
 
 
-@pytest.mark.parametrize(("name", "tensor", "words"), [
-    ("layers.1.mlp.up_proj.weight", None, "missing"),
-    ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
-    ("norm.weight", torch.zeros(31), "shape"),
-    ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
-    ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
-    ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
-    ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("layers.1.mlp.up_proj.weight", None, "missing"),
+        ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
+        ("norm.weight", torch.zeros(31), "shape"),
+        ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
+        ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
+        ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
+        ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
+    ],
+)
 def test_a_damaged_checkpoint_is_named(tmp_path, name, tensor, words) -> None:
     model = AutoModelForCausalLM.from_config(FAMILIES["llama"])
     tensors = {**model.state_dict(), f"model.{name}": tensor}

@@ -51,15 +51,18 @@ def test_a_name_says_everything(target: str) -> None:
     assert len(OWN_PAIRS) <= KEPT
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({}, "target"),
-    ({"target": "x" * 301}, "300"),
-    ({"target": "a/b", "shift": "2"}, "shift"),
-    ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
-    ({"target": "a/b", "context": "7"}, "context"),
-    ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
-    ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "target"),
+        ({"target": "x" * 301}, "300"),
+        ({"target": "a/b", "shift": "2"}, "shift"),
+        ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
+        ({"target": "a/b", "context": "7"}, "context"),
+        ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
+        ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
+    ],
+)
 def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(values)

@@ -178,19 +178,22 @@ def test_a_result_may_replace_what_it_began_with(home: Path) -> None:
         assert [run.steps for run in read_history(home / "again" / HISTORY)] == [4, 1]
 
 
-@pytest.mark.parametrize(("name", "words", "said"), [
-    ("block", ["--rate", "0"], "--rate 0"),
-    ("mdlm", ["--streak", "inf"], "--streak inf"),
-    ("mdlm", ["--average", "0.5"], "--average needs --start"),
-    ("mdlm", ["--width", "100"], "--width 100"),
-    ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
-    ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
-    ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
-    ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
-    ("eagle", ["--target", "nowhere"], "There is no target in"),
-    ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
-    ("eagle", ["--length", "99999"], "a row takes 99999"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("block", ["--rate", "0"], "--rate 0"),
+        ("mdlm", ["--streak", "inf"], "--streak inf"),
+        ("mdlm", ["--average", "0.5"], "--average needs --start"),
+        ("mdlm", ["--width", "100"], "--width 100"),
+        ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
+        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
+        ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
+        ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
+        ("eagle", ["--target", "nowhere"], "There is no target in"),
+        ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
+        ("eagle", ["--length", "99999"], "a row takes 99999"),
+    ],
+)
 def test_what_cannot_be_used_is_one_sentence(home, capsys, name, words, said) -> None:
     given = [str(home / word) if (home / word).exists() else word for word in words]
     assert train(home, name, *given, out="nothing", run="nothing") == 2

@@ -53,8 +53,12 @@ def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
 def diffullama(folder: Path, *, own_class: bool) -> tuple[Any, int]:
     model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
     tensors = dict(model.state_dict())
-    save(folder, adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
-         model.config.to_dict(), shards=2)  # fmt: skip
+    save(
+        folder,
+        adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
+        model.config.to_dict(),
+        shards=2,
+    )
     return model, 81
 
 
@@ -82,9 +86,14 @@ def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     drafter = DrafterSpec(
-        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"),
-        context=32, logit_shift=shift, mask_id=mask_id,
-    )  # fmt: skip
+        name="adapted",
+        label="",
+        module="masked_diffusion",
+        source=str(folder / "drafter"),
+        context=32,
+        logit_shift=shift,
+        mask_id=mask_id,
+    )
     return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
 
 

@@ -238,16 +238,19 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
         encode_prompts([first], encode, longest=2)
 
 
-@pytest.mark.parametrize(("name", "content", "words"), [
-    ("missing.txt", None, "missing.txt can't be read (No such file"),
-    ("a.txt", b"\xff\xfe", "can't be read ('utf-8' codec"),
-    ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
-    ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
-    ("a.jsonl", b"hello", "line 1:"),
-    ("a.json", b'[\n{"prompt": "a"}\n]', "line 1:"),
-    ("a.txt", b'plain\n {"prompt": "a"}\n', "line 2: this is JSON, whose file must be named .jsonl"),
-    ("a.txt", b"\n \n", "holds no prompt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("missing.txt", None, "missing.txt can't be read (No such file"),
+        ("a.txt", b"\xff\xfe", "can't be read ('utf-8' codec"),
+        ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
+        ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
+        ("a.jsonl", b"hello", "line 1:"),
+        ("a.json", b'[\n{"prompt": "a"}\n]', "line 1:"),
+        ("a.txt", b'plain\n {"prompt": "a"}\n', "line 2: this is JSON, whose file must be named .jsonl"),
+        ("a.txt", b"\n \n", "holds no prompt"),
+    ],
+)
 def test_files_without_prompts_are_refused(tmp_path, name, content, words) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)

@@ -130,10 +130,8 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
     assert scores["tokens_per_round/mean"] == pytest.approx(tau(made), abs=1e-3)
     assert raced(home, made) > 2
     card = (made / "README.md").read_text("utf-8")
-    for words in (
-        "Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |",
-        "not tried in a serving",
-    ):  # fmt: skip
+    expected = ("Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |", "not tried in a serving")
+    for words in expected:
         assert words in card
     assert str(home) not in card and "--markov 0" in card and "train drafter --target target" in card
     spec = register_pair(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
@@ -406,21 +404,24 @@ def test_prompts_are_spread_over_flavours() -> None:
 # What can be wrong.
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--hours", "0"], "--hours 0:"),
-    (["--hours", "nan"], "--hours nan:"),
-    (["--layers", "two"], "--layers two:"),
-    (["--temperatures", "0", "3"], "--temperatures 0 3:"),
-    (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
-    (["--taps", "2"], "--taps 2 must be different layers"),
-    (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
-    (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
-    (["--answering", "0"], "There are no answers in"),
-    (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
-    (["--valid", "none.txt"], "none.txt can't be read"),
-    (["--target", "./nowhere"], "nowhere does not exist"),
-    (["--device", "tpu"], "Unknown device 'tpu'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hours", "0"], "--hours 0:"),
+        (["--hours", "nan"], "--hours nan:"),
+        (["--layers", "two"], "--layers two:"),
+        (["--temperatures", "0", "3"], "--temperatures 0 3:"),
+        (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
+        (["--taps", "2"], "--taps 2 must be different layers"),
+        (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
+        (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
+        (["--answering", "0"], "There are no answers in"),
+        (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
+        (["--valid", "none.txt"], "none.txt can't be read"),
+        (["--target", "./nowhere"], "nowhere does not exist"),
+        (["--device", "tpu"], "Unknown device 'tpu'"),
+    ],
+)
 def test_bad_input_is_one_sentence(home, tmp_path, capsys, words, said) -> None:
     assert train(home, tmp_path / "out", *words) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -473,10 +474,13 @@ NO_NUMBER = torch.tensor(float("nan"), requires_grad=True)
 NO_MEMORY = RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: not enough memory")
 
 
-@pytest.mark.parametrize(("fault", "said"), [
-    (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
-    (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
+        (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
+    ],
+)
 def test_a_step_that_fails_is_one_sentence(home, made, tmp_path, monkeypatch, capsys, fault, said) -> None:
     monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
