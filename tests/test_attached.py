@@ -176,7 +176,7 @@ def test_every_format_becomes_the_same_lane(owner: str) -> None:
         ([1, 1], [], ["?", "?"]),
     ],
 )
-def test_rounds_are_those_that_the_server_reports(sizes, accepted, rounds) -> None:
+def test_rounds_are_those_that_the_server_reports(sizes: list[int], accepted: list[int], rounds: list[str]) -> None:
     counts = list(itertools.accumulate(sizes))
     chunks = [choice("x", token_ids=[7] * size) for size in sizes]
     chunks += [
@@ -291,7 +291,9 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("how", "warm_up"), [*((how, None) for how in ATTACKS), ("drip", 1.0), ("no end", 1.0)])
-def test_a_hostile_stream_ends_in_one_sentence(monkeypatch, how, warm_up) -> None:
+def test_a_hostile_stream_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, how: str, warm_up: float | None
+) -> None:
     """In a run, and in the warm-up before it."""
     parts, words = ATTACKS[how]
     monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if "drip" in how else 60.0)
@@ -308,7 +310,7 @@ def test_a_hostile_stream_ends_in_one_sentence(monkeypatch, how, warm_up) -> Non
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_a_server_that_never_answers_is_given_up(monkeypatch, begun) -> None:
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     """Silent, or with a byte now and then in its headers or its body."""
     monkeypatch.setattr(attached, "ASK_SECONDS", 0.2)
 
@@ -391,7 +393,9 @@ def test_an_address_does_not_tell_its_password() -> None:
     assert "secret" not in str(found._header("Once", CONFIG))
 
 
-def test_a_race_with_a_server(monkeypatch, capsys, tmp_path) -> None:
+def test_a_race_with_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
     fake = FakeDecoder()
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: fake)
@@ -426,7 +430,9 @@ def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: P
     assert len({token for pieces in met for token in pieces}) == 4
 
 
-def test_a_race_goes_on_without_a_server_that_broke(monkeypatch, capsys) -> None:
+def test_a_race_goes_on_without_a_server_that_broke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: FakeDecoder())
     with StandIn("vllm", lambda body: sse(*VLLM[:2]), cut=True) as server:
         assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0

@@ -98,7 +98,7 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         ("{% if %}", "Expected an expression"),
     ],
 )
-def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
+def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:
     """Of time, memory and output; what it says of itself cannot steer a terminal."""
     monkeypatch.setattr(templating, "SECONDS", 1 if "1 s" in why else 60)
     monkeypatch.setattr(chatty.pair.tokenizer, "chat_template", template)
@@ -107,7 +107,7 @@ def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
     assert caught.value.message.isprintable()
 
 
-def test_a_chat_is_rendered_as_transformers_renders_it(chatty, monkeypatch) -> None:
+def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = chatty.pair.tokenizer
     template = (
         "{{ bos_token }}{% set n = namespace(x=0) %}"

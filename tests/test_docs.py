@@ -46,7 +46,7 @@ def python(*arguments: str, path: Path, home: Path) -> str:
     return done.stdout
 
 
-def test_the_examples_of_the_front_door_and_the_readme_run(capsys) -> None:
+def test_the_examples_of_the_front_door_and_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The README's six lines end by printing speed-ups."""
     done = doctest.testmod(specdiff_core)
     assert done.attempted > 4 and not done.failed

@@ -153,7 +153,9 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: P
     assert pinned.name_of("target") == f"lab/gpt2@{first}"
 
 
-def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypatch, tmp_path) -> None:
+def test_a_download_reports_bytes_and_speed_and_can_be_stopped(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(hub, "PERIOD", 0.02)
     served.slow.set()
     lines: list[str] = []
@@ -185,7 +187,9 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypat
         (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
     ],
 )
-def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hint, monkeypatch) -> None:
+def test_a_repository_that_the_hub_does_not_give(
+    served: Hub, status: int, code: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
     served.refused["lab/gpt2"] = (status, code)
     with pytest.raises(PairUnavailable, match=words) as refused:
@@ -196,7 +200,9 @@ def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hi
     assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "mdlm"), loaded.missing["mdlm"])
 
 
-def test_a_commit_that_is_gone_a_full_disk_and_no_network(served, monkeypatch, tmp_path) -> None:
+def test_a_commit_that_is_gone_a_full_disk_and_no_network(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(PairUnavailable, match="no longer has the commit"):
         load_pair(pair_of(revision="0" * 40), CPU)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
@@ -212,7 +218,9 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(served, monkeypatch, t
     assert "pairs --fetch NAME" in refused.value.hint
 
 
-def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(served, monkeypatch) -> None:
+def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = pair_of()
     machine = Machine(device="cpu", dtype="fp32", free=10**12)
     monkeypatch.setattr(loading, "find_machine", lambda device, dtype: machine)
@@ -242,7 +250,7 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(served, mon
     assert "drafter 'mdlm' needs about" in loaded.missing["mdlm"] and len(served.weights_asked()) == 1
 
 
-def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served, monkeypatch) -> None:
+def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PAIRS, "tiny", pair_of())
     lines: list[str] = []
     engine = Engine.load("tiny", device="cpu", progress=lines.append)

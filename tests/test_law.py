@@ -398,7 +398,9 @@ def whole_product() -> list[Any]:
 
 
 @pytest.mark.parametrize(("shape", "sampling", "rule"), whole_product())
-def test_the_text_follows_the_targets_law(enumerate_runs, shape, sampling, rule) -> None:
+def test_the_text_follows_the_targets_law(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str, rule: Rule
+) -> None:
     """The joint law of three tokens, with texts that end inside a draft and runs that end at the limit, to 1e-9."""
     (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
     law = enumerate_runs(engine, config, prompt, beginning)
@@ -407,7 +409,9 @@ def test_the_text_follows_the_targets_law(enumerate_runs, shape, sampling, rule)
 
 
 @pytest.mark.parametrize("order", list(RevealOrder))
-def test_a_biased_rule_is_caught_by_the_same_test(enumerate_runs, order) -> None:
+def test_a_biased_rule_is_caught_by_the_same_test(
+    enumerate_runs: Callable[..., dict[Any, float]], order: RevealOrder
+) -> None:
     """``naive`` at T = 2 is biased in every order but from left to right."""
     shape = f"masked diffusion, T = 2, {order.value}"
     (engine, prompt), config = pair(shape, "top-k"), config_of(shape, "top-k", rule=Rule.NAIVE)
@@ -433,7 +437,9 @@ def first_draft(events: Iterator[Event], sampler: Branches) -> tuple[DraftReady,
 
 
 @pytest.mark.parametrize(("shape", "sampling"), spread(DRAWN, list(SAMPLINGS)))
-def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(enumerate_runs, shape, sampling) -> None:
+def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
+) -> None:
     """Whatever is drawn, the recorded q multiply to the probability with which it was drawn (they keep 7 digits)."""
     (engine, prompt), config = pair(shape, sampling), config_of(shape, sampling, ignore_eos=True)
     for event, drawn in enumerate_runs(engine, config, prompt, first_draft):
@@ -463,7 +469,9 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("shape", ["masked diffusion", "block", "Markov", "autoregressive", "EAGLE, chain"])
-def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling) -> None:
+def test_drafts_follow_the_law_of_their_drafter(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
+) -> None:
     """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its
     distribution, in tokens that the target may say: to 1e-6, since the networks compute in fp32."""
     engine, prompt = pair(shape, sampling)
@@ -496,7 +504,9 @@ def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling)
         for rule in (Rule.RATIO, Rule.DELTA)
     ],
 )
-def test_real_keys_and_values_keep_the_law(enumerate_runs, shape, rule) -> None:
+def test_real_keys_and_values_keep_the_law(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, rule: Rule
+) -> None:
     """A Llama and a network of each kind: the distribution of three tokens against one plain pass
     over each text, to 1e-5, since they compute in fp32."""
     engine, prompt = with_networks(ids_for(shape, "top-k and top-p", rule))
@@ -539,7 +549,9 @@ RACES = [
         if shape != "vanilla"
     ],
 )
-def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(shape, sampling, rule) -> None:
+def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(
+    shape: str, sampling: str, rule: Rule
+) -> None:
     """With the streams of production and real networks, token for token, and with the same reason to end."""
     engine, prompt = with_networks(9)
     values = {**SHAPES[shape][1], **SAMPLINGS[sampling], **WIDE}

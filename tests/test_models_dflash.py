@@ -55,7 +55,7 @@ def drafter(released: Path) -> BlockDrafter:
     return BlockDrafter("block", from_folder(released), words, context=320, forbidden=(7,))
 
 
-def test_names_and_config_survive_a_round_trip(released, tensors, tmp_path) -> None:
+def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors, tmp_path: Path) -> None:
     again = save_to_folder(from_folder(released), tmp_path / "again")
     stored = load_file(again / "model.safetensors")
     assert stored.keys() == tensors.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -152,7 +153,7 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
         ({**CONFIG, "time_conditioning": True}, "time"),
     ],
 )
-def test_a_config_of_another_network_is_refused(tmp_path, config, name) -> None:
+def test_a_config_of_another_network_is_refused(tmp_path: Path, config: dict[str, Any], name: str) -> None:
     save(tmp_path, released_tensors(), config)
     with pytest.raises(WeightsError, match=name) as caught:
         load_mdlm(tmp_path)

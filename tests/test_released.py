@@ -98,7 +98,7 @@ def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_logits_are_those_of_transformers_without_a_causal_mask(release, tmp_path) -> None:
+def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path)
     model = load_bidirectional(tmp_path, torch.float32, context=64, mask_id=mask_id)
     ids = torch.tensor([[7, 3, 200, 41, 5, 9, *[mask_id] * 6]])
@@ -226,7 +226,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
 
 
 @pytest.mark.parametrize("known", ["no word", "no row"])
-def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known, tmp_path) -> None:
+def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str, tmp_path: Path) -> None:
     """A word that its tokenizer lacks, or one for which its table has no row. It reads the end of a text instead."""
     save_tokenizer(tmp_path / "target")
     if known == "no word":

@@ -516,7 +516,7 @@ def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name, tmp_path) -> None:
+def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name: str, tmp_path: Path) -> None:
     """q in a second round, so that keys and values of the first are kept; texts as a window and as a tree."""
     pair, target, release = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
@@ -657,7 +657,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _, _ in CHANGES))
-def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name, tmp_path) -> None:
+def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
     pair, _, _ = released(name, tmp_path)
     path = tmp_path / "drafter" / "config.json"
     whole = path.read_text()
