@@ -68,7 +68,8 @@ function measured(lane, vanilla, noSteps, quiet) {
 }
 
 const sampled = (/** @type {Run} */ { config }) => config.temperature > 0;
-/** Whether two runs differ in one setting only. @param {Run} one @param {Run} other @param {string[]} free settings that may differ */
+/** Whether two runs differ in one setting only. @param {Run} one @param {Run} other
+ *  @param {string[]} free settings that may differ */
 const alike = (one, other, free) =>
   one !== other && one.prompt === other.prompt &&
   Object.entries(one.config).every(([name, value]) =>
@@ -78,9 +79,11 @@ const last = (/** @type {Answer} */ { rows, facts }) =>
   rows.filter((row) => row.runs === facts.runs);
 
 /**
- * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer` on its check, from a
- * run and from the answer of the exploration; `watch` where the lesson points at that answer. `runs`: all known runs.
- * @type {Record<string, {run?: (run: Run, runs: Run[]) => string, answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
+ * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
+ * on its check, from a run and from the answer of the exploration; `watch` where the lesson points
+ * at that answer. `runs`: all known runs.
+ * @type {Record<string, {run?: (run: Run, runs: Run[]) => string,
+ *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
 export const FINDINGS = {
   'one-pass': {
@@ -272,7 +275,8 @@ export const FINDINGS = {
         : parted < 0
         ? ', by chance'
         : ': each run makes its own draws';
-      return `at temperature ${temperature} ${same}${why}. The run is marked “lossless: ${lossless}” because of what is proved about its rule, “${rule}”.`;
+      return `at temperature ${temperature} ${same}${why}. The run is marked “lossless: ${lossless}” ` +
+        `because of what is proved about its rule, “${rule}”.`;
     },
     answer: (answer) => {
       const [wrong, ...exact] = [...last(answer)].sort((a, b) =>
@@ -300,7 +304,8 @@ export const FINDINGS = {
   },
 };
 
-/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
+/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the
+ *  lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
 /** The source of an answer, in words. @param {NonNullable<Explored>} explored */
 const sourceOf = ({ answer, own, busy }) =>

@@ -12,7 +12,8 @@ const GRAINS = {
   chunk: 'each piece of the server’s stream, when it arrived here',
 };
 const CLOCK =
-  'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, the network, this page, model loading and the warm-up do not count.';
+  'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, ' +
+  'the network, this page, model loading and the warm-up do not count.';
 const REPLAY =
   'Playback stretches all lanes by the same factor. All times shown are real decode times.';
 
@@ -44,7 +45,8 @@ function orderOf(lanes) {
   const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
-  return `The lanes were measured one after the other${first}, so that none disturbs another. The player shows them together on one time axis.`;
+  return `The lanes were measured one after the other${first}, so that none disturbs another. The ` +
+    'player shows them together on one time axis.';
 }
 
 /** @param {Lanes} lanes */
@@ -66,7 +68,8 @@ const serversOf = (lanes) =>
       `Measured here: its tokens, and when they arrived, network included. It reports: ${
         quotedWords(lane.finished && lane.finished.quoted)
       }. ` +
-      'Not checked: its distribution, its other load, and whether it has the model, the tokenizer and the machine of the other lanes.',
+      'Not checked: its distribution, its other load, and whether it has the model, the ' +
+      'tokenizer and the machine of the other lanes.',
     ]]
   );
 
@@ -108,7 +111,8 @@ export const endsOf = (lanes) =>
     lane && lane.finished ? [[name, lane.finished]] : []
   );
 
-/** A link to this page with the prompt and the settings of a run, in the form of the Share button's. @param {RunStarted} header */
+/** A link to this page with the prompt and the settings of a run, in the form of the Share
+ *  button's. @param {RunStarted} header */
 export function settingsLink(header) {
   const query = new URLSearchParams({ prompt: header.prompt });
   for (const [name, value] of Object.entries(header.config)) {

@@ -29,7 +29,8 @@ const buttons = (choices) =>
     `
   );
 
-/** The sliders of a figure with a formula, and what it says at their values. @param {{app: Explore, figure: any}} props */
+/** The sliders of a figure with a formula, and what it says at their values.
+ *  @param {{app: Explore, figure: any}} props */
 function Computed({ app, figure: { key, sliders, values, words, block } }) {
   const set = (/** @type {string} */ name, value) => {
     app.sliders[key] = { ...app.sliders[key], [name]: value };
@@ -73,7 +74,10 @@ function Races({ app, race }) {
   `;
 }
 
-/** The figures that the switches choose: first the leading ones, then notes and the others, folded. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown, notes: unknown[]}>} */
+/** The figures that the switches choose: first the leading ones, then notes and the others, folded.
+ *  A different choice is a new component (`key`).
+ *  @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown,
+ *  notes: unknown[]}>} */
 class Figures extends Component {
   componentDidMount() {
     const { app } = this.props;
@@ -159,7 +163,8 @@ class Figures extends Component {
   }
 }
 
-/** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
+/** The board that the switches choose, and the switches.
+ *  @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
   const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
   const rows = found?.rows.filter(({ label }) => app.only?.lines.includes(label));
@@ -203,7 +208,8 @@ function cell(value) {
     : String(value);
 }
 
-/** The table of all rows, drawn only while unfolded, because an answer arrives every second. @param {{app: Explore, answer: Answer}} props */
+/** The table of all rows, drawn only while unfolded, because an answer arrives every second.
+ *  @param {{app: Explore, answer: Answer}} props */
 function Rows({ app, answer: { rows } }) {
   const columns = columnsOf(rows);
   const meanings = app.options.forms[app.name].columns;

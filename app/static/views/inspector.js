@@ -29,7 +29,8 @@ const isChance = ({ test, holds }, greedy) =>
   Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
   !(test?.kind === 'tree' && holds === 'none');
 
-/** A probability as a bar; the part that p and q share is solid. @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
+/** A probability as a bar; the part that p and q share is solid.
+ *  @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
 function Bar({ kind, value, other }) {
   if (value === null) {
     return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
@@ -74,7 +75,8 @@ export function Bars({ what, lane, greedy }) {
   `;
 }
 
-/** The same test with other draws, simulated on the recorded numbers. @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
+/** The same test with other draws, simulated on the recorded numbers.
+ *  @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
 class WhatIf extends Component {
   state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
 

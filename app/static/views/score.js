@@ -16,16 +16,20 @@ const NUMBERS = [
   ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
 const PREDICTED =
-  'v and c are means of this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
+  'v and c are means of this race. Other costs of a round are left out, so the prediction is ' +
+  'usually higher than the measured speed-up.';
 const BUSY =
-  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more: beside one busy program the speed-up can be several times off.';
+  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, ' +
+  'and the lane with more passes loses more: beside one busy program the speed-up can be ' +
+  'several times off.';
 const ALONE =
   'A single thread never waits for other threads, so its clock can be trusted beside other programs';
 
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
-  const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected); // a race under way has no result
+  // a race under way has no result
+  const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
   const race = verdict(own, app.doubt(selected ?? ''));
   return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }

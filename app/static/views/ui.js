@@ -51,7 +51,8 @@ export class Held extends View {
   }
 }
 
-/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
+/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet;
+ *  null: at none. @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) =>
   parts(words).map((one, i) => {
     if (i % 2 === 0) return one;
@@ -68,7 +69,8 @@ export const glossed = (words, stops = new Set()) =>
  * @property {() => void} act @property {Child} children @property {string} [name] class
  */
 
-/** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not after a key. @param {Button} props */
+/** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not
+ *  after a key. @param {Button} props */
 export const Button = ({ label, act, name = '', children }) => {
   const press = (event) => {
     act();
@@ -81,11 +83,15 @@ export const Button = ({ label, act, name = '', children }) => {
   `;
 };
 
-/** A button that looks like a link. @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}} props */
+/** A button that looks like a link.
+ *  @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}}
+ *  props */
 export const Link = ({ act, children, ...more }) =>
   html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
 
-/** A list to choose from. @param {{label: string, value: string | number, options: [value: string | number, words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
+/** A list to choose from.
+ *  @param {{label: string, value: string | number, options: [value: string | number,
+ *  words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
 export const Select = ({ label, value, options, act, ...more }) =>
   html`
     <select aria-label=${label} value=${value}
@@ -93,7 +99,9 @@ export const Select = ({ label, value, options, act, ...more }) =>
       ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
   `;
 
-/** A list of things to open. It always shows its own name; empty lists are left out. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
+/** A list of things to open. It always shows its own name; empty lists are left out.
+ *  @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void,
+ *  name?: string}} props */
 export const Pick = ({ label, all, words, open, name = '' }) =>
   all.length > 0 && html`
     <select class="sd-pick ${name}" aria-label=${label} value="" onchange=${(event) => {
@@ -129,7 +137,9 @@ export class Dialog extends View {
 /** Keys that move along a row, and the number of steps. */
 export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 
-/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} [moves] key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
+/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all
+ *  @param {Record<string, number>} [moves] key -> number of steps
+ *  @returns {number} the index of the focused one, or −1 if no key matched */
 export function walk(event, all, moves = ALONG) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;

@@ -51,9 +51,11 @@ const PHASES = [
   ],
 ];
 const ACCEPT =
-  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. A line inside the bar accepts the token.';
+  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
+  'A line inside the bar accepts the token.';
 const AGREE =
-  'One test per drafted token. At temperature 0 the target has one token at each position: a drafted token is accepted if it is the same.';
+  'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
+  'drafted token is accepted if it is the same.';
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and the longest branches.';
 const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
@@ -74,7 +76,9 @@ const Phases = ({ round, phase }) => {
   return html`<ol class="sd-phases" aria-label="Phases of a round">${items}</ol>`;
 };
 
-/** One acceptance test. @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`: the target’s own token */
+/** One acceptance test.
+ *  @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`:
+ *  the target’s own token */
 const Test = ({ verdict, outcome, pinned, more }) => {
   const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
   const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
@@ -88,7 +92,9 @@ const Test = ({ verdict, outcome, pinned, more }) => {
   `;
 };
 
-/** The table of a round. @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
+/** The table of a round.
+ *  @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean,
+ *  pinned: string}, {stop: string}>} */
 class Grid extends View {
   state = { stop: '' }; // the cell at which the Tab key stops
 
