@@ -156,7 +156,7 @@ export class App extends Job {
 
   // ---- messages of the server ----
 
-  async receive(message) {
+  /** @override */ async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
       if (measuring()) { // the file was chosen before the measurement began
@@ -563,7 +563,7 @@ export class App extends Job {
     document.getElementById(`${this.prefix}-run`)?.click();
   }
 
-  queued(element) {
+  /** @override */ queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
@@ -574,12 +574,12 @@ export class App extends Job {
     super.queued(element);
   }
 
-  over() {
+  /** @override */ over() {
     super.over();
     this.threads = null;
   }
 
-  /** Keep the events that have arrived, and the settings. */
+  /** Keep the events that have arrived, and the settings. @override */
   async lost(stopped) {
     const kept = this.live?.hasEvents ? KEPT : '';
     await this.finishLocally(this.live);

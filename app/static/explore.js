@@ -529,7 +529,7 @@ export class Explore extends Job {
     download(picture, picture.type, this.fileName(format));
   }
 
-  pressedRun() {
+  /** @override */ pressedRun() {
     this.token = newToken();
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
@@ -543,7 +543,7 @@ export class Explore extends Job {
     this.draw();
   }
 
-  over() {
+  /** @override */ over() {
     super.over();
     this.putBack();
     this.more = {};
@@ -562,7 +562,7 @@ export class Explore extends Job {
     });
   }
 
-  lost(stopped) {
+  /** @override */ lost(stopped) {
     this.failed(
       `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
     );
@@ -578,7 +578,7 @@ export class Explore extends Job {
     }, 2500);
   }
 
-  /** Handle a message of the server. */
+  /** Handle a message of the server. @override */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {

@@ -79,7 +79,7 @@ function Races({ app, race }) {
  *  @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown,
  *  notes: unknown[]}>} */
 class Figures extends Component {
-  componentDidMount() {
+  /** @override */ componentDidMount() {
     const { app } = this.props;
     const figures = this.parted.all;
     const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
@@ -111,7 +111,7 @@ class Figures extends Component {
     return { leads, others, all: [...leads, ...others] };
   }
 
-  componentDidUpdate() {
+  /** @override */ componentDidUpdate() {
     const { app } = this.props;
     const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
@@ -123,7 +123,7 @@ class Figures extends Component {
     app.charts?.offer({ shown, widget: app.widget });
   }
 
-  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props */
+  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props @override */
   render({ app, aside, notes }) {
     const stops = /** @type {Set<string>} */ (new Set());
     const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');

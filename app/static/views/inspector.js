@@ -78,7 +78,7 @@ export function Bars({ what, lane, greedy }) {
 /** The same test with other draws, simulated on the recorded numbers.
  *  @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
 class WhatIf extends Component {
-  state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
+  /** @override */ state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
 
   /** The result of the simulated draws, in words. */
   get drawn() {
@@ -93,7 +93,7 @@ class WhatIf extends Component {
     }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
   }
 
-  /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state */
+  /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state @override */
   render({ what: { test } }, { u, seed }) {
     const threshold = test?.threshold ?? 0;
     const slide = ({ currentTarget }) => this.setState({ u: Number(currentTarget.value) });
@@ -115,7 +115,7 @@ class WhatIf extends Component {
 
 /** @extends {Component<Props>} */
 export class Inspector extends Component {
-  /** @param {Props} props */
+  /** @param {Props} props @override */
   render({ round, lane, place, who, close, walk }) {
     const greedy = lane.header?.config.temperature === 0;
     const what = inspected(round, place, greedy);

@@ -88,7 +88,7 @@ export class TourOffer extends Component {
     );
   }
 
-  /** @param {{app: App}} props @param {{seen: boolean}} state */
+  /** @param {{app: App}} props @param {{seen: boolean}} state @override */
   render(props, { seen }) {
     return html`
       <p class="sd-tour-offer"

@@ -89,9 +89,9 @@ function Token({ of, name, cell, pinned }) {
 
 /** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
 class Tracks extends View {
-  keys = ['answer', 'pinned'];
+  /** @override */ keys = ['answer', 'pinned'];
 
-  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props */
+  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props @override */
   render({ of, answer, pinned }) {
     const { facts } = answer;
     const tracks = tracksOf(of.lanes, answer);

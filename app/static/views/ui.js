@@ -19,17 +19,17 @@ export class View extends Component {
   /** @param {P} [before] the props of the drawing before; undefined: the first drawing */
   drawn(before) {}
 
-  /** @param {P} next @param {S} state */
+  /** @param {P} next @param {S} state @override */
   shouldComponentUpdate(next, state) {
     const { keys, props } = this;
     return !keys || state !== this.state || keys.some((key) => next[key] !== props[key]);
   }
 
-  componentDidMount() {
+  /** @override */ componentDidMount() {
     this.drawn();
   }
 
-  /** @param {P} before */
+  /** @param {P} before @override */
   componentDidUpdate(before) {
     this.drawn(before);
   }
@@ -40,13 +40,13 @@ export const classes = (...names) => names.filter(Boolean).join(' ');
 
 /** Holds an element that other code fills, such as a job's card. */
 export class Held extends View {
-  keys = [];
+  /** @override */ keys = [];
 
-  drawn() {
+  /** @override */ drawn() {
     this.base.append(this.props.element);
   }
 
-  render() {
+  /** @override */ render() {
     return html`<div class="sd-held"></div>`;
   }
 }
@@ -117,14 +117,14 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
  * @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>}
  */
 export class Dialog extends View {
-  drawn() {
+  /** @override */ drawn() {
     const dialog = /** @type {HTMLDialogElement} */ (this.base);
     if (this.props.open === dialog.open) return;
     if (this.props.open) dialog.showModal();
     else dialog.close();
   }
 
-  /** @param {{title: string, closed: () => void, children: Child}} props */
+  /** @param {{title: string, closed: () => void, children: Child}} props @override */
   render({ title, closed, children }) {
     const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>

@@ -96,11 +96,11 @@ const Test = ({ verdict, outcome, pinned, more }) => {
  *  @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean,
  *  pinned: string}, {stop: string}>} */
 class Grid extends View {
-  state = { stop: '' }; // the cell at which the Tab key stops
+  /** @override */ state = { stop: '' }; // the cell at which the Tab key stops
 
-  keys = ['moment', 'all', 'pinned', 'lane'];
+  /** @override */ keys = ['moment', 'all', 'pinned', 'lane'];
 
-  /** If there is no room for all positions, scroll to the one where something happens. */
+  /** If there is no room for all positions, scroll to the one where something happens. @override */
   drawn() {
     const { base, props: { round } } = this;
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
@@ -159,7 +159,7 @@ class Grid extends View {
     event.preventDefault();
   }
 
-  /** @param {Grid['props']} props @param {{stop: string}} state */
+  /** @param {Grid['props']} props @param {{stop: string}} state @override */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
     const greedy = lane.header?.config.temperature === 0;
@@ -224,9 +224,9 @@ class Grid extends View {
 
 /** @extends {Component<{app: App, scene: Scene}, {all: boolean}>} */
 export class DraftWindow extends Component {
-  state = { all: false }; // whether every row is drawn
+  /** @override */ state = { all: false }; // whether every row is drawn
 
-  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state @override */
   render({ app, scene }, { all }) {
     const { lane } = scene;
     const { game } = app;
