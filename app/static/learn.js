@@ -13,7 +13,7 @@ import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { Option, Step } from './views/guide.js' */
+/** @import { Option } from './views/guide.js' */
 
 /**
  * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording,

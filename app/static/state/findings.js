@@ -16,11 +16,11 @@ import { stateAt } from './lane.js';
 const whole = (value) => `${Math.round(100 * value)} %`;
 
 /** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position */
-export const geometric = (alpha, gamma) =>
+const geometric = (alpha, gamma) =>
   alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1;
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
-export function pointMass(p, q) {
+function pointMass(p, q) {
   const top = q.indexOf(Math.max(...q));
   const accepted = Math.min(1, p[top] / q[top]);
   const { residual } = acceptance(p, q);

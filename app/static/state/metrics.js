@@ -7,7 +7,7 @@ import { stateAt } from './lane.js';
 /** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment;
  *  `rate`: tokens per second so far */
 
-export const ratioOf = (above, below) => below ? above / below : null;
+const ratioOf = (above, below) => below ? above / below : null;
 
 /** τ, tokens per round. @param {State} state */
 export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);

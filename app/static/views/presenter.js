@@ -8,7 +8,6 @@ import { code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
-/** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{name: string, title: string}} Lesson */
 /**
