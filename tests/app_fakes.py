@@ -94,10 +94,17 @@ class FakeDecoder:
         return 2
 
     def decode(
-        self, prompt: str, config: DecodeConfig, *, detail: bool = True, grain: str = "step",
-        stop: threading.Event | None = None, warm_up: float | None = None,
-        threads: int | None = None, after: Sequence[int] = (),
-    ) -> Iterator[Event]:  # fmt: skip
+        self,
+        prompt: str,
+        config: DecodeConfig,
+        *,
+        detail: bool = True,
+        grain: str = "step",
+        stop: threading.Event | None = None,
+        warm_up: float | None = None,
+        threads: int | None = None,
+        after: Sequence[int] = (),
+    ) -> Iterator[Event]:
         """Yield a whole run of invented events; ``after`` so many tokens the script goes on."""
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
@@ -148,10 +155,14 @@ class FakeDecoder:
                 for i in fresh:
                     reveal[i] = step
                 yield DenoiseStep(
-                    round=round, step=step, ids=(*draft[:known], *[None] * (size - known)), revealed=fresh,
-                    confidence=confidence, span=span("draft", 0.0021),
+                    round=round,
+                    step=step,
+                    ids=(*draft[:known], *[None] * (size - known)),
+                    revealed=fresh,
+                    confidence=confidence,
+                    span=span("draft", 0.0021),
                     candidates=tuple((Candidate(id=one, prob=p),) for one, p in zip(draft, confidence, strict=True)),
-                )  # fmt: skip
+                )
             if stop is not None and stop.is_set():
                 self.stopped.set()
                 reason = "stopped"

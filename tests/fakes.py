@@ -108,10 +108,16 @@ class Ledger:
         return self._known[text]
 
     def __call__(
-        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None,
-        past_key_values: Any, logits_to_keep: int, output_hidden_states: Sequence[int],
-        features: Tensor | None = None, **others: Any,
-    ) -> CausalLMOutputWithPast:  # fmt: skip
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Any,
+        logits_to_keep: int,
+        output_hidden_states: Sequence[int],
+        features: Tensor | None = None,
+        **others: Any,
+    ) -> CausalLMOutputWithPast:
         held, new = past_key_values.get_seq_length(), input_ids.shape[1]
         places = torch.arange(held, held + new)[None] if position_ids is None else position_ids
         ledger = torch.stack([places, input_ids], -1)[:, None].double()
@@ -144,9 +150,13 @@ class FakeTarget(Target):
     """p(·|all ids) comes from ``law`` (default: a hash)."""
 
     def __init__(
-        self, law: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]), *,
-        size: int = V, context: int = 200, suppress: Sequence[int] = (MASK,),
-    ) -> None:  # fmt: skip
+        self,
+        law: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]),
+        *,
+        size: int = V,
+        context: int = 200,
+        suppress: Sequence[int] = (MASK,),
+    ) -> None:
         super().__init__(Ledger(law, size), context=context, suppress=suppress)
 
 

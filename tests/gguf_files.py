@@ -40,10 +40,16 @@ def config_of(arch: str, **changes: Any) -> PretrainedConfig:
 
 
 def write(
-    path: Path, arch: str = "llama", kind: Kind = Kind.Q8_0, *,
-    header: Mapping[str, Any] | None = None, extra: Mapping[str, np.ndarray] | None = None,
-    pre: str = "smollm", seed: int = 0, **changes: Any,
-) -> dict[str, Tensor]:  # fmt: skip
+    path: Path,
+    arch: str = "llama",
+    kind: Kind = Kind.Q8_0,
+    *,
+    header: Mapping[str, Any] | None = None,
+    extra: Mapping[str, np.ndarray] | None = None,
+    pre: str = "smollm",
+    seed: int = 0,
+    **changes: Any,
+) -> dict[str, Tensor]:
     """Write a file with random weights, and return what it holds under transformers' names, dequantised.
 
     Args:

@@ -161,9 +161,8 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
     """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
     one, several = endpoints(running.decoding(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
-    assert set(inspect.signature(several).parameters) == {
-        "prompt", "methods", *race.SETTINGS, "include_events", "request",
-    }  # fmt: skip
+    parameters = set(inspect.signature(several).parameters)
+    assert parameters == {"prompt", "methods", *race.SETTINGS, "include_events", "request"}
     defaults = DecodeConfig().to_dict()
     for endpoint in (one, several):
         about, words, _ = get_function_description(endpoint)
@@ -315,9 +314,8 @@ def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], card
     assert found["tab"].selected == "learn"
     assert set(found) - {"tab", "live", "race", "race-prompt"} == set()
     found = opened(cards_of, {"lesson": lesson, "prompt": "Once", "seed": "3", "gamma": "4", "round": "x"})
-    assert (found["tab"].selected, found["live-prompt"], found["live-seed"], found["live-gamma"]) == (
-        "learn", "Once", 3, 4,
-    )  # fmt: skip
+    assert found["tab"].selected == "learn"
+    assert (found["live-prompt"], found["live-seed"], found["live-gamma"]) == ("Once", 3, 4)
 
 
 def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:

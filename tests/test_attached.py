@@ -60,22 +60,29 @@ VLLM_COUNTS = {
     "num_spec_tokens": 3, "per_step_accepted": [2, 1], "per_step_drafted": [3, 3],
 }  # fmt: skip
 VLLM_END = {
-    "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 6},
+    "choices": [],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 6},
     "metrics": {"tokens_per_second": 103.2, "speculative_decoding": VLLM_COUNTS},
-}  # fmt: skip
+}
 SGLANG = [{**chunk, "sglext": None} for chunk in VLLM]
-SGLANG_COUNTS = {"spec_accept_length": 2.5, "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 6,
-                 "spec_verify_ct": 2}  # fmt: skip
+SGLANG_COUNTS = {
+    "spec_accept_length": 2.5,
+    "spec_num_correct_drafts": 3,
+    "spec_num_proposed_drafts": 6,
+    "spec_verify_ct": 2,
+}
 SGLANG_END = [
     {"choices": [], "sglext": {"spec_tokens_details": SGLANG_COUNTS}},
     {"choices": [], "usage": {"completion_tokens": 6}},
 ]
 TIMINGS = {"predicted_n": 6, "predicted_per_second": 103.2, "draft_n": 6, "draft_n_accepted": 3}
 LLAMA = [
-    *({"index": 0, "content": text, "tokens": [1], "stop": False, "id_slot": 0, "tokens_predicted": count}
-      for text, count in ((",", 1), (" a\u2028", 4), ("cat.", 6))),
+    *(
+        {"index": 0, "content": text, "tokens": [1], "stop": False, "id_slot": 0, "tokens_predicted": count}
+        for text, count in ((",", 1), (" a\u2028", 4), ("cat.", 6))
+    ),
     {"index": 0, "content": "", "stop": True, "stop_type": "limit", "tokens_predicted": 6, "timings": TIMINGS},
-]  # fmt: skip
+]
 PLAIN = [choice(","), choice(" a\u2028"), choice("cat."), choice("", finish_reason="length")]
 
 FORMATS: dict[str, tuple[str, list[bytes], Quoted | None]] = {
@@ -90,9 +97,15 @@ class StandIn(Loopback):
     """A server of one kind. ``asked`` holds what it was sent: path, body and key."""
 
     def __init__(
-        self, owner: str, answer: Answer, *, models: Any = None, status: int = 200,
-        cut: bool = False, encoding: str = "identity",
-    ) -> None:  # fmt: skip
+        self,
+        owner: str,
+        answer: Answer,
+        *,
+        models: Any = None,
+        status: int = 200,
+        cut: bool = False,
+        encoding: str = "identity",
+    ) -> None:
         super().__init__(self.respond)
         self.asked: list[tuple[str, Body, str | None]] = []
         self.listed = {"data": [{"id": "tiny", "owned_by": owner}]} if models is None else models
@@ -151,16 +164,19 @@ def test_every_format_becomes_the_same_lane(owner: str) -> None:
     assert (values["quoted"] or {}).get("tau") == (2.5 if quoted else None)
 
 
-@pytest.mark.parametrize("sizes, accepted, rounds", [
-    ([1, 3, 2], [2, 1], ["T", "DDT", "DT"]),
-    ([4, 2], [2, 1], ["T", "DDT", "DT"]),  # a chunk of two rounds
-    ([1, 3, 2], [2, 4], ["T", "DDT", "DD"]),  # cut by the limit of tokens
-    ([1, 3, 2], [2], ["?", "???", "??"]),  # a step that drafted nothing may stand anywhere
-    ([2, 2, 2], [2, 1], ["??", "??", "??"]),  # no round ends there
-    ([1, 3, 2], [9, 9], ["?", "???", "??"]),
-    ([1, 1], [], ["?", "?"]),
-])  # fmt: skip
-def test_rounds_are_those_that_the_server_reports(sizes, accepted, rounds) -> None:
+@pytest.mark.parametrize(
+    "sizes, accepted, rounds",
+    [
+        ([1, 3, 2], [2, 1], ["T", "DDT", "DT"]),
+        ([4, 2], [2, 1], ["T", "DDT", "DT"]),  # a chunk of two rounds
+        ([1, 3, 2], [2, 4], ["T", "DDT", "DD"]),  # cut by the limit of tokens
+        ([1, 3, 2], [2], ["?", "???", "??"]),  # a step that drafted nothing may stand anywhere
+        ([2, 2, 2], [2, 1], ["??", "??", "??"]),  # no round ends there
+        ([1, 3, 2], [9, 9], ["?", "???", "??"]),
+        ([1, 1], [], ["?", "?"]),
+    ],
+)
+def test_rounds_are_those_that_the_server_reports(sizes: list[int], accepted: list[int], rounds: list[str]) -> None:
     counts = list(itertools.accumulate(sizes))
     chunks = [choice("x", token_ids=[7] * size) for size in sizes]
     chunks += [
@@ -208,15 +224,18 @@ def test_what_a_server_cannot_follow_is_not_claimed(field: str, value: Any) -> N
     assert caught.value.field == field and not server.asked
 
 
-@pytest.mark.parametrize("chunk, reason", [
-    (choice("x", finish_reason="stop", stop_reason=None), "end_of_text"),
-    (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
-    (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
-    (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
-    (choice("x", finish_reason="\x1b[2Jabort"), "[2Jabort"),
-    ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
-    ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "chunk, reason",
+    [
+        (choice("x", finish_reason="stop", stop_reason=None), "end_of_text"),
+        (choice("x", finish_reason="stop", stop_reason="\n"), "stop_string"),
+        (choice("x", finish_reason="stop", matched_stop="\n"), "stop_string"),
+        (choice("x", finish_reason="stop", matched_stop=2), "end_of_text"),
+        (choice("x", finish_reason="\x1b[2Jabort"), "[2Jabort"),
+        ({"content": "x", "stop": True, "stop_type": "eos"}, "end_of_text"),
+        ({"content": "x", "stop": True, "stop_type": "word"}, "stop_string"),
+    ],
+)
 def test_why_a_text_ends(chunk: Body, reason: str) -> None:
     with StandIn("vllm", lambda body: sse(chunk)) as server:
         end = decoded(server)[-1]
@@ -272,7 +291,9 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("how", "warm_up"), [*((how, None) for how in ATTACKS), ("drip", 1.0), ("no end", 1.0)])
-def test_a_hostile_stream_ends_in_one_sentence(monkeypatch, how, warm_up) -> None:
+def test_a_hostile_stream_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, how: str, warm_up: float | None
+) -> None:
     """In a run, and in the warm-up before it."""
     parts, words = ATTACKS[how]
     monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if "drip" in how else 60.0)
@@ -289,7 +310,7 @@ def test_a_hostile_stream_ends_in_one_sentence(monkeypatch, how, warm_up) -> Non
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_a_server_that_never_answers_is_given_up(monkeypatch, begun) -> None:
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     """Silent, or with a byte now and then in its headers or its body."""
     monkeypatch.setattr(attached, "ASK_SECONDS", 0.2)
 
@@ -372,7 +393,9 @@ def test_an_address_does_not_tell_its_password() -> None:
     assert "secret" not in str(found._header("Once", CONFIG))
 
 
-def test_a_race_with_a_server(monkeypatch, capsys, tmp_path) -> None:
+def test_a_race_with_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
     fake = FakeDecoder()
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: fake)
@@ -407,7 +430,9 @@ def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: P
     assert len({token for pieces in met for token in pieces}) == 4
 
 
-def test_a_race_goes_on_without_a_server_that_broke(monkeypatch, capsys) -> None:
+def test_a_race_goes_on_without_a_server_that_broke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: FakeDecoder())
     with StandIn("vllm", lambda body: sse(*VLLM[:2]), cut=True) as server:
         assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0

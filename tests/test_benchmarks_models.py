@@ -92,14 +92,18 @@ def engine() -> Engine:
         config = drafter_config(target.config, layers=2, features=2, block_size=7)
         network = new_drafter(target, config).eval().requires_grad_(False)
     spec = PairSpec(
-        name="tiny", label="Tiny", target="tiny", suppress=(1,), context=96,
+        name="tiny",
+        label="Tiny",
+        target="tiny",
+        suppress=(1,),
+        context=96,
         drafters=(
             DrafterSpec(name="block", label="", module="block_diffusion", window=6),
             DrafterSpec(name="autoregressive", label="", module="autoregressive", drafting="sequential"),
             PROMPT_LOOKUP,
             NONE,
         ),
-    )  # fmt: skip
+    )
     pair = LoadedPair(
         spec=spec,
         placement=Placement(torch.device("cpu"), torch.float32, "a test"),
@@ -401,9 +405,8 @@ def test_every_measurement_from_the_command_line(
         assert status == 0, capsys.readouterr().err
         assert json.loads(Path(results[-1]).read_text())["kind"] == kind
     stored = json.loads((tmp_path / "sweep.json").read_text())
-    assert [(e["drafter"], e["gamma"], e["steps"]) for e in stored["cells"]] == [
-        ("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4),
-    ]  # fmt: skip
+    cells = [(cell["drafter"], cell["gamma"], cell["steps"]) for cell in stored["cells"]]
+    assert cells == [("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4)]
     assert stored["prompts"] == {"math": 1, "code": 1}
     passes = json.loads((tmp_path / "forwards.json").read_text())["cells"]
     assert all(min(one["target_one"], one["target_verify"], one["draft"]) > 0 for one in passes)

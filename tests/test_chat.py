@@ -86,16 +86,19 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         as_chat(plain, "hi", config(template=Template.CHAT))
 
 
-@pytest.mark.parametrize(("template", "why"), [
-    ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
-    ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
-    ("{{ 'x' * 3000000000 }}", "512 MB"),
-    ("{{ '%3000000000d' % 1 }}", "512 MB"),
-    ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
-    ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
-    ("{% if %}", "Expected an expression"),
-])  # fmt: skip
-def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+        ("{{ 10 ** (10 ** 9) }}", "more than 1 s"),
+        ("{{ 'x' * 3000000000 }}", "512 MB"),
+        ("{{ '%3000000000d' % 1 }}", "512 MB"),
+        ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
+        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
+        ("{% if %}", "Expected an expression"),
+    ],
+)
+def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:
     """Of time, memory and output; what it says of itself cannot steer a terminal."""
     monkeypatch.setattr(templating, "SECONDS", 1 if "1 s" in why else 60)
     monkeypatch.setattr(chatty.pair.tokenizer, "chat_template", template)
@@ -104,7 +107,7 @@ def test_a_template_has_limits(chatty, monkeypatch, template, why) -> None:
     assert caught.value.message.isprintable()
 
 
-def test_a_chat_is_rendered_as_transformers_renders_it(chatty, monkeypatch) -> None:
+def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = chatty.pair.tokenizer
     template = (
         "{{ bos_token }}{% set n = namespace(x=0) %}"

@@ -45,7 +45,9 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return status, out, err
 
 
-def test_decode_json_is_the_last_line_and_has_what_was_promised(fake, capsys) -> None:
+def test_decode_json_is_the_last_line_and_has_what_was_promised(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ("decode", "--prompt", "Once", "--gamma", "4", "--steps", "2", "--max-new-tokens", "20", "--json")
     status, out, _ = run(capsys, *words)
     found = json.loads(out.splitlines()[-1])
@@ -57,7 +59,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(fake, capsys) ->
     assert found["text"] in out
 
 
-def test_every_setting_has_a_flag_that_arrives(fake, capsys) -> None:
+def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     values = {
         "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
         "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
@@ -72,34 +74,44 @@ def test_every_setting_has_a_flag_that_arrives(fake, capsys) -> None:
     assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--gamma", "99"], r"Draft window (γ) cannot be '99'"),
-    (["--gamma", "soon"], "Give a whole number from 1 to 32"),
-    (["--gamma", "2", "--steps", "3"], "cannot reveal"),
-    (["--rule", "magic"], "Choose one of: ratio"),
-    (["--pair", "nothing"], "no model pair"),
-    (["--drafter", "nobody"], "no drafter"),
-    (["--device", "abacus"], "Unknown device"),
-    (["--threads", "0"], "threads"),
-])  # fmt: skip
-def test_a_wrong_setting_is_one_line_with_a_hint(words, message, capsys) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gamma", "99"], r"Draft window (γ) cannot be '99'"),
+        (["--gamma", "soon"], "Give a whole number from 1 to 32"),
+        (["--gamma", "2", "--steps", "3"], "cannot reveal"),
+        (["--rule", "magic"], "Choose one of: ratio"),
+        (["--pair", "nothing"], "no model pair"),
+        (["--drafter", "nobody"], "no drafter"),
+        (["--device", "abacus"], "Unknown device"),
+        (["--threads", "0"], "threads"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_a_hint(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = run(capsys, "decode", "--prompt", "x", *words)
     assert (status, out) == (2, "") and message in err and "hint: " in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize(("error", "status", "message"), [
-    (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
-    (SpecDiffError("It broke."), 2, "error: It broke."),
-    (KeyboardInterrupt(), 130, "interrupted"),
-    (OSError(28, "No space left on device"), 2, "error: No space left on device\nhint: "),
-])  # fmt: skip
-def test_failures_have_their_status(fake, capsys, error, status, message) -> None:
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ContextOverflow("Too long.", hint="Shorten it."), 2, "error: Too long.\nhint: Shorten it."),
+        (SpecDiffError("It broke."), 2, "error: It broke."),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device\nhint: "),
+    ],
+)
+def test_failures_have_their_status(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
+) -> None:
     fake.fail, fake.fail_after = error, 0
     found, _, err = run(capsys, "decode", "--prompt", "x")
     assert found == status and message in err
 
 
-def test_a_race_of_several_methods(fake, capsys, tmp_path) -> None:
+def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Vanilla first, each method with its own settings, every repeat in the opposite order; a line for each."""
     trace = tmp_path / "race.jsonl.gz"
     words = ["race", "--prompt", "Once", "--methods", "markov_tree, specdiff", "--max-new-tokens", "30"]
@@ -128,7 +140,7 @@ def test_a_race_of_several_methods(fake, capsys, tmp_path) -> None:
     assert head.split()[:2] == ["method", "speed-up"] and specdiff.startswith("specdiff")
 
 
-def test_what_did_not_run_is_compared_with_nothing(capsys, tmp_path) -> None:
+def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A trace with lanes that failed, that never began and that nobody knows; then one whose baseline was cut short."""
     trace = tmp_path / "race.jsonl"
     whole = {name: list(FakeDecoder().decode("Once", DecodeConfig(drafter=name))) for name in ("none", "block")}
@@ -159,18 +171,25 @@ def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_noth
         assert race_summary({"vanilla": [run]})["lossless"] is lossless
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (("--methods", "nonsense"), "no method called 'nonsense'"),
-    (("--methods", " ,vanilla"), "a method besides vanilla"),
-    (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma can't be combined"),
-    (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
-])  # fmt: skip
-def test_methods_that_cannot_race_are_told_before_the_work(fake, capsys, words, message) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "nonsense"), "no method called 'nonsense'"),
+        (("--methods", " ,vanilla"), "a method besides vanilla"),
+        (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma can't be combined"),
+        (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
+    ],
+)
+def test_methods_that_cannot_race_are_told_before_the_work(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
     status, _, err = run(capsys, "race", "--prompt", "Once", *words)
     assert status == 2 and message in err and "hint: " in err and not fake.calls
 
 
-def test_a_place_where_nothing_can_be_written_is_told_before_the_work(fake, capsys, tmp_path) -> None:
+def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
+    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
         for command in ("decode", "race"):
@@ -192,7 +211,7 @@ def test_a_terminal_without_greek_gets_every_number(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"tokens per round" in done.stdout and b"\\u03c4" in done.stdout
 
 
-def test_race_says_that_the_machine_was_busy(fake, capsys) -> None:
+def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     for waiting, quiet in ((0.02, True), (0.9, False)):
         fake.waiting = waiting
         status, out, _ = run(capsys, "race", "--prompt", "Once", "--max-new-tokens", "20", "--json")
@@ -203,7 +222,7 @@ def test_race_says_that_the_machine_was_busy(fake, capsys) -> None:
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
 
-def test_replay_tells_what_decode_told(fake, capsys, tmp_path) -> None:
+def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
     _, out, _ = run(capsys, "decode", "--prompt", "Once", "--max-new-tokens", "20", "--trace", str(trace), "--json")
     decoded = json.loads(out.splitlines()[-1])
@@ -212,7 +231,7 @@ def test_replay_tells_what_decode_told(fake, capsys, tmp_path) -> None:
     assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
 
 
-def test_replay_of_something_else_is_an_error(capsys, tmp_path) -> None:
+def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "photo.jsonl").write_bytes(b"\x89PNG")
     status, _, err = run(capsys, "replay", str(tmp_path / "photo.jsonl"))
     assert status == 2 and "not a trace" in err
@@ -229,7 +248,9 @@ def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
     assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té", "text cannot steer the terminal"
 
 
-def test_pairs_are_listed_with_their_reasons(capsys, monkeypatch) -> None:
+def test_pairs_are_listed_with_their_reasons(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from specdiff_core.models import availability as here
 
     def fake(spec: PairSpec, asked: Any = None) -> tuple[bool, str]:
@@ -270,7 +291,9 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 @pytest.mark.parametrize("verb", ["decode", "race"])
-def test_an_empty_prompt_is_told_before_anything_is_loaded(verb, monkeypatch, capsys) -> None:
+def test_an_empty_prompt_is_told_before_anything_is_loaded(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
     status, _, err = run(capsys, verb, "--prompt", "  ")
     assert status == 2 and "The prompt is empty" in err

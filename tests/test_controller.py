@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ from specdiff_core.schema.events import Decided, DraftReady
 from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig, Rule
 
+Passes = Callable[[int, int], int]
+
 
 def denoiser(gamma: int, steps: int) -> int:
     return min(steps, gamma)
@@ -28,7 +31,7 @@ def sequential(gamma: int, steps: int) -> int:
     return gamma
 
 
-def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int, int]:
+def length(controller: Auto, choice: Choice, alpha: float, passes: Passes) -> tuple[int, int]:
     """Positions of a draft and passes made for it, where every confidence is ``alpha``."""
     assert controller.stop_criterion is not None
     if passes is denoiser:
@@ -43,7 +46,13 @@ def length(controller: Auto, choice: Choice, alpha: float, passes) -> tuple[int,
 
 
 def world(
-    controller: Auto, alpha: float, *, passes=denoiser, draft: float = 2.0, fixed: float = 8.0, row: float = 0.4
+    controller: Auto,
+    alpha: float,
+    *,
+    passes: Passes = denoiser,
+    draft: float = 2.0,
+    fixed: float = 8.0,
+    row: float = 0.4,
 ) -> list[tuple[Choice, int]]:
     """400 rounds in which positions are accepted at a rate of ``alpha``, as the drafter believes,
     and everything takes its milliseconds: what was chosen, and how long the draft was."""
@@ -85,7 +94,7 @@ def test_it_learns_what_things_cost_and_how_often_positions_pass() -> None:
 
 @pytest.mark.parametrize("passes", [denoiser, sequential])
 @pytest.mark.parametrize("alpha", [0.3, 0.6, 0.9])
-def test_it_finds_the_best_window(alpha: float, passes) -> None:
+def test_it_finds_the_best_window(alpha: float, passes: Passes) -> None:
     """Within 3 % of the best tokens per second that any fixed γ has in that world."""
 
     def rate(gamma: int) -> float:
@@ -146,7 +155,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     ids = [3, 7, 9]
 
-    def begin(stop_criterion) -> Draft:
+    def begin(stop_criterion: Callable[[Sequence[float]], int] | None) -> Draft:
         session = drafter.start()
         session.observe(ids[:-1], None)
         return drafted(session, ids, 5, stop_criterion=stop_criterion)
@@ -164,7 +173,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
 
 @pytest.mark.parametrize("nodes", [0, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_match_returns_vanillas_text_and_decisions_are_events(temperature, nodes) -> None:
+def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float, nodes: int) -> None:
     """For a window and for a tree. A tree node must gain more than its row costs, v₁ · R, so trees get smaller."""
     config = DecodeConfig(
         gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters.base import DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
 from specdiff_core.schema.events import (
@@ -34,22 +35,34 @@ from specdiff_core.schema.trace import dump_trace, read_trace
 PROMPT = [3, 4, 5]
 
 
-def run(config: DecodeConfig, *, target=None, drafter=None, **options) -> list[Event]:
+def run(
+    config: DecodeConfig, *, target: FakeTarget | None = None, drafter: Drafter | None = None, **options: Any
+) -> list[Event]:
     clock = options.pop("clock", None) or FakeClock()
     return list(speculate(PROMPT, config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
 
 
 @settings(max_examples=40)
 @given(
-    gamma=st.integers(1, 9), steps=st.integers(1, 9), seed=st.integers(0, 99),
-    order=st.sampled_from(RevealOrder), temperature=st.sampled_from([0.0, 0.7, 1.3]),
+    gamma=st.integers(1, 9),
+    steps=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    order=st.sampled_from(RevealOrder),
+    temperature=st.sampled_from([0.0, 0.7, 1.3]),
     limit=st.integers(1, 25),
-)  # fmt: skip
-def test_match_returns_vanilla_text(gamma, steps, seed, order, temperature, limit) -> None:
+)
+def test_match_returns_vanilla_text(
+    gamma: int, steps: int, seed: int, order: RevealOrder, temperature: float, limit: int
+) -> None:
     config = DecodeConfig(
-        gamma=gamma, steps=min(steps, gamma), seed=seed, order=order, temperature=temperature,
-        max_new_tokens=limit, rule=Rule.MATCH,
-    )  # fmt: skip
+        gamma=gamma,
+        steps=min(steps, gamma),
+        seed=seed,
+        order=order,
+        temperature=temperature,
+        max_new_tokens=limit,
+        rule=Rule.MATCH,
+    )
     vanilla = run(config, drafter=VanillaDrafter(), ending=Ending([END]))
     drafted = run(config, ending=Ending([END]))
     assert drafted[-1].ids == vanilla[-1].ids
@@ -90,7 +103,7 @@ def test_sessions_observe_exactly_what_the_target_keeps() -> None:
     sessions = []
 
     class Spy(ScriptedDrafter):
-        def start(self):
+        def start(self) -> DraftSession:
             sessions.append(super().start())
             return sessions[-1]
 
@@ -107,9 +120,11 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
     events = run(
-        DecodeConfig(gamma=8, max_new_tokens=50), target=FakeTarget(law),
-        drafter=ScriptedDrafter(script, mask_id=MASK), ending=Ending([END]),
-    )  # fmt: skip
+        DecodeConfig(gamma=8, max_new_tokens=50),
+        target=FakeTarget(law),
+        drafter=ScriptedDrafter(script, mask_id=MASK),
+        ending=Ending([END]),
+    )
     assert events[-1].reason == "end_of_text"
     assert events[-1].ids == (5, 5, 5, END)
     sums = fold(events)
@@ -189,13 +204,13 @@ def test_a_slow_listener_does_not_slow_the_clock() -> None:
 
 def test_a_broken_drafter_and_broken_weights_are_named() -> None:
     class Wrong(VanillaDrafter):
-        def start(self):
+        def start(self) -> DraftSession:
             inner = good_drafter().start()
 
             class Session(DraftSession):
                 observe = inner.observe
 
-                def draft(self, context):
+                def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
                     from dataclasses import replace
 
                     draft = yield from inner.draft(context)

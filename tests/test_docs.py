@@ -35,14 +35,18 @@ def python(*arguments: str, path: Path, home: Path) -> str:
     """What an interpreter of its own prints."""
     paths = os.pathsep.join(map(str, (path, ROOT)))
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=home, env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_examples_of_the_front_door_and_the_readme_run(capsys) -> None:
+def test_the_examples_of_the_front_door_and_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The README's six lines end by printing speed-ups."""
     done = doctest.testmod(specdiff_core)
     assert done.attempted > 4 and not done.failed

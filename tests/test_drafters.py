@@ -71,19 +71,22 @@ def test_settings_that_a_drafter_cannot_follow_are_changed() -> None:
 ONE = torch.ones(1, 3, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("wrong", "words"), [
-    ({"probs": ONE * 2 / 3}, "not a distribution"),
-    ({"probs": ONE / 6}, "not a distribution"),
-    ({"probs": torch.tensor([[1.5, -0.25, -0.25]], dtype=torch.float64)}, "not a distribution"),
-    ({"probs": ONE * torch.inf}, "not finite"),
-    ({"ids": torch.tensor([0])}, "whole numbers"),
-    ({"ids": (3,)}, "vocabulary"),
-    ({"nfe": -4}, "whole numbers"),
-    ({"nfe": "1"}, "whole numbers"),
-    ({"reveal_steps": (-1,)}, "whole numbers"),
-    ({"branches": ((0, 9),), "parents": (-1,)}, "branches"),
-    ({"branches": ((0,),)}, "branches"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"probs": ONE * 2 / 3}, "not a distribution"),
+        ({"probs": ONE / 6}, "not a distribution"),
+        ({"probs": torch.tensor([[1.5, -0.25, -0.25]], dtype=torch.float64)}, "not a distribution"),
+        ({"probs": ONE * torch.inf}, "not finite"),
+        ({"ids": torch.tensor([0])}, "whole numbers"),
+        ({"ids": (3,)}, "vocabulary"),
+        ({"nfe": -4}, "whole numbers"),
+        ({"nfe": "1"}, "whole numbers"),
+        ({"reveal_steps": (-1,)}, "whole numbers"),
+        ({"branches": ((0, 9),), "parents": (-1,)}, "branches"),
+        ({"branches": ((0,),)}, "branches"),
+    ],
+)
 def test_a_draft_that_cannot_be_verified_is_rejected(wrong: dict[str, Any], words: str) -> None:
     draft = Draft(ids=(0,), probs=ONE / 3, reveal_steps=(0,), exact_q=(True,), nfe=1)
     draft.check(4, 3)
@@ -94,9 +97,11 @@ def test_a_draft_that_cannot_be_verified_is_rejected(wrong: dict[str, Any], word
 @pytest.mark.parametrize("size, revealed", [(0, ()), (5, (0,)), (4, (4,)), (4, (-1,))])
 def test_a_state_that_is_no_window_is_rejected(size: int, revealed: tuple[int, ...]) -> None:
     state = DenoiseState(
-        ids=torch.zeros(size, dtype=torch.long), masked=torch.zeros(size, dtype=torch.bool),
-        revealed=revealed, confidence=lambda: ONE,
-    )  # fmt: skip
+        ids=torch.zeros(size, dtype=torch.long),
+        masked=torch.zeros(size, dtype=torch.bool),
+        revealed=revealed,
+        confidence=lambda: ONE,
+    )
     with pytest.raises(DraftContractError, match="window"):
         state.check(4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,12 +29,12 @@ LAYERS = 3
 
 
 @pytest.fixture(scope="module")
-def model():
+def model() -> Any:
     return small_model(LAYERS)
 
 
 @pytest.fixture(scope="module")
-def head(model) -> EagleHead:
+def head(model: Any) -> EagleHead:
     head = new_eagle(model.config, seed=3).eval().requires_grad_(False)
     with torch.no_grad():
         for parameter in head.parameters():  # an opinion of its own: as it begins it repeats what it is given
@@ -43,17 +44,17 @@ def head(model) -> EagleHead:
 
 
 @pytest.fixture(scope="module")
-def drafter(model, head: EagleHead) -> EagleDrafter:
+def drafter(model: Any, head: EagleHead) -> EagleDrafter:
     reader = copy.deepcopy(head).freeze(vocabulary(model), context=64)
     return EagleDrafter("eagle", Target(reader, context=64, suppress=(1,)), layers=(LAYERS - 1,))
 
 
-def features_of(model, ids: list[int]) -> torch.Tensor:
+def features_of(model: Any, ids: list[int]) -> torch.Tensor:
     with torch.inference_mode():
         return model.model(torch.tensor([ids])).last_hidden_state[0]
 
 
-def plainly(model, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) -> torch.Tensor:
+def plainly(model: Any, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) -> torch.Tensor:
     """Logits ``[V]`` behind ``ids`` and ``drafted``: whole passes over everything, no cache, no session."""
     with torch.inference_mode():
         features = features_of(model, ids[:-1])
@@ -64,14 +65,14 @@ def plainly(model, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) ->
         return model.lm_head(features[-1])
 
 
-def begun(drafter: EagleDrafter, model, ids: list[int]) -> EagleSession:
+def begun(drafter: EagleDrafter, model: Any, ids: list[int]) -> EagleSession:
     session = EagleSession(drafter)
     session.observe(ids[:-1], features_of(model, ids[:-1]))
     return session
 
 
 @pytest.mark.parametrize("nodes", [1, 8])
-def test_the_tree_holds_the_most_probable_texts(model, head, drafter, nodes: int) -> None:
+def test_the_tree_holds_the_most_probable_texts(model: Any, head: EagleHead, drafter: EagleDrafter, nodes: int) -> None:
     """Against whole passes over every text of up to three of the 39 words that may be said."""
     ids = [3, 7, 9, 4]
     draft = drafted(begun(drafter, model, ids), ids, 3, tree_nodes=nodes)
@@ -107,7 +108,7 @@ def test_growth_keeps_parents_before_children() -> None:
     assert sure.ids == [0]  # an impossible token is no node
 
 
-def test_it_needs_a_feature_for_each_token_and_room_behind_them(model, drafter) -> None:
+def test_it_needs_a_feature_for_each_token_and_room_behind_them(model: Any, drafter: EagleDrafter) -> None:
     session = EagleSession(drafter)
     with pytest.raises(DraftContractError, match="features of 2 tokens and got 0"):
         session.observe([3, 4], None)
@@ -116,7 +117,7 @@ def test_it_needs_a_feature_for_each_token_and_room_behind_them(model, drafter) 
 
 
 @pytest.fixture
-def pair(tmp_path: Path, model, head: EagleHead) -> PairSpec:
+def pair(tmp_path: Path, model: Any, head: EagleHead) -> PairSpec:
     save_eagle(head, tmp_path / "eagle")
     source = str(tmp_path / "eagle")
     spec = DrafterSpec(name="eagle", label="E", module="eagle", source=source, drafting="sequential", trees=True)
@@ -137,7 +138,7 @@ def test_files_have_the_released_names(pair: PairSpec, tmp_path: Path, head: Eag
     assert torch.equal(load_eagle(tmp_path / "eagle").fc.bias, torch.ones(32))
 
 
-def test_it_loads_strictly_and_for_its_own_target_only(pair, tmp_path, model) -> None:
+def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path: Path, model: Any) -> None:
     placement, spec = choose_placement("cpu"), pair.drafters[0]
     loaded = build(spec, placement, target=model, pair=pair)
     assert loaded.layers == (LAYERS - 1,) and loaded.reader.context == 64

@@ -93,7 +93,7 @@ def even() -> Engine:
 
 
 @pytest.mark.parametrize(("drafter", "values"), WAYS)
-def test_a_drafter_never_drafts_a_suppressed_id(even, drafter, values) -> None:
+def test_a_drafter_never_drafts_a_suppressed_id(even: Engine, drafter: str, values: dict[str, Any]) -> None:
     """In each way to draft. Without the ban about half of the 16 or more drafted ids would be odd."""
     config = DecodeConfig(drafter=drafter, gamma=8, temperature=1.0, max_new_tokens=12, ignore_eos=True, **values)
     events = list(even.decode("Once upon a time", config))
@@ -104,7 +104,9 @@ def test_a_drafter_never_drafts_a_suppressed_id(even, drafter, values) -> None:
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_match_is_vanilla_token_for_token(engine, vanilla_ids, drafter, temperature, extent) -> None:
+def test_match_is_vanilla_token_for_token(
+    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float, extent: str
+) -> None:
     place = DRAFTERS.index(drafter)
     every = 1 if drafter in {"block", "mdlm"} else 2  # the others share their ways; minutes matter
     for number, prompt in chosen(extent, round(10 * temperature), every):
@@ -126,7 +128,9 @@ SHAPES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("drafter", ["block", "block_markov", "mdlm"])
-def test_match_is_vanilla_through_trees_and_several_drafts(engine, vanilla_ids, drafter, shape, extent) -> None:
+def test_match_is_vanilla_through_trees_and_several_drafts(
+    engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, Any], extent: str
+) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
     for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
         temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 40
@@ -140,9 +144,12 @@ def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 1):
         prompt = torch.tensor([engine.encode(text)])
         theirs = stock_of(engine).generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40, do_sample=False,
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=40,
+            do_sample=False,
             suppress_tokens=list(engine.target.suppress),
-        )[0, prompt.shape[1] :]  # fmt: skip
+        )[0, prompt.shape[1] :]
         config = DecodeConfig(drafter="none", max_new_tokens=40)
         assert_same(engine, text, ids_of(engine, text, config), tuple(theirs.tolist()), config)
 

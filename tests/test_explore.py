@@ -278,8 +278,13 @@ def test_a_cell_that_fails_costs_itself_and_keeps_what_it_measured(engine: Engin
 def test_what_fails_has_no_numbers_of_another_run(
     engine: Engine, kind: type[Exploration], values: dict[str, Any]
 ) -> None:
-    final = explore(kind, failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
-                   flavours="stories", per_flavour=1, **values).explored  # fmt: skip
+    final = explore(
+        kind,
+        failing(engine, lambda config: config.drafter == "block" or config.draft_temperature == 0.7),
+        flavours="stories",
+        per_flavour=1,
+        **values,
+    ).explored
     if kind is WhichText:
         assert {row["method"] for row in final.rows} == {"vanilla", "specdiff"}
         assert final.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
@@ -377,8 +382,11 @@ def test_every_pair_of_temperatures(engine: Engine) -> None:
     assert drawn == [(0, 1), (1, 1)]
     places = final.explored.facts["places"]
     assert len(places) == 2, "12 tokens of each text: one place"
-    assert all(sum(map(mul, one["counts"], map(math.exp, one[side]))) == pytest.approx(1, abs=0.01)
-               for one in places for side in "pq")  # fmt: skip
+    assert all(
+        sum(map(mul, one["counts"], map(math.exp, one[side]))) == pytest.approx(1, abs=0.01)
+        for one in places
+        for side in "pq"
+    )
     (figure,) = (one for one in final.explored.report.figures if one.formula == "matched")
     assert [slider.name for slider in figure.sliders] == ["target", "drafter"]
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
@@ -408,10 +416,13 @@ def test_the_fall_with_temperature_has_its_intervals_and_calibration_a_line_for_
         for degree in degrees for low, high in [map(float, ends.get(degree, ("1", "3")))]
     ]  # fmt: skip
     bins = [{"tests": 9, "q": 0.5, "p": 0.4, "accepted": 0.6}]
-    facts = {"reliability": [
-        {"temperature": degree, "draft_temperature": draft, "tests": 9, "ece": 0.1, "bins": bins}
-        for degree in degrees for draft in (0.4, 1.0)
-    ]}  # fmt: skip
+    facts = {
+        "reliability": [
+            {"temperature": degree, "draft_temperature": draft, "tests": 9, "ece": 0.1, "bins": bins}
+            for degree in degrees
+            for draft in (0.4, 1.0)
+        ]
+    }
     report = parse(Temperature, {}).report(rows, facts)
     assert all(end in report.answer for both in ends.values() for end in both)
     calibration = next(figure for figure in report.figures if figure.key == "calibration")
@@ -520,9 +531,8 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> N
 # What is recorded.
 
 RECORDED = sorted(
-    path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json")
-    if path.name != "selection.json"
-)  # fmt: skip
+    path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json") if path.name != "selection.json"
+)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
@@ -676,8 +686,9 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     attempts = check_attempts(final.explored.rows, final.explored.facts)
     assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
     assert {name: [len(own) for own in each] for name, each in attempts.items()} == {
-        "vanilla": [2, 2, 1], "specdiff": [2, 2, 1],
-    }  # fmt: skip
+        "vanilla": [2, 2, 1],
+        "specdiff": [2, 2, 1],
+    }
     assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
     first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)

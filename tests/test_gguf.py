@@ -87,7 +87,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 @torch.inference_mode()
 @pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q8_0, Kind.F16, Kind.F32], ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("arch", "tied"), [("llama", True), ("llama", False), ("qwen2", True), ("qwen3", False)])
-def test_logits_are_transformers_on_the_same_numbers(tmp_path, arch, tied, kind) -> None:
+def test_logits_are_transformers_on_the_same_numbers(tmp_path: Path, arch: str, tied: bool, kind: Kind) -> None:
     tensors = write(tmp_path / "model.gguf", arch, kind, tie_word_embeddings=tied)
     folder = resolve(tmp_path / "model.gguf")
     model, why = load_causal(folder, torch.float32, context=64)
@@ -133,7 +133,7 @@ ROTARY: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("header", "expected"), ROTARY)
-def test_rotary_positions_are_read(tmp_path, header, expected) -> None:
+def test_rotary_positions_are_read(tmp_path: Path, header: dict[str, Any], expected: dict[str, Any]) -> None:
     write(tmp_path / "model.gguf", header={SCALED + name: value for name, value in header.items()})
     assert read_config(resolve(tmp_path / "model.gguf"))["rope_parameters"] == {"rope_theta": 10000.0, **expected}
 
@@ -143,8 +143,13 @@ def test_llama_3s_factors_are_recognised(tmp_path: Path) -> None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-              "original_max_position_embeddings": 8192}  # fmt: skip
+    scaled = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
     size, base = 16, 500000.0
 
     def frequencies(**parameters: Any) -> torch.Tensor:
@@ -180,14 +185,17 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
-@pytest.mark.parametrize(("pre", "pieces", "begins"), [
-    ("smollm", ["1", "2", "3", "4", "5"], False),
-    ("starcoder", ["1", "2", "3", "4", "5"], False),
-    ("qwen2", ["1", "2", "3", "4", "5"], False),
-    ("gpt-2", ["123", "4", "5"], False),
-    ("llama-bpe", ["123", "4", "5"], True),
-])  # fmt: skip
-def test_every_way_to_split_a_text(tmp_path, pre, pieces, begins) -> None:
+@pytest.mark.parametrize(
+    ("pre", "pieces", "begins"),
+    [
+        ("smollm", ["1", "2", "3", "4", "5"], False),
+        ("starcoder", ["1", "2", "3", "4", "5"], False),
+        ("qwen2", ["1", "2", "3", "4", "5"], False),
+        ("gpt-2", ["123", "4", "5"], False),
+        ("llama-bpe", ["123", "4", "5"], True),
+    ],
+)
+def test_every_way_to_split_a_text(tmp_path: Path, pre: str, pieces: list[str], begins: bool) -> None:
     write(tmp_path / "model.gguf", pre=pre)
     tokenizer = AutoTokenizer.from_pretrained(resolve(tmp_path / "model.gguf"))
     found = tokenizer.convert_ids_to_tokens(tokenizer("12345")["input_ids"])
@@ -213,20 +221,23 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
 
 
-@pytest.mark.parametrize(("changes", "named"), [
-    ({"arch": "gemma"}, "gemma"),
-    ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
-    ({"header": {"tokenizer.ggml.pre": None}}, "None"),
-    ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
-    ({"header": {"llama.expert_count": 8}}, "expert_count"),
-    ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
-    ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
-    ({"header": {"llama.rope.dimension_count": 8}}, "rotary"),
-    ({"header": {"split.count": 3}}, "parts"),
-    ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
-    ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
-])  # fmt: skip
-def test_what_is_not_supported_is_refused_by_name(tmp_path, changes, named) -> None:
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"arch": "gemma"}, "gemma"),
+        ({"header": {"tokenizer.ggml.pre": "tekken"}}, "tekken"),
+        ({"header": {"tokenizer.ggml.pre": None}}, "None"),
+        ({"header": {"tokenizer.ggml.model": "t5"}}, "t5"),
+        ({"header": {"llama.expert_count": 8}}, "expert_count"),
+        ({"header": {"llama.attention.sliding_window": 64}}, "sliding_window"),
+        ({"header": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
+        ({"header": {"llama.rope.dimension_count": 8}}, "rotary"),
+        ({"header": {"split.count": 3}}, "parts"),
+        ({"extra": {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}}, "attn_sinks"),
+        ({"extra": {"blk.0.attn_q.bias": np.zeros(64, np.float32)}}, "attn_q.bias"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
     if "arch" in changes:
         write(tmp_path / "model.gguf")
         rename(tmp_path / "model.gguf", b"llama", b"gemma")
@@ -312,7 +323,7 @@ def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
         load_causal(resolve(tmp_path / "model.gguf"), torch.float32, context=16)
 
 
-def test_a_folder_is_made_once_for_a_file_and_never_for_another(tmp_path, cache) -> None:
+def test_a_folder_is_made_once_for_a_file_and_never_for_another(tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "model.gguf"
     write(file, seed=1)
     first = resolve(file)
@@ -356,7 +367,7 @@ def test_two_processes_make_one_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert folder == made[0] and [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path, monkeypatch) -> None:
+def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "model.gguf")
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "file" / "cache"))
@@ -367,7 +378,9 @@ def test_a_cache_that_cannot_be_written_costs_nobody_else(tmp_path, monkeypatch)
     assert availability(EMBEDDED) == (True, "")
 
 
-def test_a_file_is_a_target_and_a_drafter(tmp_path, capsys, monkeypatch) -> None:
+def test_a_file_is_a_target_and_a_drafter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under its relative path, too, which could be a repository's name."""
     write(tmp_path / "target.gguf", num_hidden_layers=3, seed=1)
     (tmp_path / "small").mkdir()
@@ -395,7 +408,7 @@ def test_a_drafter_for_another_precision_says_so_in_the_header(tmp_path: Path) -
         assert (named in next(event.network for event in run if isinstance(event, RunStarted))) == noted
 
 
-def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch) -> None:
+def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for computes in (True, False):
         monkeypatch.setattr("specdiff_core.models.device.computes_bf16", lambda computes=computes: computes)
         assert choose_placement("cpu", bf16=SMOLLM2.bf16).dtype_name == ("bf16" if computes else "fp32")
@@ -403,7 +416,7 @@ def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch) -> 
         assert choose_placement("cpu", "fp32", bf16=True).dtype_name == "fp32"
 
 
-def test_memory_is_counted_before_weights_are_read(tmp_path, monkeypatch) -> None:
+def test_memory_is_counted_before_weights_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = write(tmp_path / "model.gguf")
     own = own_pairs.register_pair(own_pairs.OwnPair(target=str(tmp_path / "model.gguf")).name)
     known = size_of(str(tmp_path / "model.gguf"))

@@ -95,9 +95,12 @@ class Hub(Loopback):
 
         template = self.url + "/{repo_id}/resolve/{revision}/{filename}"
         for name, value in {
-            "ENDPOINT": self.url, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
-            "HF_HUB_CACHE": str(cache), "DOWNLOAD_CHUNK_SIZE": 4096,
-        }.items():  # fmt: skip
+            "ENDPOINT": self.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": template,
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_CACHE": str(cache),
+            "DOWNLOAD_CHUNK_SIZE": 4096,
+        }.items():
             patch.setattr(constants, name, value)
         with self:
             yield self
@@ -150,7 +153,9 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub, tmp_path: P
     assert pinned.name_of("target") == f"lab/gpt2@{first}"
 
 
-def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypatch, tmp_path) -> None:
+def test_a_download_reports_bytes_and_speed_and_can_be_stopped(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(hub, "PERIOD", 0.02)
     served.slow.set()
     lines: list[str] = []
@@ -174,12 +179,17 @@ def test_a_download_reports_bytes_and_speed_and_can_be_stopped(served, monkeypat
     assert ("GET", f"/lab/gpt2/resolve/{served.commit('lab/gpt2')}/tokenizer.json") not in served.asked
 
 
-@pytest.mark.parametrize(("status", "code", "words", "hint"), [
-    (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
-    (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
-    (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
-])  # fmt: skip
-def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hint, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "words", "hint"),
+    [
+        (403, "GatedRepo", "lab/gpt2 is gated", "/lab/gpt2, then run `hf auth login`, or set HF_TOKEN"),
+        (404, "RepoNotFound", "has no repository lab/gpt2", "HF_TOKEN"),
+        (503, "", "could not be downloaded|out of reach", "pairs --fetch"),
+    ],
+)
+def test_a_repository_that_the_hub_does_not_give(
+    served: Hub, status: int, code: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub's client waits before it tries again
     served.refused["lab/gpt2"] = (status, code)
     with pytest.raises(PairUnavailable, match=words) as refused:
@@ -190,7 +200,9 @@ def test_a_repository_that_the_hub_does_not_give(served, status, code, words, hi
     assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "mdlm"), loaded.missing["mdlm"])
 
 
-def test_a_commit_that_is_gone_a_full_disk_and_no_network(served, monkeypatch, tmp_path) -> None:
+def test_a_commit_that_is_gone_a_full_disk_and_no_network(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(PairUnavailable, match="no longer has the commit"):
         load_pair(pair_of(revision="0" * 40), CPU)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
@@ -206,7 +218,9 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(served, monkeypatch, t
     assert "pairs --fetch NAME" in refused.value.hint
 
 
-def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(served, monkeypatch) -> None:
+def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = pair_of()
     machine = Machine(device="cpu", dtype="fp32", free=10**12)
     monkeypatch.setattr(loading, "find_machine", lambda device, dtype: machine)
@@ -236,7 +250,7 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(served, mon
     assert "drafter 'mdlm' needs about" in loaded.missing["mdlm"] and len(served.weights_asked()) == 1
 
 
-def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served, monkeypatch) -> None:
+def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PAIRS, "tiny", pair_of())
     lines: list[str] = []
     engine = Engine.load("tiny", device="cpu", progress=lines.append)
@@ -306,9 +320,14 @@ def gpt2(width: int, layers: int, **others: Any) -> Any:
 def llama(kind: Any, width: int, inner: int, layers: int, heads: int, shared: int, words: int, **others: Any) -> Any:
     """The fields of a config.json in which models of Llama's form differ."""
     return kind(
-        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=shared, vocab_size=words, **{"tie_word_embeddings": False, **others},
-    )  # fmt: skip
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=shared,
+        vocab_size=words,
+        **{"tie_word_embeddings": False, **others},
+    )
 
 
 TIED = {"tie_word_embeddings": True}

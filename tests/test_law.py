@@ -150,9 +150,12 @@ def block(
 ) -> BlockDrafter:
     """``blind``: its hidden states are zero, whatever it reads."""
     theirs = LlamaConfig(
-        hidden_size=WIDTH, num_attention_heads=1, vocab_size=size, max_position_embeddings=64,
+        hidden_size=WIDTH,
+        num_attention_heads=1,
+        vocab_size=size,
+        max_position_embeddings=64,
         num_hidden_layers=layer + 1,
-    )  # fmt: skip
+    )
     values = drafter_config(theirs, layers=1, intermediate=8, block_size=5, mask_id=MASK)
     values["dflash_config"] |= {"markov_width": markov, "target_layer_ids": [layer]}
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
@@ -395,7 +398,9 @@ def whole_product() -> list[Any]:
 
 
 @pytest.mark.parametrize(("shape", "sampling", "rule"), whole_product())
-def test_the_text_follows_the_targets_law(enumerate_runs, shape, sampling, rule) -> None:
+def test_the_text_follows_the_targets_law(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str, rule: Rule
+) -> None:
     """The joint law of three tokens, with texts that end inside a draft and runs that end at the limit, to 1e-9."""
     (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
     law = enumerate_runs(engine, config, prompt, beginning)
@@ -404,7 +409,9 @@ def test_the_text_follows_the_targets_law(enumerate_runs, shape, sampling, rule)
 
 
 @pytest.mark.parametrize("order", list(RevealOrder))
-def test_a_biased_rule_is_caught_by_the_same_test(enumerate_runs, order) -> None:
+def test_a_biased_rule_is_caught_by_the_same_test(
+    enumerate_runs: Callable[..., dict[Any, float]], order: RevealOrder
+) -> None:
     """``naive`` at T = 2 is biased in every order but from left to right."""
     shape = f"masked diffusion, T = 2, {order.value}"
     (engine, prompt), config = pair(shape, "top-k"), config_of(shape, "top-k", rule=Rule.NAIVE)
@@ -430,7 +437,9 @@ def first_draft(events: Iterator[Event], sampler: Branches) -> tuple[DraftReady,
 
 
 @pytest.mark.parametrize(("shape", "sampling"), spread(DRAWN, list(SAMPLINGS)))
-def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(enumerate_runs, shape, sampling) -> None:
+def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
+) -> None:
     """Whatever is drawn, the recorded q multiply to the probability with which it was drawn (they keep 7 digits)."""
     (engine, prompt), config = pair(shape, sampling), config_of(shape, sampling, ignore_eos=True)
     for event, drawn in enumerate_runs(engine, config, prompt, first_draft):
@@ -460,7 +469,9 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("shape", ["masked diffusion", "block", "Markov", "autoregressive", "EAGLE, chain"])
-def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling) -> None:
+def test_drafts_follow_the_law_of_their_drafter(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
+) -> None:
     """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its
     distribution, in tokens that the target may say: to 1e-6, since the networks compute in fp32."""
     engine, prompt = pair(shape, sampling)
@@ -483,14 +494,19 @@ def test_drafts_follow_the_law_of_their_drafter(enumerate_runs, shape, sampling)
 # ---- Real networks: keys, values and hidden states that are computed ----
 
 
-@pytest.mark.parametrize(("shape", "rule"), [
-    pytest.param(
-        shape, rule, marks=() if rule is Rule.RATIO and not values.items() & LONG.items() else pytest.mark.slow
-    )
-    for shape, (_, values) in SHAPES.items()
-    for rule in (Rule.RATIO, Rule.DELTA)
-])  # fmt: skip
-def test_real_keys_and_values_keep_the_law(enumerate_runs, shape, rule) -> None:
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        pytest.param(
+            shape, rule, marks=() if rule is Rule.RATIO and not values.items() & LONG.items() else pytest.mark.slow
+        )
+        for shape, (_, values) in SHAPES.items()
+        for rule in (Rule.RATIO, Rule.DELTA)
+    ],
+)
+def test_real_keys_and_values_keep_the_law(
+    enumerate_runs: Callable[..., dict[Any, float]], shape: str, rule: Rule
+) -> None:
     """A Llama and a network of each kind: the distribution of three tokens against one plain pass
     over each text, to 1e-5, since they compute in fp32."""
     engine, prompt = with_networks(ids_for(shape, "top-k and top-p", rule))
@@ -524,13 +540,18 @@ RACES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "sampling", "rule"), [
-    cell(shape, *race, quick=i == number % len(RACES))
-    for number, shape in enumerate(SHAPES)
-    for i, race in enumerate(RACES)
-    if shape != "vanilla"
-])  # fmt: skip
-def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(shape, sampling, rule) -> None:
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        cell(shape, *race, quick=i == number % len(RACES))
+        for number, shape in enumerate(SHAPES)
+        for i, race in enumerate(RACES)
+        if shape != "vanilla"
+    ],
+)
+def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(
+    shape: str, sampling: str, rule: Rule
+) -> None:
     """With the streams of production and real networks, token for token, and with the same reason to end."""
     engine, prompt = with_networks(9)
     values = {**SHAPES[shape][1], **SAMPLINGS[sampling], **WIDE}
@@ -653,15 +674,18 @@ def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
 FALSE_ALARM = 1e-6
 
 
-@pytest.mark.parametrize(("shape", "sampling", "rule"), [
-    ("vanilla", "hot drafter", Rule.RATIO),
-    ("masked diffusion", "hot drafter", Rule.RATIO),
-    cell("autoregressive", "hot drafter", Rule.RATIO, quick=False),
-    cell("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, quick=False),
-    cell("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, quick=False),
-    cell("Markov", "top-p", Rule.RATIO, quick=False),
-    cell("block", "hot drafter", Rule.MATCH, quick=False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "sampling", "rule"),
+    [
+        ("vanilla", "hot drafter", Rule.RATIO),
+        ("masked diffusion", "hot drafter", Rule.RATIO),
+        cell("autoregressive", "hot drafter", Rule.RATIO, quick=False),
+        cell("masked diffusion, T = 2, random", "hot drafter", Rule.DELTA, quick=False),
+        cell("masked diffusion, K = 2, multi_round", "hot drafter", Rule.RATIO, quick=False),
+        cell("Markov", "top-p", Rule.RATIO, quick=False),
+        cell("block", "hot drafter", Rule.MATCH, quick=False),
+    ],
+)
 def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
     """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
     other. The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
@@ -685,12 +709,15 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
     return {taken: weight for taken, weight in law.items() if weight}
 
 
-@pytest.mark.parametrize(("kind", "rule"), [
-    ("mdlm", Rule.RATIO),
-    ("mdlm", Rule.MATCH),
-    ("block_markov", Rule.MATCH),
-    cell("block_markov", Rule.RATIO, quick=False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("mdlm", Rule.RATIO),
+        ("mdlm", Rule.MATCH),
+        ("block_markov", Rule.MATCH),
+        cell("block_markov", Rule.RATIO, quick=False),
+    ],
+)
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     """Four drafts of two tokens from a flat q over three words: the number of different windows,
     the last draft of a round beside the first one, and beside the last one of the round before,

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -37,9 +37,13 @@ def pair(tmp_path: Path) -> PairSpec:
     save_drafter(tmp_path / "mdlm", size + 1)
     drafter = dataclasses.replace(GPT2_MDLM.drafter("mdlm"), source=str(tmp_path / "mdlm"), revision="", context=32)
     return dataclasses.replace(
-        GPT2_MDLM, target=str(tmp_path / "gpt2"), tokenizer=str(tmp_path / "gpt2"), revision="",
-        context=64, drafters=(drafter, NONE),
-    )  # fmt: skip
+        GPT2_MDLM,
+        target=str(tmp_path / "gpt2"),
+        tokenizer=str(tmp_path / "gpt2"),
+        revision="",
+        context=64,
+        drafters=(drafter, NONE),
+    )
 
 
 def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
@@ -72,7 +76,7 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     drafter = load_pair(pair, CPU).drafters["mdlm"]
     recent = [3 + i % 40 for i in range(28)]
 
-    def q(ids: list[int], gamma: int = 4):
+    def q(ids: list[int], gamma: int = 4) -> torch.Tensor:
         return drafted(drafter.start(), ids, gamma).probs
 
     assert torch.equal(q([1, 2, 3, *recent]), q([9, 8, *recent]))
@@ -107,14 +111,16 @@ def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
     ("mask_token_id", "a"), ("mask_token_id", -1), ("hidden_dim", 10**12),
     ("model_length", 10**12), ("n_heads", True),
 ])  # fmt: skip
-def test_a_damaged_drafter_config_costs_its_drafter_only(pair, field, value) -> None:
+def test_a_damaged_drafter_config_costs_its_drafter_only(pair: PairSpec, field: str, value: Any) -> None:
     change(pair.drafter("mdlm").source, **{field: value})
     loaded = load_pair(pair, CPU)
     assert set(loaded.drafters) == {"none"}
     assert "config.json" in loaded.missing["mdlm"] and field in loaded.missing["mdlm"]
 
 
-def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(pair, monkeypatch, caplog) -> None:
+def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
+    pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
     assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: no model")
     assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
@@ -180,7 +186,7 @@ def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None
             load_pair(dataclasses.replace(pair, target=str(folder)), CPU)
 
 
-def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair) -> None:
+def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
     change(pair.target, eos_token_id=[])
     assert load_pair(pair, CPU).ends == (0,)
     words = Path(pair.tokenizer) / "tokenizer.json"
@@ -203,7 +209,7 @@ def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
 
 
 def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args, **options):
+    def full(*args: Any, **options: Any) -> NoReturn:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(loading, "load_causal", full)
@@ -211,7 +217,7 @@ def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -
         load_pair(pair, CPU)
 
 
-def test_a_hub_repository_that_cannot_be_had(pair, tmp_path, monkeypatch) -> None:
+def test_a_hub_repository_that_cannot_be_had(pair: PairSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite runs with the hub switched off: a drafter from there is missing, a target from there is an error."""
     from huggingface_hub import constants
 
@@ -266,8 +272,12 @@ def test_availability_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not usable and "no such device" in reason
 
 
-UNPINNED = {"diffusionfamily/diffugpt-s", "diffusionfamily/diffugpt-m", "diffusionfamily/diffullama",
-            "apple/DiffuCoder-7B-cpGRPO"}  # fmt: skip
+UNPINNED = {
+    "diffusionfamily/diffugpt-s",
+    "diffusionfamily/diffugpt-m",
+    "diffusionfamily/diffullama",
+    "apple/DiffuCoder-7B-cpGRPO",
+}
 """No public source names a commit of these: the first fetch decides, and is remembered (tests/test_hub.py)."""
 
 

@@ -103,7 +103,7 @@ def test_exact_rules_have_the_joint_distribution(name: str, rule: Rule) -> None:
     assert distance(tables, drafting, verified(rule, selection)) < TOLERANCE
 
 
-def test_fewer_candidates_than_ids_keep_the_joint_distribution(monkeypatch) -> None:
+def test_fewer_candidates_than_ids_keep_the_joint_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     """q is zero outside the candidates, and the tested q is the same."""
     monkeypatch.setattr(chains, "SAMPLED", 2)
     tables = Pairs(seed=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ def law(weights: list[float]) -> torch.Tensor:
 
 
 @given(laws, st.randoms())
-def test_residual_is_what_p_lacks(weights, random) -> None:
+def test_residual_is_what_p_lacks(weights: list[float], random: Random) -> None:
     """norm(max(0, p − q)) is a distribution, and Σ(p − q)₊ = 1 − Σ min(p, q) = TV."""
     p = law(weights)
     shuffled = list(weights)
@@ -40,7 +41,7 @@ def test_residual_is_what_p_lacks(weights, random) -> None:
 
 
 @given(laws)
-def test_without_removes_the_rejected_token(weights) -> None:
+def test_without_removes_the_rejected_token(weights: list[float]) -> None:
     p = law(weights)
     token = int(p.argmin())
     rest = without(p, token)
@@ -55,7 +56,9 @@ def test_without_removes_the_rejected_token(weights) -> None:
     st.integers(0, 12),
     st.floats(0.01, 1.0),
 )
-def test_process_returns_a_law_that_respects_its_limits(values, temperature, top_k, top_p) -> None:
+def test_process_returns_a_law_that_respects_its_limits(
+    values: list[int], temperature: float, top_k: int, top_p: float
+) -> None:
     logits = torch.tensor([values], dtype=torch.float64) / 4
     probs = to_probs(logits, Sampling(temperature=temperature, top_k=top_k, top_p=top_p), forbidden=(0,))[0]
     assert float(probs.sum()) == pytest.approx(1.0)
@@ -91,14 +94,14 @@ def test_no_temperature_is_too_small_for_a_law(temperature: float) -> None:
 
 
 @given(st.integers(1, 32), st.integers(1, 40))
-def test_schedule_splits_evenly(window, steps) -> None:
+def test_schedule_splits_evenly(window: int, steps: int) -> None:
     plan = schedule(window, steps)
     assert sum(plan) == window and len(plan) == min(steps, window)
     assert min(plan) >= 1 and max(plan) - min(plan) <= 1
 
 
 @given(st.sampled_from([o for o in RevealOrder if o is not RevealOrder.VALUE_CONFIDENCE]), st.integers(1, 8), st.data())
-def test_every_order_covers_every_position_once(order, window, data) -> None:
+def test_every_order_covers_every_position_once(order: RevealOrder, window: int, data: st.DataObject) -> None:
     steps = data.draw(st.integers(1, window))
     masked, seen = list(range(window)), []
     sampler = Independent("test", 1)
@@ -144,11 +147,16 @@ def test_streams_are_named_and_seeded() -> None:
     assert len(draws) == 8  # sampler of a collision: below 3 %; the seed is fixed
 
 
-@pytest.mark.parametrize(("uniform", "rows", "drawn"), [
-    ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
-    ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
-])  # fmt: skip
-def test_draws_on_a_boundary(uniform, rows, drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("uniform", "rows", "drawn"),
+    [
+        ([1.0, 1.0], [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.5]], [2, 3]),
+        ([0.0, 0.25, 0.5], [[0.0, 0.5, 0.0, 0.5]] * 3, [1, 1, 3]),
+    ],
+)
+def test_draws_on_a_boundary(
+    uniform: list[float], rows: list[list[float]], drawn: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Id i has the half-open interval [P(< i), P(<= i)): u = 0 never draws an id of probability
     zero, and where u < 1 times the total rounds to the total, the last possible id is drawn."""
     sampler = Independent("test", 1)
@@ -194,7 +202,7 @@ def test_shared_noise_couples_draft_and_target() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(0, 10**4))
-def test_noise_depends_on_seed_and_position_only(seed, position) -> None:
+def test_noise_depends_on_seed_and_position_only(seed: int, position: int) -> None:
     first = SharedGumbel(seed, "draft", 0).noise(position, 8)
     assert torch.equal(first, SharedGumbel(seed, "verify", 7).noise(position, 8))
     assert not torch.equal(first, SharedGumbel(seed, "draft", 0).noise(position + 1, 8))

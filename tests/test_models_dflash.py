@@ -55,7 +55,7 @@ def drafter(released: Path) -> BlockDrafter:
     return BlockDrafter("block", from_folder(released), words, context=320, forbidden=(7,))
 
 
-def test_names_and_config_survive_a_round_trip(released, tensors, tmp_path) -> None:
+def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors, tmp_path: Path) -> None:
     again = save_to_folder(from_folder(released), tmp_path / "again")
     stored = load_file(again / "model.safetensors")
     assert stored.keys() == tensors.keys()
@@ -63,17 +63,20 @@ def test_names_and_config_survive_a_round_trip(released, tensors, tmp_path) -> N
     assert json.loads((again / "config.json").read_text()) == CONFIG
 
 
-@pytest.mark.parametrize("odd", [
-    {"num_hidden_layers": -1},
-    {"num_attention_heads": 0},
-    {"block_size": 1},
-    {"block_size": "many"},
-    {"block_size": 10**9},
-    {"rope_theta": 0},
-    {"dflash_config": {**SPECIAL, "mask_token_id": -1}},
-    {"dflash_config": {**SPECIAL, "target_layer_ids": [-1, 2]}},
-    {"dflash_config": {**SPECIAL, "target_layer_ids": 3}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"num_hidden_layers": -1},
+        {"num_attention_heads": 0},
+        {"block_size": 1},
+        {"block_size": "many"},
+        {"block_size": 10**9},
+        {"rope_theta": 0},
+        {"dflash_config": {**SPECIAL, "mask_token_id": -1}},
+        {"dflash_config": {**SPECIAL, "target_layer_ids": [-1, 2]}},
+        {"dflash_config": {**SPECIAL, "target_layer_ids": 3}},
+    ],
+)
 def test_odd_configs_are_refused_in_words(released: Path, odd: dict[str, Any]) -> None:
     change(released, **odd)
     with pytest.raises(WeightsError, match=r"config\.json"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -145,11 +146,14 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
     assert "backbone.blocks.0.attn_qkv.weight" in stored and all(name.startswith("backbone.") for name in stored)
 
 
-@pytest.mark.parametrize(("config", "name"), [
-    ({k: v for k, v in CONFIG.items() if k != "n_blocks"}, "n_blocks"),
-    ({**CONFIG, "time_conditioning": True}, "time"),
-])  # fmt: skip
-def test_a_config_of_another_network_is_refused(tmp_path, config, name) -> None:
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({k: v for k, v in CONFIG.items() if k != "n_blocks"}, "n_blocks"),
+        ({**CONFIG, "time_conditioning": True}, "time"),
+    ],
+)
+def test_a_config_of_another_network_is_refused(tmp_path: Path, config: dict[str, Any], name: str) -> None:
     save(tmp_path, released_tensors(), config)
     with pytest.raises(WeightsError, match=name) as caught:
         load_mdlm(tmp_path)

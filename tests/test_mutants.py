@@ -10,7 +10,7 @@ from mutants import COVERED_BY, EQUIVALENT, ROOT, by_hand, generated, id_of, pat
 
 
 @pytest.mark.parametrize("bug", by_hand(), ids=lambda bug: bug.name)
-def test_every_bug_has_its_place_and_its_tests(bug) -> None:
+def test_every_bug_has_its_place_and_its_tests(bug: mutants.Bug) -> None:
     mutant = bug.planted()
     assert mutant.source != path_of(bug.module).read_text("utf-8") and ast.parse(mutant.source)
     for test in map(id_of, bug.tests):

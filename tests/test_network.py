@@ -67,12 +67,12 @@ FAMILIES: dict[str, PretrainedConfig] = {
     "gpt2": GPT2Config(
         vocab_size=60, n_embd=32, n_layer=3, n_head=4, n_positions=128, bos_token_id=None, eos_token_id=None
     ),
-}  # fmt: skip
+}
 PARENTS = [ROOT, ROOT, 0, 2, 1]
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
-def both(request, tmp_path_factory) -> tuple[Target, Target]:
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Target, Target]:
     """The same checkpoint in this lab's network and in transformers' own module."""
     config = FAMILIES[request.param]
     folder = tmp_path_factory.mktemp("family")
@@ -159,13 +159,18 @@ def one_by_one(target: Target, length: int) -> Tensor:
         return in_parts(target, IDS[:length], [1] * length)
 
 
-@pytest.mark.parametrize("dtype, threads, length", [
-    ("fp32", 1, 200),  # beyond the first border of the attention's sums
-    ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
-    ("bf16", 1, 60),
-    *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
-])  # fmt: skip
-def test_a_token_has_the_same_bits_at_every_width(request, dtype, threads, length) -> None:
+@pytest.mark.parametrize(
+    "dtype, threads, length",
+    [
+        ("fp32", 1, 200),  # beyond the first border of the attention's sums
+        ("fp32", 2, 24),  # threads that wait for each other are slow beside other tests
+        ("bf16", 1, 60),
+        *(cell(dtype, threads, 512, quick=False) for dtype in ("fp32", "bf16") for threads in (1, 2, 4)),
+    ],
+)
+def test_a_token_has_the_same_bits_at_every_width(
+    request: pytest.FixtureRequest, dtype: str, threads: int, length: int
+) -> None:
     """Over the whole context, with drafts refused in between; also on another number of threads."""
     target: Target = request.getfixturevalue(dtype)
     assert target.exactness == "bitwise"
@@ -179,7 +184,9 @@ def test_a_token_has_the_same_bits_at_every_width(request, dtype, threads, lengt
 @given(
     first=st.integers(0, 440), widths=st.lists(st.integers(1, 24), min_size=1, max_size=3), refused=st.integers(0, 9)
 )
-def test_any_split_behind_any_context_has_the_same_bits(fp32, first, widths, refused) -> None:
+def test_any_split_behind_any_context_has_the_same_bits(
+    fp32: Target, first: int, widths: list[int], refused: int
+) -> None:
     """The property, against one pass; what comes before is read in one piece by both."""
     whole, parts = fp32.start(), fp32.start()
     whole.read(IDS[:first])
@@ -209,7 +216,7 @@ def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("plain", [False, True])
 @torch.inference_mode()
-def test_products_side_by_side_are_the_products(bias, plain, monkeypatch) -> None:
+def test_products_side_by_side_are_the_products(bias: bool, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
         monkeypatch.setattr(kernels, "kernel", lambda device, dtype: PLAIN)
     parts = [torch.nn.Linear(24, out, bias) for out in (8, 40)]
@@ -299,16 +306,19 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
     close(run.score([11]).logits[-1], model(torch.tensor([[*range(2, 30), 7, 11]])).logits[0, -1])
 
 
-@pytest.mark.parametrize(("name", "tensor", "words"), [
-    ("layers.1.mlp.up_proj.weight", None, "missing"),
-    ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
-    ("norm.weight", torch.zeros(31), "shape"),
-    ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
-    ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
-    ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
-    ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
-])  # fmt: skip
-def test_a_damaged_checkpoint_is_named(tmp_path, name, tensor, words) -> None:
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("layers.1.mlp.up_proj.weight", None, "missing"),
+        ("layers.9.mlp.up_proj.weight", torch.zeros(2), "unknown tensor"),
+        ("norm.weight", torch.zeros(31), "shape"),
+        ("norm.weight", torch.full((32,), torch.nan), "values that are not finite"),
+        ("norm.weight", torch.full((32,), 1e300, dtype=torch.float64), "values that are not finite"),
+        ("norm.weight", torch.ones(32, dtype=torch.int8), "stored as int8"),
+        ("norm.weight_scale", torch.ones(32, 1), "a scale per row"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str, tensor: Tensor | None, words: str) -> None:
     model = AutoModelForCausalLM.from_config(FAMILIES["llama"])
     tensors = {**model.state_dict(), f"model.{name}": tensor}
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -318,7 +328,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, name, tensor, words) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama, tied", "qwen2"])
-def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path, family) -> None:
+def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path: Path, family: str) -> None:
     AutoModelForCausalLM.from_config(FAMILIES[family]).save_pretrained(tmp_path)
     before = load_stock(tmp_path, torch.float32).state_dict()
     for _ in range(2):  # a second time changes nothing
@@ -394,7 +404,7 @@ def engine() -> Engine:
     return Engine.load("embedded", device="cpu", dtype="fp32", drafters=["none", "block"])
 
 
-def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine, monkeypatch) -> None:
+def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline is not slowed: no second pass, no wider one, and no row of the head that nobody asked for."""
     assert engine.target.exactness, "the self-test has passes of its own"
     network, passes = engine.target.model, []

@@ -51,15 +51,18 @@ def test_a_name_says_everything(target: str) -> None:
     assert len(OWN_PAIRS) <= KEPT
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({}, "target"),
-    ({"target": "x" * 301}, "300"),
-    ({"target": "a/b", "shift": "2"}, "shift"),
-    ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
-    ({"target": "a/b", "context": "7"}, "context"),
-    ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
-    ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "target"),
+        ({"target": "x" * 301}, "300"),
+        ({"target": "a/b", "shift": "2"}, "shift"),
+        ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
+        ({"target": "a/b", "context": "7"}, "context"),
+        ({"target": "a/b", "kind": "magic"}, "no kind of drafter 'magic'"),
+        ({"target": "a/b", "remote_code": "1"}, "no field 'remote_code'"),
+    ],
+)
 def test_what_is_no_pair_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(values)
@@ -132,7 +135,7 @@ def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) ->
     assert "512 positions" in capsys.readouterr().err
 
 
-def test_a_pair_of_ones_own_decodes(target, tmp_path, capsys) -> None:
+def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, mask_id = diffugpt(tmp_path / "drafter", added_mask=True)
     drafter = str(tmp_path / "drafter")
     spec = own_pair(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
@@ -144,7 +147,9 @@ def test_a_pair_of_ones_own_decodes(target, tmp_path, capsys) -> None:
     assert "is a denoiser, not a causal model" in capsys.readouterr().err, "its config alone says a causal model"
 
 
-def test_a_public_host_takes_nothing_but_what_its_environment_names(target, monkeypatch) -> None:
+def test_a_public_host_takes_nothing_but_what_its_environment_names(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor may a pattern for repositories open the server's folders."""
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
@@ -171,7 +176,7 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(target, monk
     assert own_pairs.patterns() == ("*",)
 
 
-def test_the_form_chooses_the_pair_or_says_why_not(target, monkeypatch) -> None:
+def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     update, message = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
     assert "Selected" in message and update["value"].startswith(OWN)

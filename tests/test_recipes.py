@@ -144,7 +144,7 @@ def test_a_script_runs_by_its_path(home: Path, tmp_path: Path) -> None:
     assert len(load_tokenizer(tmp_path / "made")) == 280
 
 
-def test_a_cut_run_ends_where_the_whole_one_does(home, monkeypatch) -> None:
+def test_a_cut_run_ends_where_the_whole_one_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps draw by their number. A second resume finds nothing left to do but to export; τ was measured at first."""
     monkeypatch.setattr(common, "SAVE", 3)
     start = ["--start", str(home / "eagle"), "--rate", "0.5"]
@@ -178,20 +178,25 @@ def test_a_result_may_replace_what_it_began_with(home: Path) -> None:
         assert [run.steps for run in read_history(home / "again" / HISTORY)] == [4, 1]
 
 
-@pytest.mark.parametrize(("name", "words", "said"), [
-    ("block", ["--rate", "0"], "--rate 0"),
-    ("mdlm", ["--streak", "inf"], "--streak inf"),
-    ("mdlm", ["--average", "0.5"], "--average needs --start"),
-    ("mdlm", ["--width", "100"], "--width 100"),
-    ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
-    ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
-    ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
-    ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
-    ("eagle", ["--target", "nowhere"], "There is no target in"),
-    ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
-    ("eagle", ["--length", "99999"], "a row takes 99999"),
-])  # fmt: skip
-def test_what_cannot_be_used_is_one_sentence(home, capsys, name, words, said) -> None:
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("block", ["--rate", "0"], "--rate 0"),
+        ("mdlm", ["--streak", "inf"], "--streak inf"),
+        ("mdlm", ["--average", "0.5"], "--average needs --start"),
+        ("mdlm", ["--width", "100"], "--width 100"),
+        ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
+        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
+        ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
+        ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
+        ("eagle", ["--target", "nowhere"], "There is no target in"),
+        ("block_markov", ["--start", "block_markov", "--markov", "8"], "a Markov head of width 16"),
+        ("eagle", ["--length", "99999"], "a row takes 99999"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str], said: str
+) -> None:
     given = [str(home / word) if (home / word).exists() else word for word in words]
     assert train(home, name, *given, out="nothing", run="nothing") == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "hint:", "Traceback"))]
@@ -275,7 +280,7 @@ def test_rows_are_drawn_by_the_roots_of_the_flavours() -> None:
 
 
 @pytest.mark.parametrize(("greedy", "share"), [(None, 0.25), (1.0, 1.0), (0.0, 0.0), (0.6, 0.6)])
-def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy, share) -> None:
+def test_greedy_is_the_fraction_of_rows_written_at_temperature_zero(greedy: float | None, share: float) -> None:
     """None takes the rows as they come: one in four here. Anchors follow the prompt."""
     heat = np.array([True, False, False, False] * 10)
     written = Written([np.full(12 if hot else 9, 7 if hot else 5) for hot in heat], np.full(40, 4), heat)
@@ -426,7 +431,7 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(llama: Any, tmp_path:
         block.with_markov(chained, 8)
 
 
-def test_a_markov_head_learns_what_follows_what(llama, monkeypatch) -> None:
+def test_a_markov_head_learns_what_follows_what(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two heads that learn alike, the one that sees the token before each slot ends lower than
     the one that sees another slot's."""
     monkeypatch.setattr(block, "ALONE", 0.0)

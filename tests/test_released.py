@@ -53,8 +53,12 @@ def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
 def diffullama(folder: Path, *, own_class: bool) -> tuple[Any, int]:
     model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
     tensors = dict(model.state_dict())
-    save(folder, adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
-         model.config.to_dict(), shards=2)  # fmt: skip
+    save(
+        folder,
+        adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
+        model.config.to_dict(),
+        shards=2,
+    )
     return model, 81
 
 
@@ -82,14 +86,19 @@ def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
     drafter = DrafterSpec(
-        name="adapted", label="", module="masked_diffusion", source=str(folder / "drafter"),
-        context=32, logit_shift=shift, mask_id=mask_id,
-    )  # fmt: skip
+        name="adapted",
+        label="",
+        module="masked_diffusion",
+        source=str(folder / "drafter"),
+        context=32,
+        logit_shift=shift,
+        mask_id=mask_id,
+    )
     return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_logits_are_those_of_transformers_without_a_causal_mask(release, tmp_path) -> None:
+def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path)
     model = load_bidirectional(tmp_path, torch.float32, context=64, mask_id=mask_id)
     ids = torch.tensor([[7, 3, 200, 41, 5, 9, *[mask_id] * 6]])
@@ -217,7 +226,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
 
 
 @pytest.mark.parametrize("known", ["no word", "no row"])
-def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known, tmp_path) -> None:
+def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str, tmp_path: Path) -> None:
     """A word that its tokenizer lacks, or one for which its table has no row. It reads the end of a text instead."""
     save_tokenizer(tmp_path / "target")
     if known == "no word":

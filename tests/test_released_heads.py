@@ -178,11 +178,16 @@ def tables(target: PreTrainedModel) -> tuple[Tensor, Tensor]:
 
 
 def block_release(
-    target: PreTrainedModel, tensors: Tensors, *, mask: int, lead: int,
+    target: PreTrainedModel,
+    tensors: Tensors,
+    *,
+    mask: int,
+    lead: int,
     reach: Callable[[int, int, int], bool] = lambda *_: True,
     chain: Callable[[Tensors, Tensor, Tensor, int], Tensor] | None = None,
-    speak: Callable[[Tensor], Tensor] = lambda logits: logits, **more: Any,
-) -> Release:  # fmt: skip
+    speak: Callable[[Tensor], Tensor] = lambda logits: logits,
+    **more: Any,
+) -> Release:
     """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
     w, (embedding, head) = doubled(tensors), tables(target)
 
@@ -224,8 +229,12 @@ def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
 
 def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
     """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
-    more = {"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (IDS, rank),
-            "confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}  # fmt: skip
+    more = {
+        "markov_head.markov_w1.weight": (IDS, rank),
+        "markov_head.markov_w2.weight": (IDS, rank),
+        "confidence_head.proj.weight": (1, WIDTH + rank),
+        "confidence_head.proj.bias": (1,),
+    }
     tensors = block_tensors(2, **(more if rank else {}))
     copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
     values = fields(
@@ -249,10 +258,15 @@ def pair_bias(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tenso
 def specforge(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in SpecForge's layout, which is z-lab's, with a gate."""
     rank = 6
-    tensors = block_tensors(2, **{
-        "markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (IDS, rank),
-        "markov_head.gate_proj.weight": (rank, WIDTH + rank), "markov_head.gate_proj.bias": (rank,),
-    })  # fmt: skip
+    tensors = block_tensors(
+        2,
+        **{
+            "markov_head.markov_w1.weight": (IDS, rank),
+            "markov_head.markov_w2.weight": (IDS, rank),
+            "markov_head.gate_proj.weight": (rank, WIDTH + rank),
+            "markov_head.gate_proj.bias": (rank,),
+        },
+    )
     special = {"attention_mode": "gqa", "mask_token_id": 275, "target_layer_ids": LAYERS, "projector_type": "dspark",
                "markov_rank": rank, "markov_head_type": "gated", "enable_confidence_head": False}  # fmt: skip
     save(folder, tensors, fields(2, num_target_layers=DEPTH, block_size=7, rope_scaling=None, dflash_config=special))
@@ -262,12 +276,14 @@ def specforge(folder: Path, target: PreTrainedModel) -> Release:
 def speculators(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in the layout of speculators, for a part of the target's words."""
     said, rank = torch.arange(0, 240, 3), 6
-    tensors = block_tensors(2, **{
-        "markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (len(said), rank),
-    })  # fmt: skip
+    tensors = block_tensors(
+        2, **{"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (len(said), rank)}
+    )
     maps = {"d2t": said - torch.arange(len(said)), "t2d": torch.zeros(IDS, dtype=torch.bool).index_fill(0, said, True)}
-    copies = {"embed_tokens.weight": target.get_input_embeddings().weight.detach(),
-              "lm_head.weight": target.lm_head.weight.detach()[said]}  # fmt: skip
+    copies = {
+        "embed_tokens.weight": target.get_input_embeddings().weight.detach(),
+        "lm_head.weight": target.lm_head.weight.detach()[said],
+    }
     values = speculators_config("dspark", sample_from_anchor=True, markov_rank=rank, draft_vocab_size=len(said))
     save(folder, tensors | copies | maps, values)
     whole = torch.zeros(IDS, rank, dtype=torch.float64)
@@ -300,9 +316,10 @@ def selected(best: int) -> Callable[[Tensors, Tensor, Tensor, int], Tensor]:
 
 def dflash2_tensors(count: int, rank: int = 8) -> Tensors:
     more: dict[str, tuple[int, ...]] = {
-        "candidate_selector.predecessor_codebook": (IDS, rank), "candidate_selector.successor_codebook": (IDS, rank),
+        "candidate_selector.predecessor_codebook": (IDS, rank),
+        "candidate_selector.successor_codebook": (IDS, rank),
         "candidate_selector.hidden_projection.weight": (rank, WIDTH),
-    }  # fmt: skip
+    }
     for i in range(count):
         for name in ("attention_conv", "mlp_conv"):
             more[f"layers.{i}.{name}.base_kernel"] = (2, 2, WIDTH)
@@ -339,9 +356,11 @@ def dflash2_speculators(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def continued(
-    step: Callable[[Tensor, Tensor], Tensor], speak: Callable[[Tensor], Tensor],
-    first: Callable[..., Tensor], embedding: Tensor,
-) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:  # fmt: skip
+    step: Callable[[Tensor, Tensor], Tensor],
+    speak: Callable[[Tensor], Tensor],
+    first: Callable[..., Tensor],
+    embedding: Tensor,
+) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
     """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
@@ -384,10 +403,17 @@ def eagle(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def eagle3(
-    folder: Path, target: PreTrainedModel, *, layers: list[int], prefix: str,
-    values: dict[str, Any], said: Tensor | None, head_norms: bool = False, own_words: bool = False,
+    folder: Path,
+    target: PreTrainedModel,
+    *,
+    layers: list[int],
+    prefix: str,
+    values: dict[str, Any],
+    said: Tensor | None,
+    head_norms: bool = False,
+    own_words: bool = False,
     normed_residual: bool = False,
-) -> Release:  # fmt: skip
+) -> Release:
     words = IDS if said is None else len(said)
     shapes = layer(prefix, inputs=2 * WIDTH, head_norms=head_norms) | {prefix + "hidden_norm.weight": (WIDTH,)}
     shapes |= {"fc.weight": (WIDTH, len(layers) * WIDTH), "norm.weight": (WIDTH,), "lm_head.weight": (words, WIDTH)}
@@ -431,9 +457,13 @@ def eagle3_modelopt(folder: Path, target: PreTrainedModel) -> Release:
 
 
 def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
-    values = {"speculators_model_type": "eagle3", "transformer_layer_config": fields(1, "llama"),
-              "draft_vocab_size": 90,
-              "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8]}  # fmt: skip
+    values = {
+        "speculators_model_type": "eagle3",
+        "transformer_layer_config": fields(1, "llama"),
+        "draft_vocab_size": 90,
+        "norm_before_residual": True,
+        "eagle_aux_hidden_state_layer_ids": [3, 5, 8],
+    }
     return eagle3(
         folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values,
         said=torch.arange(0, 270, 3), own_words=True, normed_residual=True,
@@ -486,7 +516,7 @@ def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name, tmp_path) -> None:
+def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name: str, tmp_path: Path) -> None:
     """q in a second round, so that keys and values of the first are kept; texts as a window and as a tree."""
     pair, target, release = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
@@ -547,10 +577,15 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
     config = assistant.MuseGlimmerAssistantConfig(
-        **sizes, num_hidden_layers=2, block_size=10, mask_token_id=275, target_layer_ids=LAYERS,
-        layer_types=kinds, sliding_window=(window or 65) - 1,
+        **sizes,
+        num_hidden_layers=2,
+        block_size=10,
+        mask_token_id=275,
+        target_layer_ids=LAYERS,
+        layer_types=kinds,
+        sliding_window=(window or 65) - 1,
         rope_parameters={"rope_theta": THETA, "rope_type": "default"},
-    )  # fmt: skip
+    )
     network = randomly(assistant.MuseGlimmerAssistantModel(config))
     torch.manual_seed(1)
     target = randomly(llama())
@@ -622,7 +657,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _, _ in CHANGES))
-def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name, tmp_path) -> None:
+def test_a_config_that_is_not_built_here_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
     pair, _, _ = released(name, tmp_path)
     path = tmp_path / "drafter" / "config.json"
     whole = path.read_text()

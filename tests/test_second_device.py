@@ -118,7 +118,9 @@ def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int
 
 
 @pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0], held=1))
-def test_a_run_on_the_device_is_the_run_on_the_cpu(engines, method, rule, temperature) -> None:
+def test_a_run_on_the_device_is_the_run_on_the_cpu(
+    engines: tuple[Engine, Engine], method: Method, rule: Rule, temperature: float
+) -> None:
     settings = {"rule": rule, "temperature": temperature, "seed": 1}
     expected = list(decoded(engines[0], METHODS[method], **settings))
     events, rounds = on_device(engines[1], METHODS[method], **settings)
@@ -158,13 +160,13 @@ def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:
         assert all(torch.equal(part.cpu(), other) for part, other in zip(found, expected, strict=True))
 
 
-def test_a_cache_left_on_the_host_is_caught(engines, monkeypatch) -> None:
+def test_a_cache_left_on_the_host_is_caught(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeyValues, "device", torch.device("cpu"))  # so masks are made there
     with pytest.raises(RuntimeError, match="on the same device"):
         on_device(engines[1], METHODS["vanilla"])
 
 
-def test_one_more_look_at_a_number_is_counted(engines, monkeypatch) -> None:
+def test_one_more_look_at_a_number_is_counted(engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     def looking(logits: Tensor, *more: Any) -> Tensor:
         logits.amax().item()
         return to_probs(logits, *more)

@@ -111,7 +111,9 @@ def test_a_stopped_writing_keeps_what_it_has_and_goes_on(target: Target, tmp_pat
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_answer_that_loops_ends_early_and_says_so(target, tmp_path, monkeypatch) -> None:
+def test_an_answer_that_loops_ends_early_and_says_so(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(summary, "LOOP_TOKENS", 10)
     monkeypatch.setattr(summary, "LOOP_TRIGRAMS", 4)
     monkeypatch.setattr(module, "_draw", lambda logits, temperatures, generator: torch.full((len(logits),), 7))
@@ -183,7 +185,7 @@ def test_a_batch_is_padded_and_holds_the_wanted_layers(written: tuple[Target, Pa
     assert batch.to(torch.device("cpu")).prompts.tolist() == [rows[0].prompt, rows[-1].prompt]
 
 
-def test_what_is_damaged_or_of_something_else_is_refused(written, tmp_path) -> None:
+def test_what_is_damaged_or_of_something_else_is_refused(written: tuple[Target, Path], tmp_path: Path) -> None:
     target, folder = written
     with pytest.raises(CorpusError, match=r"layers \[0, 2\], but layer 1 is needed"):
         Answers(folder, (0, 1))
@@ -202,7 +204,9 @@ def test_what_is_damaged_or_of_something_else_is_refused(written, tmp_path) -> N
             Answers(tmp_path, LAYERS)
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(written, tmp_path, monkeypatch) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
+    written: tuple[Target, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(tensors: Any, path: Path, **options: Any) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
@@ -238,17 +242,20 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
         encode_prompts([first], encode, longest=2)
 
 
-@pytest.mark.parametrize(("name", "content", "words"), [
-    ("missing.txt", None, "missing.txt can't be read (No such file"),
-    ("a.txt", b"\xff\xfe", "can't be read ('utf-8' codec"),
-    ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
-    ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
-    ("a.jsonl", b"hello", "line 1:"),
-    ("a.json", b'[\n{"prompt": "a"}\n]', "line 1:"),
-    ("a.txt", b'plain\n {"prompt": "a"}\n', "line 2: this is JSON, whose file must be named .jsonl"),
-    ("a.txt", b"\n \n", "holds no prompt"),
-])  # fmt: skip
-def test_files_without_prompts_are_refused(tmp_path, name, content, words) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("missing.txt", None, "missing.txt can't be read (No such file"),
+        ("a.txt", b"\xff\xfe", "can't be read ('utf-8' codec"),
+        ("a.jsonl.xz", b"no xz" * 9, "can't be read (Input format"),
+        ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ""}', "line 2:"),
+        ("a.jsonl", b"hello", "line 1:"),
+        ("a.json", b'[\n{"prompt": "a"}\n]', "line 1:"),
+        ("a.txt", b'plain\n {"prompt": "a"}\n', "line 2: this is JSON, whose file must be named .jsonl"),
+        ("a.txt", b"\n \n", "holds no prompt"),
+    ],
+)
+def test_files_without_prompts_are_refused(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError) as refused:

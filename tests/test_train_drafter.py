@@ -130,10 +130,8 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
     assert scores["tokens_per_round/mean"] == pytest.approx(tau(made), abs=1e-3)
     assert raced(home, made) > 2
     card = (made / "README.md").read_text("utf-8")
-    for words in (
-        "Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |",
-        "not tried in a serving",
-    ):  # fmt: skip
+    expected = ("Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |", "not tried in a serving")
+    for words in expected:
         assert words in card
     assert str(home) not in card and "--markov 0" in card and "train drafter --target target" in card
     spec = register_pair(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
@@ -203,7 +201,7 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
 # Going on, and stopping.
 
 
-def test_a_run_goes_on_with_more_hours(home, copy, capsys) -> None:
+def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = events(copy, "step")[-1]
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
     files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
@@ -236,7 +234,9 @@ def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_stop_keeps_everything(home, made, tmp_path, monkeypatch, capsys) -> None:
+def test_a_stop_keeps_everything(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, answers = tmp_path / "out", ["--answering", "0", "--answers", str(made / "run" / "answers")]
     with monkeypatch.context() as patch:
         interrupt_in(patch, BlockLearner, "loss", 2)
@@ -253,7 +253,9 @@ def test_a_stop_keeps_everything(home, made, tmp_path, monkeypatch, capsys) -> N
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_stop_while_the_target_answers_keeps_the_answers(home, tmp_path, monkeypatch, capsys) -> None:
+def test_a_stop_while_the_target_answers_keeps_the_answers(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with monkeypatch.context() as patch:
         interrupt_in(patch, answers_module._Slots, "step", 10)
         assert train(home, tmp_path, "--slots", "4") == 130
@@ -265,7 +267,9 @@ def test_a_stop_while_the_target_answers_keeps_the_answers(home, tmp_path, monke
     assert len(held.rows) == 4 and spent > 0 and (tmp_path / "config.json").exists()
 
 
-def test_a_second_ctrl_c_interrupts_at_once(home, made, tmp_path, monkeypatch) -> None:
+def test_a_second_ctrl_c_interrupts_at_once(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def loss(*args: Any, **options: Any) -> Tensor:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -294,7 +298,9 @@ def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTrai
 
 
 @pytest.mark.parametrize("kind", ["block", "eagle"])
-def test_a_slot_is_compared_with_what_the_target_says_there(trainer, monkeypatch, kind) -> None:
+def test_a_slot_is_compared_with_what_the_target_says_there(
+    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """This target says t + 1 behind t. Of greedy answers the text's own word is the target's best."""
     one, seen = trainer(kind=kind, temperatures=(0.0,)), []
     answers = Answers(one.folder, one.read)
@@ -321,7 +327,7 @@ def test_a_slot_is_compared_with_what_the_target_says_there(trainer, monkeypatch
         assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == 6
 
 
-def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer) -> None:
+def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer: Callable[..., DrafterTraining]) -> None:
     one = trainer()
     answers = Answers(one.folder, one.read)
     batch = answers.batch([row for row in answers.rows if row.temperature == 0][:4])
@@ -339,7 +345,9 @@ def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer) -> 
     assert float(begun) > 0.75
 
 
-def test_answers_that_loop_or_are_held_out_are_not_learnt_from(trainer, made, tmp_path) -> None:
+def test_answers_that_loop_or_are_held_out_are_not_learnt_from(
+    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
+) -> None:
     one = trainer()
     answers = Answers(one.folder, one.read)
     row = answers.rows[0]
@@ -353,7 +361,9 @@ def test_answers_that_loop_or_are_held_out_are_not_learnt_from(trainer, made, tm
         next(one._batches(answers, 0))
 
 
-def test_answers_that_come_meanwhile_are_learnt_from(trainer, made, tmp_path) -> None:
+def test_answers_that_come_meanwhile_are_learnt_from(
+    trainer: Callable[..., DrafterTraining], made: Path, tmp_path: Path
+) -> None:
     one, folder = trainer(rows=20), tmp_path / "growing"
     folder.mkdir()
     (shard,) = (made / "run" / "answers").glob("*.safetensors")
@@ -367,7 +377,9 @@ def test_answers_that_come_meanwhile_are_learnt_from(trainer, made, tmp_path) ->
     assert len(answers.rows) == 2 * count
 
 
-def test_measured_texts_that_loop_are_left_out(trainer, monkeypatch) -> None:
+def test_measured_texts_that_loop_are_left_out(
+    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = trainer()
     one.learner = one._begin(Answers(one.folder, one.read), None)
     odd = {prompt.tokens[-1] + 1 for prompt in one.held_out if prompt.flavour == "odd"}
@@ -406,22 +418,27 @@ def test_prompts_are_spread_over_flavours() -> None:
 # What can be wrong.
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--hours", "0"], "--hours 0:"),
-    (["--hours", "nan"], "--hours nan:"),
-    (["--layers", "two"], "--layers two:"),
-    (["--temperatures", "0", "3"], "--temperatures 0 3:"),
-    (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
-    (["--taps", "2"], "--taps 2 must be different layers"),
-    (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
-    (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
-    (["--answering", "0"], "There are no answers in"),
-    (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
-    (["--valid", "none.txt"], "none.txt can't be read"),
-    (["--target", "./nowhere"], "nowhere does not exist"),
-    (["--device", "tpu"], "Unknown device 'tpu'"),
-])  # fmt: skip
-def test_bad_input_is_one_sentence(home, tmp_path, capsys, words, said) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hours", "0"], "--hours 0:"),
+        (["--hours", "nan"], "--hours nan:"),
+        (["--layers", "two"], "--layers two:"),
+        (["--temperatures", "0", "3"], "--temperatures 0 3:"),
+        (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
+        (["--taps", "2"], "--taps 2 must be different layers"),
+        (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),
+        (["--longest", "1"], "None of these prompts can be used. All have more than 1 tokens"),
+        (["--answering", "0"], "There are no answers in"),
+        (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
+        (["--valid", "none.txt"], "none.txt can't be read"),
+        (["--target", "./nowhere"], "nowhere does not exist"),
+        (["--device", "tpu"], "Unknown device 'tpu'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
     assert train(home, tmp_path / "out", *words) == 2
     lines = capsys.readouterr().err.splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
@@ -429,7 +446,9 @@ def test_bad_input_is_one_sentence(home, tmp_path, capsys, words, said) -> None:
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_a_bad_run_or_answers_of_another_target_are_refused(home, copy, tmp_path, capsys) -> None:
+def test_a_bad_run_or_answers_of_another_target_are_refused(
+    home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(home / "target", other / "target")
     save_counter(other / "target", 270, seed=1)
@@ -451,7 +470,9 @@ def failing(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def test_a_full_disk_is_one_sentence(home, made, tmp_path, monkeypatch, capsys) -> None:
+def test_a_full_disk_is_one_sentence(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of a checkpoint, and of what is exported; then the run goes on."""
     words, torn = (
         [*NOTHING, "--answers", str(made / "run" / "answers")],
@@ -473,11 +494,22 @@ NO_NUMBER = torch.tensor(float("nan"), requires_grad=True)
 NO_MEMORY = RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: not enough memory")
 
 
-@pytest.mark.parametrize(("fault", "said"), [
-    (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
-    (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
-])  # fmt: skip
-def test_a_step_that_fails_is_one_sentence(home, made, tmp_path, monkeypatch, capsys, fault, said) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda *_, **__: NO_NUMBER, "The loss became NaN at step 0."),
+        (failing(NO_MEMORY), "hint: Lower --slots or --rows"),
+    ],
+)
+def test_a_step_that_fails_is_one_sentence(
+    home: Path,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fault: Callable[..., Any],
+    said: str,
+) -> None:
     monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
     assert said in capsys.readouterr().err

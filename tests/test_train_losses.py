@@ -39,7 +39,7 @@ def agree(
 
 
 @pytest.mark.parametrize("tv", [0.0, 0.9])
-def test_top_loss_is_half_the_text_and_half_the_target(states, tv) -> None:
+def test_top_loss_is_half_the_text_and_half_the_target(states: tuple[Tensor, Tensor, Tensor], tv: float) -> None:
     """Rows 0 to 6: everything known, the text's word unknown, the target's words unknown, both, a
     part of the target's words, a text's word that is none of them, and a target without mass."""
     student, teacher, table = states

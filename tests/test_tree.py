@@ -12,13 +12,13 @@ from tables import MASK, Pairs, Tables, denoised, texts
 
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.verify import expected_runs, verify
-from specdiff_core.drafters.base import Draft
+from specdiff_core.drafters.base import Draft, Drafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.randomness import Independent
 from specdiff_core.maths.trees import ROOT, best_first, children, independent, merge, visible
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError, DraftContractError
-from specdiff_core.schema.events import Committed, DraftReady, TargetScored, Verified, depths
+from specdiff_core.schema.events import Committed, DraftReady, Event, TargetScored, Verified, depths
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
@@ -117,7 +117,13 @@ def test_a_target_of_window_layers_refuses_a_tree() -> None:
         run.score([5, *TREE_IDS], TREE_PARENTS)
 
 
-def race(config: DecodeConfig, *, drafter=None, target=None, ends: tuple[int, ...] = ()):
+def race(
+    config: DecodeConfig,
+    *,
+    drafter: Drafter | None = None,
+    target: FakeTarget | None = None,
+    ends: tuple[int, ...] = (),
+) -> list[Event]:
     return list(
         speculate(
             [3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), FakeClock(), ending=Ending(ends)

@@ -133,9 +133,7 @@ class ExploreJob(Job):
     def progress(self) -> dict[str, Any]:
         """Progress, with the answer so far."""
         snapshot = self.snapshot
-        content = {
-            "explore": self.what.name, "phase": self.phase, "message": self.message, "left": self.remaining
-        }  # fmt: skip
+        content = {"explore": self.what.name, "phase": self.phase, "message": self.message, "left": self.remaining}
         if snapshot is None:
             return content
         return content | {

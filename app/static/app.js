@@ -37,7 +37,8 @@ import { wordsOf } from './views/inspector.js';
 /**
  * @typedef {object} Options what the server says about the page (app/page.py)
  * @property {'live' | 'race'} kind
- * @property {string} plotly @property {number} crowded @property {number} patience seconds the server takes for a stopped run's last frame
+ * @property {string} plotly @property {number} crowded
+ * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
  * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
@@ -49,8 +50,11 @@ import { wordsOf } from './views/inspector.js';
  * @property {string} empty shown before there is a race
  */
 
-/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean, hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under way: the part that has arrived */
-/** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place, who: string}} Pinned a position; `token`: of the text, or −1 */
+/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean,
+ *  hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under
+ *  way: the part that has arrived */
+/** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place,
+ *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
 const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
 const NOTHING = 'Stopped. Nothing was measured.';
@@ -152,7 +156,7 @@ export class App extends Job {
 
   // ---- messages of the server ----
 
-  async receive(message) {
+  /** @override */ async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
       if (measuring()) { // the file was chosen before the measurement began
@@ -231,7 +235,8 @@ export class App extends Job {
     this.status.show(
       message.phase === 'loading'
         ? `${message.message || 'Loading'}…`
-        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one update a second. The replay starts when all lanes are done.`,
+        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one ` +
+          'update a second. The replay starts when all lanes are done.',
     );
     this.redraw();
   }
@@ -268,7 +273,8 @@ export class App extends Job {
 
   /**
    * Show a trace that the server offers as a file.
-   * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels, source?: string, asked?: string}} race
+   * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
+   *   source?: string, asked?: string}} race
    * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens the page
    */
   async open(
@@ -303,7 +309,9 @@ export class App extends Job {
 
   // ---- the stage ----
 
-  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null, file?: string}} [more] `file`: its name in a link */
+  /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source
+   *  @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null, file?: string}}
+   *  [more] `file`: its name in a link */
   show(trace, source, { wanted = null, labels = {}, asked = null, file = '' } = {}) {
     const stage = Stage.of(trace.lanes, wanted, this.options, labels);
     const own = ['run', 'failed', 'stopped'].includes(source); // and no recording or file
@@ -335,7 +343,8 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to the previous run, and in the list of runs. */
+  /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to
+   *  the previous run, and in the list of runs. */
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
@@ -346,7 +355,8 @@ export class App extends Job {
     keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
   }
 
-  /** A lane compared with the baseline of the race, in numbers that lessons quote. @param {Lane | null} lane @param {Lane | null} [vanilla] */
+  /** A lane compared with the baseline of the race, in numbers that lessons quote.
+   *  @param {Lane | null} lane @param {Lane | null} [vanilla] */
   numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
     return runOf(lane, vanilla, this.noSteps, quiet);
   }
@@ -440,7 +450,9 @@ export class App extends Job {
     this.draw();
   }
 
-  /** Inspect a token of a text; in a lane that drafts, its round is shown, too. @param {string} name of the lane @param {number} token its place among the new ones @param {boolean} byKey the focus follows */
+  /** Inspect a token of a text; in a lane that drafts, its round is shown, too.
+   *  @param {string} name of the lane @param {number} token its place among the new ones
+   *  @param {boolean} byKey the focus follows */
   pinToken(name, token, byKey) {
     const lane = this.lanes[name];
     const found = lane && tokenOf(lane, token);
@@ -551,7 +563,7 @@ export class App extends Job {
     document.getElementById(`${this.prefix}-run`)?.click();
   }
 
-  queued(element) {
+  /** @override */ queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
@@ -562,12 +574,12 @@ export class App extends Job {
     super.queued(element);
   }
 
-  over() {
+  /** @override */ over() {
     super.over();
     this.threads = null;
   }
 
-  /** Keep the events that have arrived, and the settings. */
+  /** Keep the events that have arrived, and the settings. @override */
   async lost(stopped) {
     const kept = this.live?.hasEvents ? KEPT : '';
     await this.finishLocally(this.live);
@@ -650,7 +662,8 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens; `end`: to the end; `start`: play from the start. */
+  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens;
+   *  `end`: to the end; `start`: play from the start. */
   stand(kind) {
     const { player, selected } = this;
     if (kind === 'end') return this.seek(1);
@@ -676,7 +689,8 @@ export class App extends Job {
     ) return;
     if (
       target.closest(
-        'textarea, select, [contenteditable], dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)',
+        'textarea, select, [contenteditable], dialog, ' +
+          '[role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)',
       )
     ) return;
     if (this.game) {
@@ -718,7 +732,8 @@ export class App extends Job {
     giveLink(button, query);
   }
 
-  /** Show a recording, or a run that is kept, at one of its moments. @param {Moment} moment @returns {Promise<boolean>} whether there is such a recording */
+  /** Show a recording, or a run that is kept, at one of its moments. @param {Moment} moment
+   *  @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
     const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
       (isRun(moment.trace)
@@ -776,7 +791,8 @@ export class App extends Job {
     this.wake();
   }
 
-  /** Request one animation frame. While nothing changes none is requested, so that a browser on the same machine does not disturb the decode clock. */
+  /** Request one animation frame. While nothing changes none is requested, so that a browser on the
+   *  same machine does not disturb the decode clock. */
   wake() {
     if (!this.frameAsked && !this.asleep) {
       this.frameAsked = requestAnimationFrame((now) => this.frame(now));

@@ -29,7 +29,8 @@ import { readMoment } from './state/moment.js';
  * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
  * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
  * @property {boolean} folded whether its form is folded
- * @property {Record<string, {title: string, question: string, columns: Record<string, string>, takes: number, scales: string[], fields: Field[]}>} forms by question
+ * @property {Record<string, {title: string, question: string, columns: Record<string, string>,
+ *   takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
  * @property {Record<string, string[]>} recorded the files of each question, without their ending
@@ -38,7 +39,9 @@ import { readMoment } from './state/moment.js';
  */
 /** @typedef {{run: string, warming: boolean, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
-/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]}, show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string, over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+/** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]},
+ *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
+ *  over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
@@ -100,7 +103,9 @@ export class Explore extends Job {
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
-    /** @type {{name: string, source: Source, search: string, form: Record<string, any>, answer: Answer} | null} the state before a widget started a measurement, until that is complete */
+    /** @type {{name: string, source: Source, search: string, form: Record<string, any>,
+     *  answer: Answer} | null} the state before a widget started a measurement, until that is
+     *  complete */
     this.before = null;
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
@@ -197,7 +202,8 @@ export class Explore extends Job {
     return this.busy && this.live?.name === this.name;
   }
 
-  /** Whether the races of the answer can be opened, now or at its end: an export leaves some out, and a measurement that fails loses them. */
+  /** Whether the races of the answer can be opened, now or at its end: an export leaves some out,
+   *  and a measurement that fails loses them. */
   get hasRaces() {
     const { from, answer } = this.shown;
     return from === 'opened' || (from === 'live' && this.runs) ||
@@ -326,7 +332,8 @@ export class Explore extends Job {
   }
 
   /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer stays until there are
-   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces @param {Omit<Card, 'message'>} failed shown with the reasons */
+   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
+   *  @param {Omit<Card, 'message'>} failed shown with the reasons */
   async read(traces, failed) {
     const { name } = this;
     const wrong = [];
@@ -356,7 +363,8 @@ export class Explore extends Job {
     this.read(files.map((file) => [file.name, () => readFile(file)]), {
       title: 'Not a trace',
       hint:
-        'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with --trace. Traces that you opened earlier stay open.',
+        'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with ' +
+        '--trace. Traces that you opened earlier stay open.',
     });
   }
 
@@ -364,8 +372,8 @@ export class Explore extends Job {
   readRun(title, { query }) {
     this.read([[title, () => fetchTrace(`runs/${readMoment(query)?.trace}`)]], {
       title: 'This run isn’t kept any more',
-      hint:
-        'The server keeps runs for a few days, or until it restarts. Choose another run, or open a trace that you downloaded.',
+      hint: 'The server keeps runs for a few days, or until it restarts. Choose another run, or ' +
+        'open a trace that you downloaded.',
     });
   }
 
@@ -460,7 +468,9 @@ export class Explore extends Job {
     this.showOpened();
   }
 
-  /** Measure the shown answer again with some values changed; of an opened run, only the branch. Returns whether it began: an export cannot run anything. @param {Record<string, any>} values */
+  /** Measure the shown answer again with some values changed; of an opened run, only the branch.
+   *  Returns whether it began: an export cannot run anything.
+   *  @param {Record<string, any>} values */
   ask(values) {
     if (this.busy || this.waiting || !document.getElementById(`${this.prefix}-run`)) return false;
     const { name, source } = this;
@@ -519,7 +529,7 @@ export class Explore extends Job {
     download(picture, picture.type, this.fileName(format));
   }
 
-  pressedRun() {
+  /** @override */ pressedRun() {
     this.token = newToken();
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
@@ -533,7 +543,7 @@ export class Explore extends Job {
     this.draw();
   }
 
-  over() {
+  /** @override */ over() {
     super.over();
     this.putBack();
     this.more = {};
@@ -552,7 +562,7 @@ export class Explore extends Job {
     });
   }
 
-  lost(stopped) {
+  /** @override */ lost(stopped) {
     this.failed(
       `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
     );
@@ -568,7 +578,7 @@ export class Explore extends Job {
     }, 2500);
   }
 
-  /** Handle a message of the server. */
+  /** Handle a message of the server. @override */
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {

@@ -10,7 +10,8 @@ import { isOpen, openTab, page } from './page.js';
 import { arrowTabs } from './views/ui.js';
 /** @import { App } from './app.js' */
 
-/** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}} PageData `plotly`: the address of the library; empty if the page holds it */
+/** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}}
+ *  PageData `plotly`: the address of the library; empty if the page holds it */
 
 /** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare: explore, learn };

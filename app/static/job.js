@@ -6,7 +6,8 @@ import { Watchdog } from './watchdog.js';
 import { guard } from './page.js';
 import { queueWords } from './state/format.js';
 
-/** @template {{run: string, warming: boolean}} Run what is known of a run under way; frame_throttle.js asks whether it is `warming` */
+/** @template {{run: string, warming: boolean}} Run what is known of a run under way;
+ *  frame_throttle.js asks whether it is `warming` */
 export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin

@@ -13,11 +13,13 @@ import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { Option, Step } from './views/guide.js' */
+/** @import { Option } from './views/guide.js' */
 
 /**
- * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording, or a panel of a question
- * @property {string} words @property {string} explore @property {string} answer @property {string} panel @property {string[]} lines
+ * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording,
+ *   or a panel of a question
+ * @property {string} words @property {string} explore @property {string} answer
+ * @property {string} panel @property {string[]} lines
  * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
  * @property {string} area
  */
@@ -28,7 +30,8 @@ import { send } from './views/room.js';
  * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
  * @property {string} recorded @property {string} proof
  */
-/** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string, symbols: import('./views/glossary.js').Symbols}} Options */
+/** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
+ *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
@@ -52,7 +55,8 @@ async function until(ready, tries = 80) {
 const tabOf = ({ trace, explore }) =>
   trace ? 'live' : { '': 'learn', compare: 'compare' }[explore] ?? 'explore';
 
-/** The player of a tab, which is opened if the player does not exist yet; null if none appears. @param {'live' | 'explore' | 'compare'} kind */
+/** The player of a tab, which is opened if the player does not exist yet; null if none appears.
+ *  @param {'live' | 'explore' | 'compare'} kind */
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
@@ -74,7 +78,8 @@ class Learn {
     this.numbers = null;
     /** @type {Child} shown below the verdict of a check */
     this.proof = null;
-    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link that opened the page, until it is shown */
+    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link
+     *  that opened the page, until it is shown */
     this.asked = null;
     this.seated = new URLSearchParams(location.search).get('room') ?? ''; // a room's link
     this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
@@ -104,7 +109,8 @@ class Learn {
     this.follow(new URLSearchParams(location.search));
   }
 
-  /** Start at a link's lesson and step, or as a presentation to a room. Unknown fields are ignored. @param {URLSearchParams} query */
+  /** Start at a link's lesson and step, or as a presentation to a room. Unknown fields are ignored.
+   *  @param {URLSearchParams} query */
   follow(query) {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
@@ -280,7 +286,9 @@ class Learn {
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would
-   *  queue up, and an export cannot run anything. @param {string[]} sentences @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin @param {() => unknown} [ended] */
+   *  queue up, and an export cannot run anything. @param {string[]} sentences
+   *  @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin
+   *  @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
     const can = begin && !this.guide.room && !this.seated &&
       document.getElementById(`${prefix}-run`);
@@ -320,7 +328,8 @@ class Learn {
     document.getElementById('live-run')?.click();
   }
 
-  /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any. Points at nothing. @param {Lesson} lesson */
+  /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any.
+   *  Points at nothing. @param {Lesson} lesson */
   async prove(lesson) {
     const { name, watch, recorded, proof } = lesson;
     const file = recorded || watch.trace;

@@ -5,12 +5,18 @@ import { giveLink, say } from './views/link.js';
 
 /** @import { Run } from './state/findings.js' */
 
-/** @typedef {{url: string, lanes?: string[] | null, title?: string, labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded race */
-/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void}, actions?: () => {toggle: () => void, step: (count: number) => void}, open?: (race: Asked) => void}} Player */
+/** @typedef {{url: string, lanes?: string[] | null, title?: string,
+ *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
+ *  race */
+/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
+ *  actions?: () => {toggle: () => void, step: (count: number) => void},
+ *  open?: (race: Asked) => void}} Player */
 
 const MOST_RUNS = 32;
 
-/** `runs`: the numbers of the visitor's runs since the page was opened, latest first. @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink, say: typeof say, runs: Run[]}} */
+/** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
+ *  @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink,
+ *  say: typeof say, runs: Run[]}} */
 export const page =
   (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */

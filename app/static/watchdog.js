@@ -1,14 +1,17 @@
 // Detects that the server is gone: a player that waits too long asks whether it is there. Gradio
 // only reports that the connection was lost and does not end the run.
 
-/** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without a message until the server is asked; `patience`: for its answer; `again`: before the next try */
+/** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without
+ *  a message until the server is asked; `patience`: for its answer; `again`: before the next try */
 
-const TIMES = { quiet: 8000, patience: 10000, again: 3000 }; // during a run the server sends a message each second; a laptop that wakes up needs a moment
+// during a run the server sends a message each second; a laptop that wakes up needs a moment
+const TIMES = { quiet: 8000, patience: 10000, again: 3000 };
 const TRIES = 2;
 
 /** Calls `lost` when messages are overdue and the server does not respond. */
 export class Watchdog {
-  /** @param {() => boolean} waits whether messages are expected @param {() => void} lost called if the server does not respond */
+  /** @param {() => boolean} waits whether messages are expected
+   *  @param {() => void} lost called if the server does not respond */
   constructor(waits, lost) {
     this.waits = waits;
     this.lost = lost;

@@ -175,11 +175,11 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             ends = [f"{LABELS[name]} reaches τ = {ratio(own[-1]['tau'])}{speeds[name]}" for name, own in by.items()]
             answer = f"From random weights, after {by[STREAK][-1]['seconds']:.0f} s each, {draw.listed(ends)}."
         if change:
-            verdict = (
-                "it drafts better" if round(change["low"], 2) > 1
-                else "it drafts worse" if round(change["high"], 2) < 1
-                else "after such short training, no clear difference"
-            )  # fmt: skip
+            verdict = "after such short training, no clear difference"
+            if round(change["low"], 2) > 1:
+                verdict = "it drafts better"
+            elif round(change["high"], 2) < 1:
+                verdict = "it drafts worse"
             notes.append(
                 f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "
                 f"interval {ratio(change['low'])} to {ratio(change['high'])} over held-out texts): {verdict}."
@@ -249,9 +249,10 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [
         {"by": name, "place": place, "alpha": alpha}
-        for name, own in by.items() if len(own) > 1
+        for name, own in by.items()
+        if len(own) > 1
         for place, alpha in enumerate(own[-1]["alpha_at"], start=1)
-    ]  # fmt: skip
+    ]
     return Figure(
         key="positions",
         title="Acceptance by position",

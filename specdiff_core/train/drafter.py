@@ -229,13 +229,9 @@ class DrafterTraining:
         """A new drafter, or one of the shape of a checkpoint's."""
         settings, model, table = self.settings, self.target.model, vocabulary(self.target.model)
         mask = choose_mask(self.engine, self.prompts)
-        ids = state["words"] if state else frequent_words(
-            (answers.text(row) for row in answers.rows),
-            (prompt.tokens for prompt in self.prompts),
-            vocabulary=self.target.vocab_size,
-            count=settings.words,
-            never=mask,
-        )  # fmt: skip
+        texts, prompts = (answers.text(row) for row in answers.rows), (prompt.tokens for prompt in self.prompts)
+        size, count = self.target.vocab_size, settings.words
+        ids = state["words"] if state else frequent_words(texts, prompts, vocabulary=size, count=count, never=mask)
         shared: Any = (table, Words.of(ids, table), self.read, settings)
         if settings.kind == "eagle":
             return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)

@@ -98,7 +98,8 @@ test('tokens of two targets share a column where their words end together', () =
   assert.deepEqual([common.by, common.agree, common.target], ['texts', 12, false]);
   assert.deepEqual(columns, { a: [1, 1, 1, 2, 3], b: [1, 2, 2, 3] });
   assert.match(said(a, b), /The targets differ, and so do their tokens/);
-  const over = held(run('P', ['ab', 'cd']), run('P', ['abc', 'X'], { target: 'other' })); // the texts part inside a token
+  // the texts part inside a token
+  const over = held(run('P', ['ab', 'cd']), run('P', ['abc', 'X'], { target: 'other' }));
   assert.deepEqual(over.columns, { a: [1, 2], b: [1, 2] });
 });
 

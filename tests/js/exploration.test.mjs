@@ -41,7 +41,8 @@ test('a tree takes the most probable nodes: a chain where α is high, siblings w
   near(treeTau(same(0.5, 1), 3), 1 + 0.5 + 0.25 + 0.125);
   near(treeTau(same(0.5, 8), 0), 1);
   near(treeTau([], 4), 1);
-  near(treeTau([0.9, 0.2], 3), 1 + 0.9 + 0.9 * 0.2 + 0.9 * 0.2 * 0.8); // the second place is unsure: two candidates there
+  // the second place is unsure: two candidates there
+  near(treeTau([0.9, 0.2], 3), 1 + 0.9 + 0.9 * 0.2 + 0.9 * 0.2 * 0.8);
   for (const alpha of [0.2, 0.5, 0.8]) {
     assert.ok(treeTau(same(alpha, 16), 16) >= expectedTau(same(alpha, 16)) - 1e-12);
   }

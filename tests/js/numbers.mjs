@@ -1,5 +1,5 @@
-// Folds every trace that tests/test_js.py names with the page's own modules, and writes the numbers that Python computes
-// too: after each round, at the end, and of each lane against the baseline.
+// Folds every trace that tests/test_js.py names with the page's own modules, and writes the numbers
+// that Python computes too: after each round, at the end, and of each lane against the baseline.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 import { Opened } from '../../app/static/state/alignment.js';
@@ -73,7 +73,8 @@ function alone(lane) {
   };
 }
 
-/** A lane against the baseline: when both have made as many rounds (or the baseline all of its own), at that moment of the race, and at the end. */
+/** A lane against the baseline: when both have made as many rounds
+ *  (or the baseline all of its own), at that moment of the race, and at the end. */
 function against(lanes, name, baseline) {
   const [own, base] = [lanes[name], lanes[baseline]];
   const commits = { own: indicesOf(own, 'Committed'), base: indicesOf(base, 'Committed') };

@@ -13,7 +13,8 @@ const lacks = () => Promise.resolve({ status: 404 });
 /** Until everything that waits for no timer has happened. */
 const settle = () => new Promise(setImmediate);
 
-/** A watchdog that waits for a server; `answers` are what the server does each time it is asked, the last one from then on. */
+/** A watchdog that waits for a server; `answers` are what the server does each time it is asked,
+ *  the last one from then on. */
 function watch(t, answers) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   t.mock.method(console, 'info', () => {});
@@ -52,7 +53,8 @@ test('while the server speaks it is not asked', async (t) => {
 const hangs = (signal) =>
   new Promise((_, refuse) => signal.addEventListener('abort', () => refuse(signal.reason)));
 const twice = [[80, 1, 0], [29, 1, 0], [1, 2, 1], [1000, 2, 1]];
-/** @type {[string, Function[], number[][]][]} what the server does; milliseconds that pass, and how often it was then asked and lost */
+/** @type {[string, Function[], number[][]][]} what the server does; milliseconds that pass, and how
+ *  often it was then asked and lost */
 const SERVERS = [
   ['answers: it is asked again after the next silence', [here], [[80, 1, 0], [79, 1, 0], [
     1,

@@ -1,5 +1,6 @@
-// Aligns two runs of any two traces along their texts, as far as these agree. For runs that it decodes itself, the server
-// makes the same answer (specdiff_core/explorations/side_by_side.py). Pure: no element, no request.
+// Aligns two runs of any two traces along their texts, as far as these agree. For runs that it
+// decodes itself, the server makes the same answer (specdiff_core/explorations/side_by_side.py).
+// Pure: no element, no request.
 
 import { buildLane, isServed, isVanilla, refusedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
@@ -13,8 +14,14 @@ import { waiting } from './metrics.js';
 export const BRANCH = 'what if'; // the name of the lane that branches off a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not at all */
-/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number}, target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new token of each; `target`: whether both have the same target; `prompt`: the first character at which the prompts differ, from 1 */
+/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens
+ *  after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not
+ *  at all */
+/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number},
+ *  target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by
+ *  `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new
+ *  token of each; `target`: whether both have the same target; `prompt`: the first character at
+ *  which the prompts differ, from 1 */
 
 /** Code points, which Python counts too. */
 const letters = (words) => [...words];
@@ -108,7 +115,9 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
   return columns;
 }
 
-/** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane @param {number} [start] position of its first token, from 1 @param {boolean} [measured] whether its times count */
+/** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane
+ *  @param {number} [start] position of its first token, from 1
+ *  @param {boolean} [measured] whether its times count */
 function roundsOf(name, lane, start = 1, measured = true) {
   return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
     if (!verdict || !commit) return [];
@@ -144,7 +153,8 @@ export const labelOf = ({ file, name, lane }) =>
       : ''
   }`;
 
-/** Whether two runs must write the same text: the same target and prompt, and either greedy or with shared noise. @param {Lane} a @param {Lane} b @param {Common} common */
+/** Whether two runs must write the same text: the same target and prompt, and either greedy or with
+ *  shared noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {
   const [one, other] = [a.header?.config, b.header?.config];
   if (
@@ -219,7 +229,8 @@ function aboutRun({ file, name, lane }) {
   };
 }
 
-/** Sentences about two runs from files: how they are aligned, and where they part. @param {{facts: Record<string, any>}} answer */
+/** Sentences about two runs from files: how they are aligned, and where they part.
+ *  @param {{facts: Record<string, any>}} answer */
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
@@ -229,7 +240,8 @@ export function alignmentWords({ facts }) {
     ? (parted === null
       ? `Both wrote the same ${agree} tokens.`
       : facts.must_be_equal
-      ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so close that rounding decided.`
+      ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so ` +
+        'close that rounding decided.'
       : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
     : parted === null
     ? `The texts are the same to the end: ${characters}.`
@@ -241,7 +253,8 @@ export function alignmentWords({ facts }) {
     ],
     texts: [
       prompt === null
-        ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs that spell the same words.'
+        ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs ' +
+          'that spell the same words.'
         : `One prompt continues the other, and the run with the shorter prompt wrote the rest itself: run ${
           starts.a > starts.b ? 'A' : 'B'
         } begins ${Math.abs(starts.a - starts.b)} characters later.`,
@@ -263,7 +276,8 @@ export function alignmentWords({ facts }) {
 
 /**
  * What the server needs to branch off a run at the target's token of a round, or why it cannot.
- * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows @returns {{given: string, pair: string} | {why: string}}
+ * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows
+ * @returns {{given: string, pair: string} | {why: string}}
  */
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
@@ -318,7 +332,8 @@ export class Opened {
     this.branch = /** @type {Lane | null} */ (null);
   }
 
-  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B. Throws an Error and changes nothing if they are inconsistent. @param {Trace} trace */
+  /** Add the lanes of a file: the last of the first file is run A, the last of the next is run B.
+   *  Throws an Error and changes nothing if they are inconsistent. @param {Trace} trace */
   add(file, trace) {
     const before = { lanes: this.lanes, chosen: this.chosen };
     const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
@@ -327,7 +342,8 @@ export class Opened {
       const found = there.map(([name, events]) => ({ file, name, lane: checked(events) }));
       this.lanes = [...before.lanes, ...found];
       const last = this.lanes.length - 1;
-      const one = new Set(before.lanes.map((run) => run.file)).size < 2; // fewer than two files: a single file shows its last two lanes
+      // fewer than two files: a single file shows its last two lanes
+      const one = new Set(before.lanes.map((run) => run.file)).size < 2;
       this.chosen = {
         a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a,
         b: last,
@@ -365,7 +381,8 @@ export class Opened {
     return found;
   }
 
-  /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
+  /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts
+   *  @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
   goOn(given, branch, events) {
     const { runs, asked } = this;
     if (!runs || !given || given !== asked.given) return false;

@@ -15,7 +15,8 @@ function ticks(most) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line. @param {Scene} scene @returns {Partial<Figure>} */
+/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line.
+ *  @param {Scene} scene @returns {Partial<Figure>} */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }) {
   const most = Math.max(1, total);
   const gap = most * 0.075;
@@ -99,8 +100,9 @@ export function acceptanceFigure({ lane, state, view }) {
       t.accepted ? 'accepted' : 'rejected',
     ]),
     marker,
-    hovertemplate:
-      '%{customdata[0]} %{customdata[5]}<br>p = %{customdata[1]}<br>q = %{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position %{x}</extra>',
+    hovertemplate: '%{customdata[0]} %{customdata[5]}<br>p = %{customdata[1]}<br>q = ' +
+      '%{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position ' +
+      '%{x}</extra>',
   });
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   return {
@@ -152,7 +154,8 @@ export function confidenceFigure({ lane, view }) {
       type: 'heatmap',
       x,
       y: rows.map((_, step) => step + 1),
-      z: rows.map((pass) => pass ? pass.confidence.slice(0, size) : x.map(() => null)), // a tree may be shallower than the window
+      // a tree may be shallower than the window
+      z: rows.map((pass) => pass ? pass.confidence.slice(0, size) : x.map(() => null)),
       text: rows.map((pass) =>
         x.map((_, i) => {
           const id = pass?.ids[i] ?? null;

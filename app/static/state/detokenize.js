@@ -44,7 +44,8 @@ export function joinPieces(pieces) {
   return shown;
 }
 
-/** Whether the prompt of a lane was a chat message: the token ids that the target read do not end with it. @param {Lane | null} lane */
+/** Whether the prompt of a lane was a chat message: the token ids that the target read do not end
+ *  with it. @param {Lane | null} lane */
 export function isMessage(lane) {
   const { prompt = '', prompt_ids: ids = [] } = lane?.header ?? {};
   const read = ids.map((id) => lane?.pieces[id]);

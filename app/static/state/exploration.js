@@ -4,15 +4,24 @@ import { plural, ratio } from './format.js';
 import { refusedOf, stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean, data?: Record<string, any>[], layout: Record<string, any>, empty?: string, when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string}} Figure one panel; colours are roles (specdiff_core/explorations/figures.py) */
-/** @typedef {{name: string, label: string, title: string, low: number, high: number, step: number, value: number}} SliderOf a figure with a formula (state/formulas.js) */
-/** @typedef {{answer?: string, notes?: string[], figures?: Figure[], titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[], switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
-/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number, origin: any, machine: any, choice: Record<string, any>, report: Report, files?: Record<string, string>, seconds?: number}} Answer */
+/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean,
+ *  data?: Record<string, any>[], layout: Record<string, any>, empty?: string,
+ *  when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string}} Figure
+ *  one panel; colours are roles (specdiff_core/explorations/figures.py) */
+/** @typedef {{name: string, label: string, title: string, low: number, high: number, step: number,
+ *  value: number}} SliderOf a figure with a formula (state/formulas.js) */
+/** @typedef {{answer?: string, notes?: string[], figures?: Figure[],
+ *  titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[],
+ *  switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
+/** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number,
+ *  origin: any, machine: any, choice: Record<string, any>, report: Report,
+ *  files?: Record<string, string>, seconds?: number}} Answer */
 
 /** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
-/** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has an apostrophe before it. @param {Record<string, any>[]} rows */
+/** A table as a CSV file; a list takes one cell, and a text that a spreadsheet would calculate has
+ *  an apostrophe before it. @param {Record<string, any>[]} rows */
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (value) => {
@@ -98,7 +107,8 @@ export function aboutWords(values, scales, known, weight) {
     : `about ${plural(Math.ceil(seconds / 60), 'minute')}`;
 }
 
-/** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer @returns {[race: string, prompt: string][]} */
+/** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer
+ *  @returns {[race: string, prompt: string][]} */
 export const racesOf = (answer, race) =>
   Object.keys(answer?.files ?? {}).flatMap((name) =>
     name === race || name.startsWith(`${race}@`)
@@ -106,7 +116,9 @@ export const racesOf = (answer, race) =>
       : []
   );
 
-/** One line about an exploration under way. @param {{phase: string, message: string, doing?: string, done?: number, total?: number, left: number | null}} message */
+/** One line about an exploration under way.
+ *  @param {{phase: string, message: string, doing?: string, done?: number, total?: number,
+ *  left: number | null}} message */
 export function progressWords({ phase, message, doing, done = 0, total = 0, left }) {
   if (phase === 'loading') return `${message}…`;
   if (phase === 'waiting') return 'Waiting for a race to finish…';
@@ -119,7 +131,9 @@ export function progressWords({ phase, message, doing, done = 0, total = 0, left
   return `${done} of ${total}: ${doing}${rest}`;
 }
 
-/** E[τ] of the best of K independent drafts: 1 + Σ_m (1 − (1 − Π_{j≤m} α_j)^K); of one draft 1 + Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached @param {number} [drafts] K */
+/** E[τ] of the best of K independent drafts: 1 + Σ_m (1 − (1 − Π_{j≤m} α_j)^K); of one draft 1 +
+ *  Σ_m Π_{j≤m} α_j. @param {number[]} alphas of positions, given that each is reached
+ *  @param {number} [drafts] K */
 export function expectedTau(alphas, drafts = 1) {
   let reached = 1;
   let total = 1;
@@ -184,7 +198,10 @@ export function readCurve(words) {
     : null;
 }
 
-/** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number, draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B nodes */
+/** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number,
+ *  draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each
+ *  position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B
+ *  nodes */
 
 /** α of γ positions; the last is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
@@ -193,7 +210,8 @@ export const alphasOf = ({ alpha, alphas, gamma }) =>
     (_, j) => alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha,
   );
 
-/** Tokens and cost of a round of the sandbox, the cost in vanilla passes. @param {Sandbox} box @param {[number, number][]} curve */
+/** Tokens and cost of a round of the sandbox, the cost in vanilla passes. @param {Sandbox} box
+ *  @param {[number, number][]} curve */
 export function sandbox(box, curve) {
   const { gamma, passes, draft, shape, count } = box;
   const one = costAt(curve, 1);
@@ -206,7 +224,8 @@ export function sandbox(box, curve) {
   return { tau, cost, rows, speedup: tau / cost };
 }
 
-/** The smallest α, the same for all positions, at which the sandbox pays, or null. @param {Sandbox} box @param {[number, number][]} curve */
+/** The smallest α, the same for all positions, at which the sandbox pays, or null.
+ *  @param {Sandbox} box @param {[number, number][]} curve */
 export function breakEven(box, curve) {
   const gain = (alpha) => sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
   if (gain(0.999) < 0) return null;
@@ -286,9 +305,12 @@ export function drawTokens(p, q, draws, seed) {
   return { counts, accepted };
 }
 
-/** @typedef {{position: number, id: number, shown: string, kind: string, round: number, begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run; `refused`: the rejected draft token that it replaces */
+/** @typedef {{position: number, id: number, shown: string, kind: string, round: number,
+ *  begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run;
+ *  `refused`: the rejected draft token that it replaces */
 
-/** A run along the text: a cell for each new token. @param {Lane} lane @param {number} start position of its first token, from 1 */
+/** A run along the text: a cell for each new token. @param {Lane} lane
+ *  @param {number} start position of its first token, from 1 */
 export function trackOf(lane, start = 1) {
   const { tokens } = stateAt(lane, Infinity);
   return tokens.map(({ id, source, round }, i) => ({
@@ -305,7 +327,9 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
-/** The tracks in columns by position; tokens of a track may share one. A cell `differs` if its `base` has another token. @param {Record<string, Cell[]>} tracks @param {Record<string, string>} base track -> the one it is compared with */
+/** The tracks in columns by position; tokens of a track may share one. A cell `differs` if its
+ *  `base` has another token. @param {Record<string, Cell[]>} tracks
+ *  @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const at = Object.fromEntries(names.map((name) => {

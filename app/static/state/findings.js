@@ -16,11 +16,11 @@ import { stateAt } from './lane.js';
 const whole = (value) => `${Math.round(100 * value)} %`;
 
 /** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position */
-export const geometric = (alpha, gamma) =>
+const geometric = (alpha, gamma) =>
   alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1;
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
-export function pointMass(p, q) {
+function pointMass(p, q) {
   const top = q.indexOf(Math.max(...q));
   const accepted = Math.min(1, p[top] / q[top]);
   const { residual } = acceptance(p, q);
@@ -68,7 +68,8 @@ function measured(lane, vanilla, noSteps, quiet) {
 }
 
 const sampled = (/** @type {Run} */ { config }) => config.temperature > 0;
-/** Whether two runs differ in one setting only. @param {Run} one @param {Run} other @param {string[]} free settings that may differ */
+/** Whether two runs differ in one setting only. @param {Run} one @param {Run} other
+ *  @param {string[]} free settings that may differ */
 const alike = (one, other, free) =>
   one !== other && one.prompt === other.prompt &&
   Object.entries(one.config).every(([name, value]) =>
@@ -78,9 +79,11 @@ const last = (/** @type {Answer} */ { rows, facts }) =>
   rows.filter((row) => row.runs === facts.runs);
 
 /**
- * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer` on its check, from a
- * run and from the answer of the exploration; `watch` where the lesson points at that answer. `runs`: all known runs.
- * @type {Record<string, {run?: (run: Run, runs: Run[]) => string, answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
+ * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
+ * on its check, from a run and from the answer of the exploration; `watch` where the lesson points
+ * at that answer. `runs`: all known runs.
+ * @type {Record<string, {run?: (run: Run, runs: Run[]) => string,
+ *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
 export const FINDINGS = {
   'one-pass': {
@@ -300,7 +303,8 @@ export const FINDINGS = {
   },
 };
 
-/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
+/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the
+ *  lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
 /** The source of an answer, in words. @param {NonNullable<Explored>} explored */
 const sourceOf = ({ answer, own, busy }) =>

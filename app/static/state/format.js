@@ -76,7 +76,8 @@ export function quoted(piece) {
   return piece === CONTROL ? 'a control token' : `“${cell(piece).slice(0, 32)}”`;
 }
 
-/** A warning about a race whose threads had to wait for a processor. @param {[string, number | null][]} waits lane and threads waiting */
+/** A warning about a race whose threads had to wait for a processor.
+ *  @param {[string, number | null][]} waits lane and threads waiting */
 export function busyWords(waits) {
   const parts = waits.map(([name, wait]) =>
     `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`
@@ -203,7 +204,8 @@ export function decisionWords(decided, draft, last) {
     : 'to measure its cost';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
   const cut = draft && draft.ids.length < gamma && last !== END
-    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next position would cost more than it saves ${row}`
+    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next ` +
+      `position would cost more than it saves ${row}`
     : '';
   return `Auto, T ${steps}: ${why}${room}${cut}.`;
 }

@@ -45,7 +45,8 @@ export function blockOf(lane, gamma) {
   return mixed ?? whole[0] ?? null;
 }
 
-/** Tokens per round and per second by γ, for the α_j of the widest window. @param {Answer} answer @param {Figure} figure @param {Values} values @param {Lane | null} lane */
+/** Tokens per round and per second by γ, for the α_j of the widest window. @param {Answer} answer
+ *  @param {Figure} figure @param {Values} values @param {Lane | null} lane */
 function block(answer, figure, { gamma }, lane) {
   const own = rowOf(answer, figure);
   const { curve } = answer.facts;
@@ -115,8 +116,8 @@ function block(answer, figure, { gamma }, lane) {
 }
 
 /**
- * Speed-up by people served at once. Each adds a row to a pass of vanilla, and γ + 1 rows to a pass that tests drafts; a
- * drafter's pass is assumed to grow with its rows as the target's does.
+ * Speed-up by people served at once. Each adds a row to a pass of vanilla, and γ + 1 rows to a pass
+ * that tests drafts; a drafter's pass is assumed to grow with its rows as the target's does.
  * @param {Answer} answer @param {Figure} figure @param {Values} values
  */
 function serving(answer, figure, { people }) {
@@ -178,7 +179,8 @@ function serving(answer, figure, { people }) {
   };
 }
 
-/** A distribution of grouped tokens at a temperature, from ln of their probabilities at 1. @param {number[]} counts of the tokens in each group @param {number[]} logs */
+/** A distribution of grouped tokens at a temperature, from ln of their probabilities at 1.
+ *  @param {number[]} counts of the tokens in each group @param {number[]} logs */
 export function heated(counts, logs, temperature) {
   if (!temperature) {
     const best = logs.indexOf(Math.max(...logs));
@@ -190,7 +192,8 @@ export function heated(counts, logs, temperature) {
   return weights.map((weight) => weight / sum);
 }
 
-/** α by the drafter's temperature, Σ min(p, q) over the recorded places. @param {Answer} answer @param {Figure} figure @param {Values} values */
+/** α by the drafter's temperature, Σ min(p, q) over the recorded places. @param {Answer} answer
+ *  @param {Figure} figure @param {Values} values */
 function matched(answer, figure, { target, drafter }) {
   const { places } = answer.facts;
   const targets = places.map(({ counts, p }) => heated(counts, p, target));

@@ -9,7 +9,9 @@ import { cell, decisionWords, exact, short, testFigures, testWords } from './for
 
 /** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
-/** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number, draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to accept, 0 to 1 */
+/** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number,
+ *  draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to
+ *  accept, 0 to 1 */
 
 export const MOST_ROWS = 8; // of denoising steps or branches, until all are requested
 export const EXTRA =
@@ -50,7 +52,8 @@ export function gridOf(round, lane, most) {
   });
 }
 
-/** @param {Window} round @param {number} place of the row @param {number} from the first step in it @param {number} number of its line, or of its last step */
+/** @param {Window} round @param {number} place of the row @param {number} from the first step in it
+ *  @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
   const plain = { title: '', chosen: false };
@@ -119,7 +122,8 @@ function copyCell(round, lane) {
   };
 }
 
-/** Cells of one line of a draft tree: a branch, from where it splits off another one. @param {Window} round @param {Tree} tree @param {Lane} lane */
+/** Cells of one line of a draft tree: a branch, from where it splits off another one.
+ *  @param {Window} round @param {Tree} tree @param {Lane} lane */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -147,7 +151,8 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   };
 }
 
-/** The bottom row: an acceptance test for each position, and the token that the target adds. @param {Window} round @param {Lane} lane */
+/** The bottom row: an acceptance test for each position, and the token that the target adds.
+ *  @param {Window} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = lane.header?.config.temperature === 0;
@@ -239,7 +244,8 @@ export function noteOf({ verified, decided, draft }, lane) {
     const why = chosen === null
       ? 'all drafts share one tree'
       : `draft ${chosen + 1} has the largest and was tested`;
-    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ${why}. ${verified.fallback}`;
+    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ${why}. ` +
+      `${verified.fallback}`;
   }
   if (!verified.lossless) {
     return '⚠ Not lossless: with several steps this rule can change the distribution of the text.';
@@ -263,7 +269,8 @@ export function placeAt({ verified, extra, size }, column) {
   return verified && extra ? verified.accepted : null;
 }
 
-/** The place so many positions before or after another one; null beyond the ends of the round. @param {Window} round @param {Place} place */
+/** The place so many positions before or after another one; null beyond the ends of the round.
+ *  @param {Window} round @param {Place} place */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

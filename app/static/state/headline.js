@@ -24,14 +24,17 @@ const CLAIMS = {
   bitwise:
     '✓ Lossless, bit for bit: every probability of the target is exactly the number that vanilla decoding computes.',
   rounding:
-    '✓ Lossless rule: the text has the target’s own distribution. Sums may round differently from vanilla’s, in the last digits.',
+    '✓ Lossless rule: the text has the target’s own distribution. Sums may round differently ' +
+    'from vanilla’s, in the last digits.',
   biased:
-    '⚠ lossless: false. With several steps this rule can change the distribution of the text; it is included for study.',
+    '⚠ lossless: false. With several steps this rule can change the distribution of the text; ' +
+    'it is included for study.',
   unchecked: '○ Not checked: another server wrote this text by its own rules.',
   '': '✓ Lossless rule: the text has the target’s own distribution.',
 };
 
-/** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes @param {string} doubt why the clock cannot be trusted, if so */
+/** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes
+ *  @param {string} doubt why the clock cannot be trusted, if so */
 export function verdict({ drafted, vanilla }, doubt) {
   const header = (drafted || vanilla)?.header;
   const lossless = header ? header.lossless : true;
@@ -122,7 +125,8 @@ function disturbed(drafted, vanilla) {
   ];
 }
 
-/** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes @param {Pair<State>} states @param {Pair<Clock>} clocks */
+/** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes
+ *  @param {Pair<State>} states @param {Pair<Clock>} clocks */
 export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   const [one, other] = [drafted, vanilla].map((state) =>
     state ? state.tokens.map((token) => token.id) : []
@@ -246,7 +250,8 @@ export function whySlow(drafted, vanilla) {
   const copied = rounds.filter((round) => !round.drafted);
   const rejected = rounds.filter((round) => round.drafted && !round.accepted);
   const of = (count) => `${count} of ${plural(rounds.length, 'round')}`;
-  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill); // if neither lane had read a prompt
+  // if neither lane had read a prompt
+  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill);
   const draft = longest('DraftReady');
   /** @type {[seconds: number, words: string, round: number][]} saved without it */
   const costs = [

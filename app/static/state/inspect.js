@@ -5,11 +5,14 @@ import { drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, Window } from './lane.js' */
 
-/** @typedef {number | {node: number}} Place a position of the window, the last being the target's own token; in a tree a depth on the target's path, or a node */
-/** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all others together; null: not recorded */
+/** @typedef {number | {node: number}} Place a position of the window, the last being the target's
+ *  own token; in a tree a depth on the target's path, or a node */
+/** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all
+ *  others together; null: not recorded */
 /** @typedef {ReturnType<typeof inspected>} Inspected */
 
-/** The node, parent and position of a place in a tree; `parent` null: the target did not get that far. @param {Window} view @param {Place} place */
+/** The node, parent and position of a place in a tree; `parent` null: the target did not get that
+ *  far. @param {Window} view @param {Place} place */
 function inTree({ draft, verified, tree }, place) {
   if (typeof place !== 'number') {
     return {
@@ -28,7 +31,9 @@ function inTree({ draft, verified, tree }, place) {
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** The known facts about a place. @param {Window} view @param {Place} place @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, so p is taken from its candidates only */
+/** The known facts about a place. @param {Window} view @param {Place} place
+ *  @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, so p is taken from its
+ *  candidates only */
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
@@ -102,14 +107,16 @@ export function inspected(view, place, greedy = false) {
   };
 }
 
-/** The test of a place: its own with several drafts; in a tree, the draw that decided among all nodes drafted there. @param {Test[]} tests */
+/** The test of a place: its own with several drafts; in a tree, the draw that decided among all
+ *  nodes drafted there. @param {Test[]} tests */
 function testOf(tests, position, node, drafted) {
   const last = decisive(tests).get(position) ?? null;
   if (node === null || last?.kind === 'tree') return last;
   return tests.find((test) => test.position === position && test.id === drafted) ?? null;
 }
 
-/** The origin of a token of the text: its finished round, and its place there; null if the trace does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
+/** The origin of a token of the text: its finished round, and its place there; null if the trace
+ *  does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
 export function tokenOf(lane, token) {
   const round = lane.rounds.find(({ first, commit }) =>
     commit && token >= first && token < first + commit.ids.length

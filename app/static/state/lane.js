@@ -3,7 +3,8 @@
 // compares the two.
 
 import { spell } from './detokenize.js';
-/** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted, RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
+/** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted,
+ *  RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
 
 /** @typedef {ReturnType<typeof treeOf>} Tree of a draft, or of several drafts */
 /** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */

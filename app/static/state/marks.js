@@ -3,8 +3,10 @@
 
 /** @import { Lanes } from './race.js' */
 
-/** @typedef {{label: string, short: string, about: string, colour: string, mark: string}} Method one record of specdiff_core/schema/methods.py */
-/** @typedef {{label: string, about: string, colour: string, mark: string, glyph: string, dash: string, pattern: string}} Named */
+/** @typedef {{label: string, short: string, about: string, colour: string, mark: string}} Method
+ *  one record of specdiff_core/schema/methods.py */
+/** @typedef {{label: string, about: string, colour: string, mark: string, glyph: string,
+ *  dash: string, pattern: string}} Named */
 
 /** @type {Record<string, string>} a symbol of Plotly's -> the character that looks like it */
 export const GLYPHS = {
@@ -64,7 +66,8 @@ export function spare(methods) {
 /**
  * The lanes of a race by name: what they are called and how they are drawn.
  * @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
- * @param {Record<string, Method>} methods @param {Record<string, {label: string, method?: string}>} own words that came with a recording
+ * @param {Record<string, Method>} methods
+ * @param {Record<string, {label: string, method?: string}>} own words that came with a recording
  * @returns {Record<string, Named>}
  */
 export function nameLanes(names, lanes, baseline, methods, own) {

@@ -1,11 +1,13 @@
-// The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares the two on every trace.
+// The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares
+// the two on every trace.
 
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
-/** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment; `rate`: tokens per second so far */
+/** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment;
+ *  `rate`: tokens per second so far */
 
-export const ratioOf = (above, below) => below ? above / below : null;
+const ratioOf = (above, below) => below ? above / below : null;
 
 /** τ, tokens per round. @param {State} state */
 export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
@@ -23,7 +25,8 @@ export function clockOf(lane, state, t) {
   return { seconds, rate: length && seconds > 0 ? length / seconds : null, done: state.ended };
 }
 
-/** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast @param {{rate: number | null} | null} slow */
+/** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast
+ *  @param {{rate: number | null} | null} slow */
 export const speedUp = (fast, slow) =>
   fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
 

@@ -3,7 +3,9 @@
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './race.js' */
 
-/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean, asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify, commit; `whole`: the link names no moment; `asked`: the settings in a run's link */
+/** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean,
+ *  asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify,
+ *  commit; `whole`: the link names no moment; `asked`: the settings in a run's link */
 
 /** @type {Record<string, string>} event at which stepping stops -> its name in a link */
 const PHASES = {
@@ -40,7 +42,9 @@ export function stopOf(stops, lane, name, { round, at }) {
 /** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */
 export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
-/** The query of a link to a whole run; it includes the settings, which still work when the run is gone. @param {string} run the file's name @param {string} asked the settings as a link holds them */
+/** The query of a link to a whole run; it includes the settings, which still work when the run is
+ *  gone. @param {string} run the file's name
+ *  @param {string} asked the settings as a link holds them */
 export const runQuery = (tab, run, asked) =>
   [new URLSearchParams({ tab, run }), asked].filter(String).join('&');
 

@@ -12,7 +12,8 @@ export const RACE_SECONDS = 12;
 const EPSILON = 1e-9; // seconds
 const FELT = 60; // tokens per second; slower races can be watched in real time
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds; races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
+/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds;
+ *  races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;

@@ -7,12 +7,16 @@ import { useOf } from './marks.js';
 
 /** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number, tau: number]} Cell */
 /** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair and drafter */
-/** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number, high: number, words: string]} Range measured speed-ups of a setting */
-/** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape (app/content/predictions.py) */
+/** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number,
+ *  high: number, words: string]} Range measured speed-ups of a setting */
+/** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string,
+ *  about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape
+ *  (app/content/predictions.py) */
 
 /**
- * Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the other; null outside the
- * measured range. @param {number[][]} cells the coordinates, then two values
+ * Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
+ * other; null outside the measured range.
+ * @param {number[][]} cells the coordinates, then two values
  * @param {number[]} where as many coordinates @returns {number[] | null}
  */
 export function between(cells, where) {
@@ -35,8 +39,8 @@ const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) 
   !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
 /**
- * The measured range nearest to the settings of a run; null if the pair, the temperature or the method was not measured,
- * or only with windows less than half or more than twice the size.
+ * The measured range nearest to the settings of a run; null if the pair, the temperature or the
+ * method was not measured, or only with windows less than half or more than twice the size.
  * @param {Measured[]} known @param {Record<string, any>} config @param {boolean} denoises whether the drafter uses T
  * @param {string} [dtype] preferred among equally near ranges
  */

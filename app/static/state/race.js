@@ -59,7 +59,8 @@ export function standings(lanes, names) {
 
 /**
  * The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
- * @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name @param {string | null} baseline
+ * @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name
+ * @param {string | null} baseline
  * @param {number} t @param {number} total
  */
 export function rowAt(lanes, states, name, baseline, t, total) {

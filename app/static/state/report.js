@@ -12,7 +12,8 @@ const GRAINS = {
   chunk: 'each piece of the server’s stream, when it arrived here',
 };
 const CLOCK =
-  'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, the network, this page, model loading and the warm-up do not count.';
+  'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, ' +
+  'the network, this page, model loading and the warm-up do not count.';
 const REPLAY =
   'Playback stretches all lanes by the same factor. All times shown are real decode times.';
 
@@ -108,7 +109,8 @@ export const endsOf = (lanes) =>
     lane && lane.finished ? [[name, lane.finished]] : []
   );
 
-/** A link to this page with the prompt and the settings of a run, in the form of the Share button's. @param {RunStarted} header */
+/** A link to this page with the prompt and the settings of a run, in the form of the Share
+ *  button's. @param {RunStarted} header */
 export function settingsLink(header) {
   const query = new URLSearchParams({ prompt: header.prompt });
   for (const [name, value] of Object.entries(header.config)) {

@@ -14,7 +14,8 @@ import { sharePieces } from './detokenize.js';
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an earlier round is shown, otherwise '' */
+/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an
+ *  earlier round is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
@@ -41,7 +42,8 @@ export class Stage {
     this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
   }
 
-  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
+  /** The lanes of a trace. @param {Record<string, Event[]>} events by lane
+   *  @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
   static of(events, wanted, options, labels) {
     const { names, left } = choose(events, wanted);
     if (!names.length) throw new TypeError('a race without lanes');
@@ -139,7 +141,8 @@ export class Stage {
   }
 }
 
-/** The round of a lane to show, and its phase: between two rounds the last one stays. @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
+/** The round of a lane to show, and its phase: between two rounds the last one stays.
+ *  @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
 export function roundOf(state, stands) {
   const round = state && state.window;
   if (!state || !round) return { round: null, phase: 'draft', older: '' };
@@ -161,7 +164,8 @@ export function roundOf(state, stands) {
   };
 }
 
-/** The stop at the last event of a kind in a round of a lane; −1 if there is none. @param {Playhead} player @param {Lane | null | undefined} lane */
+/** The stop at the last event of a kind in a round of a lane; −1 if there is none.
+ *  @param {Playhead} player @param {Lane | null | undefined} lane */
 export const stopAt = (player, lane, name, round, kind = 'Committed') =>
   player.stops.findIndex((stop) =>
     stop.lane === name && stop.n === lane?.rounds[round]?.ends[kind]

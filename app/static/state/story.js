@@ -7,7 +7,9 @@ import { exact, plural, ratio } from './format.js';
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 
-/** Describe a position in a sentence or two, including why a token was rejected. @param {Inspected} what @param {boolean} judged whether the round's verdict is known @param {Word} word */
+/** Describe a position in a sentence or two, including why a token was rejected.
+ *  @param {Inspected} what @param {boolean} judged whether the round's verdict is known
+ *  @param {Word} word */
 export const story = (what, greedy, judged, word) =>
   [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
 
@@ -19,7 +21,8 @@ export const whyNothing = (view, greedy, word) =>
 
 const SURE = 0.5; // the probability from which a model is called sure, or a test likely to pass
 
-/** A lower bound of the entropy in nats, assuming that no missing token is likelier than the recorded ones. @param {Inspected} what */
+/** A lower bound of the entropy in nats, assuming that no missing token is likelier than the
+ *  recorded ones. @param {Inspected} what */
 function entropy({ rows, options }) {
   const known = rows.flatMap(({ id, p }) => id !== null && p && !options.includes(id) ? [p] : []);
   const least = Math.min(1, ...known);
@@ -71,7 +74,8 @@ function event(what, greedy, judged, word) {
     : ` The target wrote ${word(extra)} instead.`;
   const verdict = test.accepted ? '✓ Accepted' : '✕ Rejected';
   if (greedy) {
-    return `${verdict}: at temperature 0 the target takes its likeliest token, and the draft is accepted while it is the same.${instead}`;
+    return `${verdict}: at temperature 0 the target takes its likeliest token, and the draft is ` +
+      `accepted while it is the same.${instead}`;
   }
   if (test.kind === 'match') {
     return `${verdict}: p = ${exact(test.p)}; with the same noise as vanilla the target draws ${
@@ -135,7 +139,8 @@ export function aside(what, greedy, judged) {
     ? rules(row.p, certain ? 1 : row.q ?? 1)
     : null;
   const softmax = holds === 'all'
-    ? 'These are the probabilities at temperature 1; the target takes the largest. All rules decide alike at temperature 0.'
+    ? 'These are the probabilities at temperature 1; the target takes the largest. All rules ' +
+      'decide alike at temperature 0.'
     : '';
   const mass = certain
     ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'

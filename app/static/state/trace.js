@@ -63,7 +63,8 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** Read a visitor's file, compressed or not, in this browser. Throws an Error that says what is wrong with it. @param {Blob} file */
+/** Read a visitor's file, compressed or not, in this browser. Throws an Error that says what is
+ *  wrong with it. @param {Blob} file */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
@@ -95,7 +96,8 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
-/** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an export has any (export.js). @type {Map<string, string>} */
+/** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an
+ *  export has any (export.js). @type {Map<string, string>} */
 export const carried = new Map();
 
 /** Fetch a file that ships with the page, from the server or from the page itself. */
@@ -120,7 +122,8 @@ export class GrowingTrace {
     this.lines = '';
   }
 
-  /** Fetch the new part of the file. @param {number} size bytes, up to the end of a line @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
+  /** Fetch the new part of the file. @param {number} size bytes, up to the end of a line
+   *  @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
   async upTo(size) {
     if (size <= this.size) return [];
     const fresh = await (await fetchFile(`${this.url}?from=${this.size}&to=${size}`)).text();

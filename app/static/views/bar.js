@@ -9,7 +9,8 @@ import { seconds, slowWords } from '../state/format.js';
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS = 1000; // of the range input
 const PACE =
-  `A race is replayed in about ${RACE_SECONDS} seconds, or in real time if its tokens come slowly enough to watch; all lanes run at the same speed.`;
+  `A race is replayed in about ${RACE_SECONDS} seconds, or in real time if its tokens come ` +
+  'slowly enough to watch; all lanes run at the same speed.';
 
 /** @param {{app: App, scene: Scene}} props */
 export function Bar({ app, scene }) {

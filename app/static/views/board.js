@@ -3,18 +3,23 @@
 import { html } from './ui.js';
 import { ratio } from '../state/format.js';
 
-/** @typedef {{mark: [string, string, string], label: string, words: string, value: number, low: number | null, high: number | null, said: string, race: string | null, busy: boolean, cells: [string, string][]}} Row */
-/** @typedef {{title: string, columns: [string, string, string][], rows: Row[]}} BoardData as in specdiff_core/explorations/base.py */
+/** @typedef {{mark: [string, string, string], label: string, words: string, value: number,
+ *  low: number | null, high: number | null, said: string, race: string | null, busy: boolean,
+ *  cells: [string, string][]}} Row */
+/** @typedef {{title: string, columns: [string, string, string][], rows: Row[]}} BoardData as in
+ *  specdiff_core/explorations/base.py */
 
 const HEADS = [
   ['Method', 'A drafter and how it is used.'],
   [
     'Speed-up over vanilla',
-    'Vanilla’s decode seconds per token over the method’s, on the same prompts, prefill included. The whisker is a 95 % bootstrap interval over prompts. A bar opens its race.',
+    'Vanilla’s decode seconds per token over the method’s, on the same prompts, prefill ' +
+    'included. The whisker is a 95 % bootstrap interval over prompts. A bar opens its race.',
   ],
 ];
 
-/** @param {{row: Row, end: number, open: ((race: string) => void) | null}} props `end`: the speed-up at the right end of the track */
+/** @param {{row: Row, end: number, open: ((race: string) => void) | null}} props `end`: the
+ *  speed-up at the right end of the track */
 function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, race }, end, open }) {
   const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
   const opens = race && open ? 'Open its race.' : 'No race was recorded for this bar.';

@@ -43,8 +43,10 @@ export class Charts {
   /**
    * @param {Record<string, HTMLElement>} places figure name -> element
    * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
-   * @param {{plotly: string, without: string, share?: number, drawn?: (place: HTMLElement) => void}} options address of Plotly;
-   *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures; called after each drawing
+   * @param {{plotly: string, without: string, share?: number,
+   *   drawn?: (place: HTMLElement) => void}} options address of Plotly;
+   *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
+   *   called after each drawing
    */
   constructor(places, figures, { plotly: address, without, share = SHARE, drawn = () => {} }) {
     this.places = places;

@@ -2,7 +2,8 @@
 
 /**
  * h('p', {class: 'x', title: 'y'}, 'text', child)
- * @param {string} tag @param {Record<string, any>} [attributes] @param {(Node | string | null | undefined)[]} children @returns {any}
+ * @param {string} tag @param {Record<string, any>} [attributes]
+ * @param {(Node | string | null | undefined)[]} children @returns {any}
  */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -26,7 +27,8 @@ export function attribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** In a grid with gaps, the element that an arrow, Home or End leads to; null if there is none. @param {(HTMLElement | null)[][]} rows */
+/** In a grid with gaps, the element that an arrow, Home or End leads to; null if there is none.
+ *  @param {(HTMLElement | null)[][]} rows */
 export function towards(rows, from, key) {
   const y = rows.findIndex((row) => row.includes(from));
   if (y < 0) return null;
@@ -44,7 +46,8 @@ export function towards(rows, from, key) {
   return null;
 }
 
-/** Make a function that gives bytes an address in this browser and frees its previous address. @returns {(bytes: Uint8Array) => string} */
+/** Make a function that gives bytes an address in this browser and frees its previous address.
+ *  @returns {(bytes: Uint8Array) => string} */
 export function addresses() {
   let last = '';
   return (bytes) => {

@@ -29,7 +29,8 @@ const buttons = (choices) =>
     `
   );
 
-/** The sliders of a figure with a formula, and what it says at their values. @param {{app: Explore, figure: any}} props */
+/** The sliders of a figure with a formula, and what it says at their values.
+ *  @param {{app: Explore, figure: any}} props */
 function Computed({ app, figure: { key, sliders, values, words, block } }) {
   const set = (/** @type {string} */ name, value) => {
     app.sliders[key] = { ...app.sliders[key], [name]: value };
@@ -73,9 +74,12 @@ function Races({ app, race }) {
   `;
 }
 
-/** The figures that the switches choose: first the leading ones, then notes and the others, folded. A different choice is a new component (`key`). @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown, notes: unknown[]}>} */
+/** The figures that the switches choose: first the leading ones, then notes and the others, folded.
+ *  A different choice is a new component (`key`).
+ *  @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown,
+ *  notes: unknown[]}>} */
 class Figures extends Component {
-  componentDidMount() {
+  /** @override */ componentDidMount() {
     const { app } = this.props;
     const figures = this.parted.all;
     const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
@@ -107,7 +111,7 @@ class Figures extends Component {
     return { leads, others, all: [...leads, ...others] };
   }
 
-  componentDidUpdate() {
+  /** @override */ componentDidUpdate() {
     const { app } = this.props;
     const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
@@ -119,7 +123,7 @@ class Figures extends Component {
     app.charts?.offer({ shown, widget: app.widget });
   }
 
-  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props */
+  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props @override */
   render({ app, aside, notes }) {
     const stops = /** @type {Set<string>} */ (new Set());
     const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
@@ -159,7 +163,8 @@ class Figures extends Component {
   }
 }
 
-/** The board that the switches choose, and the switches. @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
+/** The board that the switches choose, and the switches.
+ *  @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
   const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
   const rows = found?.rows.filter(({ label }) => app.only?.lines.includes(label));
@@ -203,7 +208,8 @@ function cell(value) {
     : String(value);
 }
 
-/** The table of all rows, drawn only while unfolded, because an answer arrives every second. @param {{app: Explore, answer: Answer}} props */
+/** The table of all rows, drawn only while unfolded, because an answer arrives every second.
+ *  @param {{app: Explore, answer: Answer}} props */
 function Rows({ app, answer: { rows } }) {
   const columns = columnsOf(rows);
   const meanings = app.options.forms[app.name].columns;

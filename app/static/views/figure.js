@@ -45,7 +45,8 @@ const styled = ({ title = '', range, ...more } = {}, reach = 0) => ({
 
 /**
  * A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
- * @param {Partial<Figure>} figure @param {Colours} c @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
+ * @param {Partial<Figure>} figure @param {Colours} c
+ * @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
  */
 export function drawn({ data = [], layout: own = {}, empty = '' }, c, added = { data: [] }) {
   const marks = [...data, ...added.data];
@@ -66,11 +67,13 @@ export function drawn({ data = [], layout: own = {}, empty = '' }, c, added = { 
   return painted({ data: marks, layout }, c);
 }
 
-/** Whether something is shown at these values of the switches; missing switches hide nothing. @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
+/** Whether something is shown at these values of the switches; missing switches hide nothing.
+ *  @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
 export const isShown = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
-/** The values of a report's switches: the chosen ones if they still exist, otherwise the first. @param {Report} report @param {Record<string, string>} asked */
+/** The values of a report's switches: the chosen ones if they still exist, otherwise the first.
+ *  @param {Report} report @param {Record<string, string>} asked */
 export const settled = ({ switches = [] }, asked) =>
   Object.fromEntries(switches.map(({ name, options }) => [
     name,

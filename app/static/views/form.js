@@ -2,8 +2,11 @@
 
 import { html } from './ui.js';
 
-/** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' | 'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods', choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[], weight?: number}} Pair of models; `weight`: seconds of a token, relative to the embedded pair’s */
+/** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' |
+ *  'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods',
+ *  choices: string[], default: any, low: number | null, high: number | null}} Field */
+/** @typedef {{label: string, drafters: string[], methods: string[], weight?: number}} Pair of
+ *  models; `weight`: seconds of a token, relative to the embedded pair’s */
 
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
@@ -16,7 +19,8 @@ function held(field, value) {
 }
 
 export class Form {
-  /** @param {Field[]} fields @param {string} prefix of the ids @param {Record<string, Pair>} pairs by name @param {() => void} [redraw] */
+  /** @param {Field[]} fields @param {string} prefix of the ids
+   *  @param {Record<string, Pair>} pairs by name @param {() => void} [redraw] */
   constructor(fields, prefix, pairs = {}, redraw = () => {}) {
     this.fields = fields;
     this.prefix = prefix;
@@ -29,7 +33,8 @@ export class Form {
     this.narrow();
   }
 
-  /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair is unknown. @param {Field} field */
+  /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair
+   *  is unknown. @param {Field} field */
   offered({ name, of, choices }) {
     const known = of && this.pairs[this.held.pair];
     if (name === 'pair') return this.here ?? choices;
@@ -41,7 +46,8 @@ export class Form {
     for (const field of this.fields) {
       const names = this.offered(field);
       if (!field.of || field.list || names.includes(this.held[field.name])) continue;
-      this.held[field.name] = names.at(field.of === 'methods' ? -1 : 0) ?? this.held[field.name]; // the first method is the plainest
+      // the first method is the plainest
+      this.held[field.name] = names.at(field.of === 'methods' ? -1 : 0) ?? this.held[field.name];
     }
   }
 
@@ -86,7 +92,8 @@ export class Form {
     this.redraw();
   }
 
-  /** Set the values of an answer's settings; settings that an older answer lacks get their defaults. @param {Record<string, any>} choice */
+  /** Set the values of an answer's settings; settings that an older answer lacks get their
+   *  defaults. @param {Record<string, any>} choice */
   repeat(choice) {
     this.fill({
       ...Object.fromEntries(this.fields.map((field) => [field.name, field.default])),

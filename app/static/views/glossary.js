@@ -11,7 +11,8 @@ import { attribute, h, text } from './dom.js';
 const symbols = Object.create(null);
 let pattern = null;
 const QUIET =
-  'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, .sd-contents, .sd-teacher em';
+  'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, ' +
+  '.sd-contents, .sd-teacher em';
 const PRESSED = 'button, a, summary, label, [role=tab]'; // keep the focus
 let tip = null;
 /** @type {Element | null} the element whose tip is shown */
@@ -107,8 +108,9 @@ export function gloss(root) {
   }
 }
 
-/** Add tips for the symbols in the title of an axis, which is text of an SVG. It is a stop of the Tab key only if no other
- *  element in its panel, or on the panels around it, has the same tip. @param {Element} title @param {string} words */
+/** Add tips for the symbols in the title of an axis, which is text of an SVG. It is a stop of the
+ *  Tab key only if no other element in its panel, or on the panels around it, has the same tip.
+ *  @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
   const found = parts(words).filter((_, i) => i % 2);
   const others = [

@@ -13,13 +13,15 @@ import { plural } from '../state/format.js';
  * @property {string} title @property {string[]} words
  * @property {string} [instead] shown to a room until the words are revealed
  * @property {Option[]} [options] @property {boolean} [skips] whether its question can be skipped
- * @property {() => Child} [scene] before its words @property {() => Child} [extra] after them; both hidden from a room until it is revealed
+ * @property {() => Child} [scene] before its words
+ * @property {() => Child} [extra] after them; both hidden from a room until it is revealed
  * @property {() => Child} [proof] shown with the verdict
  * @property {() => Element | null | Promise<Element | null>} [show] opens what it points at
  */
 
 export class Guide {
-  /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson @param {(at: number, option: number) => void} [answered] */
+  /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
+   *  @param {(at: number, option: number) => void} [answered] */
   constructor(ended, answered = () => {}) {
     this.ended = ended;
     this.answered = answered;
@@ -56,7 +58,8 @@ export class Guide {
     });
   }
 
-  /** @param {Step[]} steps @param {number} [at] the first step to show @param {Record<number, number | undefined>} [chosen] */
+  /** @param {Step[]} steps @param {number} [at] the first step to show
+   *  @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);

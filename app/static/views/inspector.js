@@ -29,7 +29,8 @@ const isChance = ({ test, holds }, greedy) =>
   Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
   !(test?.kind === 'tree' && holds === 'none');
 
-/** A probability as a bar; the part that p and q share is solid. @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
+/** A probability as a bar; the part that p and q share is solid.
+ *  @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
 function Bar({ kind, value, other }) {
   if (value === null) {
     return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
@@ -74,9 +75,10 @@ export function Bars({ what, lane, greedy }) {
   `;
 }
 
-/** The same test with other draws, simulated on the recorded numbers. @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
+/** The same test with other draws, simulated on the recorded numbers.
+ *  @extends {Component<{what: Inspected, lane: Lane}, {u: number, seed: number}>} */
 class WhatIf extends Component {
-  state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
+  /** @override */ state = { u: this.props.what.test?.draw ?? 0, seed: 0 };
 
   /** The result of the simulated draws, in words. */
   get drawn() {
@@ -91,7 +93,7 @@ class WhatIf extends Component {
     }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
   }
 
-  /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state */
+  /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state @override */
   render({ what: { test } }, { u, seed }) {
     const threshold = test?.threshold ?? 0;
     const slide = ({ currentTarget }) => this.setState({ u: Number(currentTarget.value) });
@@ -113,7 +115,7 @@ class WhatIf extends Component {
 
 /** @extends {Component<Props>} */
 export class Inspector extends Component {
-  /** @param {Props} props */
+  /** @param {Props} props @override */
   render({ round, lane, place, who, close, walk }) {
     const greedy = lane.header?.config.temperature === 0;
     const what = inspected(round, place, greedy);

@@ -61,7 +61,8 @@ function show(link, open = true) {
     document.body.append(place);
   }
   const note = link.protocol === 'file:'
-    ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add the part from “?” on to its address.'
+    ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add ' +
+      'the part from “?” on to its address.'
     : '';
   const select = ({ currentTarget }) => currentTarget.select();
   render(

@@ -26,7 +26,7 @@ const WITHOUT = 'The chart library could not be loaded; all numbers above are co
 
 /** @extends {Component<{app: App, scene: Scene}>} */
 export class Player extends Component {
-  componentDidMount() {
+  /** @override */ componentDidMount() {
     const { app } = this.props;
     /** @returns {any} */
     const place = (name) => app.root.querySelector(`[data-place=${name}]`);
@@ -35,13 +35,13 @@ export class Player extends Component {
     this.componentDidUpdate();
   }
 
-  componentDidUpdate() {
+  /** @override */ componentDidUpdate() {
     const { scene } = this.props;
     if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
     else this.charts?.offer(scene);
   }
 
-  /** @param {{app: App, scene: Scene}} props */
+  /** @param {{app: App, scene: Scene}} props @override */
   render({ app, scene }) {
     const of = { app, scene };
     const chart = (name, title, hint, area) =>

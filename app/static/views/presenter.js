@@ -8,7 +8,6 @@ import { code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
-/** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{name: string, title: string}} Lesson */
 /**
@@ -22,7 +21,9 @@ import { isOpen, page } from '../page.js';
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @typedef {[keys: string[], shown: string, words: string, button: string, act: (room: Presenter<any>) => unknown]} Command what a presenter can do, by keys and most also by a button */
+/** @typedef {[keys: string[], shown: string, words: string, button: string,
+ *  act: (room: Presenter<any>) => unknown]} Command what a presenter can do, by keys and most also
+ *  by a button */
 
 /** @type {Command[]} */
 const COMMANDS = [
@@ -48,7 +49,8 @@ function hint(link, coded) {
     if (coded) {
       return 'The code contains this computer’s network address, so phones on the same network can open it.';
     }
-    return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 and open it here by this computer’s name.';
+    return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 ' +
+      'and open it here by this computer’s name.';
   }
   return link.href.length > LONGEST
     ? 'The link is too long for a QR code. Use a shorter prompt.'

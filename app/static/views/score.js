@@ -25,7 +25,8 @@ const ALONE =
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
-  const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected); // a race under way has no result
+  // a race under way has no result
+  const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
   const race = verdict(own, app.doubt(selected ?? ''));
   return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }

@@ -81,9 +81,9 @@ function Report({ lanes, title }) {
 
 /** @extends {Component<{app: App, scene: Scene}, {open: boolean}>} */
 export class Source extends Component {
-  state = { open: false };
+  /** @override */ state = { open: false };
 
-  /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state @override */
   render({ app, scene }, { open }) {
     const { stage, trace, source, options, recordings, file } = app;
     const runs = scene.running ? [] : keptRuns(options.kept);

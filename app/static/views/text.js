@@ -31,16 +31,16 @@ function guesses(lane, round) {
 
 /** @extends {View<Props, {at: number}>} */
 export class Text extends View {
-  state = { at: -1 }; // the token at which the Tab key stops; −1: the last
+  /** @override */ state = { at: -1 }; // the token at which the Tab key stops; −1: the last
 
-  keys = ['lane', 'count', 'moment', 'pinned'];
+  /** @override */ keys = ['lane', 'count', 'moment', 'pinned'];
 
-  /** @param {Props} [before] */
+  /** @param {Props} [before] @override */
   drawn(before) {
     if (before && this.props.count > before.count) this.base.scrollTop = this.base.scrollHeight;
   }
 
-  /** @param {Props} props @param {{at: number}} state */
+  /** @param {Props} props @param {{at: number}} state @override */
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';

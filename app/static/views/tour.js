@@ -19,25 +19,29 @@ const STEPS = [
     '.sd-window .sd-phases',
     'TargetScored',
     'Score',
-    'The large model, the target, reads all guesses in one pass. Reading eight tokens hardly takes longer than reading one. That’s the whole trick.',
+    'The large model, the target, reads all guesses in one pass. Reading eight tokens hardly ' +
+    'takes longer than reading one. That’s the whole trick.',
   ],
   [
     '.sd-window .sd-gridwrap',
     'Verified',
     'Verify',
-    'Each guess is tested, from left to right. ✓ is accepted. The first ✕ ends the round, and the target writes its own token there. Press a cell to see the numbers.',
+    'Each guess is tested, from left to right. ✓ is accepted. The first ✕ ends the round, and ' +
+    'the target writes its own token there. Press a cell to see the numbers.',
   ],
   [
     '[data-area=lanes]',
     'Committed',
     'Commit',
-    'Accepted guesses become text. Colour and glyph show where each token came from: guessed, corrected, or added by the target. The other lane is the target alone.',
+    'Accepted guesses become text. Colour and glyph show where each token came from: guessed, ' +
+    'corrected, or added by the target. The other lane is the target alone.',
   ],
   [
     '.sd-lane-list .sd-lane',
     'Committed',
     'Clock',
-    'Both lanes were measured one after the other on the same engine, and are replayed side by side. The clock is stopped while this page draws.',
+    'Both lanes were measured one after the other on the same engine, and are replayed side by ' +
+    'side. The clock is stopped while this page draws.',
   ],
   [
     '[data-area=hero]',
@@ -84,7 +88,7 @@ export class TourOffer extends Component {
     );
   }
 
-  /** @param {{app: App}} props @param {{seen: boolean}} state */
+  /** @param {{app: App}} props @param {{seen: boolean}} state @override */
   render(props, { seen }) {
     return html`
       <p class="sd-tour-offer"

@@ -14,8 +14,15 @@ import { fetchTrace } from '../state/trace.js';
 /** @import { Lane, Window as Round } from '../state/lane.js' */
 /** @import { Verified } from '../state/events.d.ts' */
 
-/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void, ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b', round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace; `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an opened run for the server */
-/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round, verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string, why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the server */
+/** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void,
+ *  ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b',
+ *  round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace;
+ *  `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an
+ *  opened run for the server */
+/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round,
+ *  verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string,
+ *  why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the
+ *  server */
 
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
@@ -26,7 +33,8 @@ const MARKS = {
 };
 const MOST_CANDIDATES = 8;
 const NOTE =
-  'The engine then continues from there. A token that you choose isn’t drawn, so the result is no longer a sample from the target’s distribution, and its times don’t count.';
+  'The engine then continues from there. A token that you choose isn’t drawn, so the result is ' +
+  'no longer a sample from the target’s distribution, and its times don’t count.';
 
 /** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
@@ -81,9 +89,9 @@ function Token({ of, name, cell, pinned }) {
 
 /** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
 class Tracks extends View {
-  keys = ['answer', 'pinned'];
+  /** @override */ keys = ['answer', 'pinned'];
 
-  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props */
+  /** @param {{of: SideBySide, answer: Answer, pinned: string}} props @override */
   render({ of, answer, pinned }) {
     const { facts } = answer;
     const tracks = tracksOf(of.lanes, answer);
@@ -94,7 +102,8 @@ class Tracks extends View {
     const place = (name, /** @type {Cell[]} */ cells = []) => {
       const drawn = cells.map((cell) => html`<${Token} ...${{ of, name, cell, pinned }} />`);
       if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
-      return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`; // a branch begins late, and is the last
+      // a branch begins late, and is the last
+      return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`;
     };
     const signs = names.map((name) => {
       const label = facts.labels[name] ?? 'what if: a branch, not a measurement';

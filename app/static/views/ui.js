@@ -19,17 +19,17 @@ export class View extends Component {
   /** @param {P} [before] the props of the drawing before; undefined: the first drawing */
   drawn(before) {}
 
-  /** @param {P} next @param {S} state */
+  /** @param {P} next @param {S} state @override */
   shouldComponentUpdate(next, state) {
     const { keys, props } = this;
     return !keys || state !== this.state || keys.some((key) => next[key] !== props[key]);
   }
 
-  componentDidMount() {
+  /** @override */ componentDidMount() {
     this.drawn();
   }
 
-  /** @param {P} before */
+  /** @param {P} before @override */
   componentDidUpdate(before) {
     this.drawn(before);
   }
@@ -40,18 +40,19 @@ export const classes = (...names) => names.filter(Boolean).join(' ');
 
 /** Holds an element that other code fills, such as a job's card. */
 export class Held extends View {
-  keys = [];
+  /** @override */ keys = [];
 
-  drawn() {
+  /** @override */ drawn() {
     this.base.append(this.props.element);
   }
 
-  render() {
+  /** @override */ render() {
     return html`<div class="sd-held"></div>`;
   }
 }
 
-/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
+/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet;
+ *  null: at none. @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) =>
   parts(words).map((one, i) => {
     if (i % 2 === 0) return one;
@@ -68,7 +69,8 @@ export const glossed = (words, stops = new Set()) =>
  * @property {() => void} act @property {Child} children @property {string} [name] class
  */
 
-/** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not after a key. @param {Button} props */
+/** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not
+ *  after a key. @param {Button} props */
 export const Button = ({ label, act, name = '', children }) => {
   const press = (event) => {
     act();
@@ -81,11 +83,15 @@ export const Button = ({ label, act, name = '', children }) => {
   `;
 };
 
-/** A button that looks like a link. @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}} props */
+/** A button that looks like a link.
+ *  @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}}
+ *  props */
 export const Link = ({ act, children, ...more }) =>
   html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
 
-/** A list to choose from. @param {{label: string, value: string | number, options: [value: string | number, words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
+/** A list to choose from.
+ *  @param {{label: string, value: string | number, options: [value: string | number,
+ *  words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
 export const Select = ({ label, value, options, act, ...more }) =>
   html`
     <select aria-label=${label} value=${value}
@@ -93,7 +99,9 @@ export const Select = ({ label, value, options, act, ...more }) =>
       ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
   `;
 
-/** A list of things to open. It always shows its own name; empty lists are left out. @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void, name?: string}} props */
+/** A list of things to open. It always shows its own name; empty lists are left out.
+ *  @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void,
+ *  name?: string}} props */
 export const Pick = ({ label, all, words, open, name = '' }) =>
   all.length > 0 && html`
     <select class="sd-pick ${name}" aria-label=${label} value="" onchange=${(event) => {
@@ -109,14 +117,14 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
  * @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>}
  */
 export class Dialog extends View {
-  drawn() {
+  /** @override */ drawn() {
     const dialog = /** @type {HTMLDialogElement} */ (this.base);
     if (this.props.open === dialog.open) return;
     if (this.props.open) dialog.showModal();
     else dialog.close();
   }
 
-  /** @param {{title: string, closed: () => void, children: Child}} props */
+  /** @param {{title: string, closed: () => void, children: Child}} props @override */
   render({ title, closed, children }) {
     const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
@@ -129,7 +137,9 @@ export class Dialog extends View {
 /** Keys that move along a row, and the number of steps. */
 export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 
-/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all @param {Record<string, number>} [moves] key -> number of steps @returns {number} the index of the focused one, or −1 if no key matched */
+/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all
+ *  @param {Record<string, number>} [moves] key -> number of steps
+ *  @returns {number} the index of the focused one, or −1 if no key matched */
 export function walk(event, all, moves = ALONG) {
   const here = all.findIndex((one) => one === document.activeElement);
   if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;

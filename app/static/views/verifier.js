@@ -12,7 +12,7 @@ const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
 /** @extends {View<{app: App, game: Verifier}, {}>} */
 export class Judge extends View {
-  /** Keep the text and the buttons in view, and the focus here. */
+  /** Keep the text and the buttons in view, and the focus here. @override */
   drawn() {
     if (this.seen === this.props.game.asked) return;
     this.seen = this.props.game.asked;
@@ -22,7 +22,7 @@ export class Judge extends View {
     }
   }
 
-  /** @param {{app: App, game: Verifier}} props */
+  /** @param {{app: App, game: Verifier}} props @override */
   render({ app, game }) {
     const { lane, view, answer, place, last } = game;
     const word = wordsOf(lane);

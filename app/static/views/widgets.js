@@ -17,7 +17,8 @@ import { ratio, times } from '../state/format.js';
 
 /**
  * A labelled slider that shows its value.
- * @param {{label: string, title: string, min: number, max: number, step: number, value: number, act: (value: number) => void, hidden?: boolean}} props
+ * @param {{label: string, title: string, min: number, max: number, step: number, value: number,
+ *   act: (value: number) => void, hidden?: boolean}} props
  */
 export const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`

@@ -51,9 +51,11 @@ const PHASES = [
   ],
 ];
 const ACCEPT =
-  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. A line inside the bar accepts the token.';
+  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
+  'A line inside the bar accepts the token.';
 const AGREE =
-  'One test per drafted token. At temperature 0 the target has one token at each position: a drafted token is accepted if it is the same.';
+  'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
+  'drafted token is accepted if it is the same.';
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and the longest branches.';
 const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
@@ -74,7 +76,9 @@ const Phases = ({ round, phase }) => {
   return html`<ol class="sd-phases" aria-label="Phases of a round">${items}</ol>`;
 };
 
-/** One acceptance test. @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`: the target’s own token */
+/** One acceptance test.
+ *  @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`:
+ *  the target’s own token */
 const Test = ({ verdict, outcome, pinned, more }) => {
   const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
   const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
@@ -88,13 +92,15 @@ const Test = ({ verdict, outcome, pinned, more }) => {
   `;
 };
 
-/** The table of a round. @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean, pinned: string}, {stop: string}>} */
+/** The table of a round.
+ *  @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean,
+ *  pinned: string}, {stop: string}>} */
 class Grid extends View {
-  state = { stop: '' }; // the cell at which the Tab key stops
+  /** @override */ state = { stop: '' }; // the cell at which the Tab key stops
 
-  keys = ['moment', 'all', 'pinned', 'lane'];
+  /** @override */ keys = ['moment', 'all', 'pinned', 'lane'];
 
-  /** If there is no room for all positions, scroll to the one where something happens. */
+  /** If there is no room for all positions, scroll to the one where something happens. @override */
   drawn() {
     const { base, props: { round } } = this;
     base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
@@ -153,7 +159,7 @@ class Grid extends View {
     event.preventDefault();
   }
 
-  /** @param {Grid['props']} props @param {{stop: string}} state */
+  /** @param {Grid['props']} props @param {{stop: string}} state @override */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
     const greedy = lane.header?.config.temperature === 0;
@@ -218,9 +224,9 @@ class Grid extends View {
 
 /** @extends {Component<{app: App, scene: Scene}, {all: boolean}>} */
 export class DraftWindow extends Component {
-  state = { all: false }; // whether every row is drawn
+  /** @override */ state = { all: false }; // whether every row is drawn
 
-  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state */
+  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state @override */
   render({ app, scene }, { all }) {
     const { lane } = scene;
     const { game } = app;
