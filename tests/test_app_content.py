@@ -90,7 +90,7 @@ def test_pages_are_balanced_markup(page: object) -> None:
         ("muted", "page"), ("muted", "card"), ("muted", "raised"),
         ("draft", "card"), ("draft", "draft-tint"), ("residual", "card"), ("residual", "residual-tint"),
         ("residual", "page"), ("bonus", "card"), ("bonus", "bonus-tint"), ("target", "card"), ("target", "target-tint"),
-        ("alarm", "alarm-tint"),
+        ("alarm", "alarm-tint"), ("ink", "map-good"), ("ink", "map-bad"),
         ("muted", "draft-tint"), ("muted", "residual-tint"), ("ink", "alarm-tint"),
         *((role, ground) for role in palette.ROLES if role.startswith("lane-") for ground in ("card", "raised")),
         ("accent", "page"), ("on-accent", "accent"), ("on-accent", "deep"),

@@ -36,7 +36,7 @@ def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: s
 def test_measuring_here(browser: Any, address: str) -> None:
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
-        page.click("#compare-player .sd-exp-folded > summary")
+        page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")
         page.click("#compare-player .sd-exp-run")

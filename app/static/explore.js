@@ -28,12 +28,11 @@ import { readMoment } from './state/moment.js';
 /**
  * @typedef {object} Options what the server says about a tab (app/tabs/explore.py)
  * @property {'explore' | 'compare'} prefix with which the ids of its controls begin
- * @property {boolean} folded whether its form is folded
  * @property {Record<string, {title: string, question: string, columns: Record<string, string>,
  *   takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
- * @property {Record<string, string[]>} recorded the files of each question, without their ending
+ * @property {Record<string, Record<string, string>>} recorded by question: file without its ending -> label
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
@@ -83,11 +82,14 @@ export class Explore extends Job {
     this.addressOf = addresses(); // gives their lanes, as one file, an address to fetch
     this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
-      Object.entries(options.recorded).map(([name, stems]) => [name, stems[0]]),
+      Object.entries(options.recorded).map(([name, files]) => [name, Object.keys(files)[0]]),
     ); // the recorded file that is shown; undefined if none ships
     /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
+    /** @type {Record<string, string>} by recorded file: its settings as the form had them at first */
+    this.repeated = {};
     this.token = '';
+    this.linked = ''; // the question whose settings are in the link: they are shown
     this.follows = false; // a measurement from before a reload
     this.looked = false; // whether the tab has been on the screen
     this.listed = false; // whether all numbers are shown
@@ -136,9 +138,10 @@ export class Explore extends Job {
     const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
     const asked = this.options.renamed[named] ?? named;
     const known = Object.keys(this.forms);
-    if (this.options.recorded[asked]?.includes(answer)) this.stems[asked] = answer;
+    if (Object.hasOwn(this.options.recorded[asked] ?? {}, answer)) this.stems[asked] = answer;
     this.select(known.includes(asked) ? asked : known[0]);
     if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
+    if (Object.keys(this.form.changed()).length) this.linked = asked;
   }
 
   /** Follow a measurement that was running when the page was reloaded. */
@@ -221,12 +224,14 @@ export class Explore extends Job {
   /** A link's query: the question, its settings, and which recorded answer is shown. */
   query() {
     const query = new URLSearchParams({ explore: this.name });
-    for (const [name, value] of Object.entries(this.form.changed())) {
-      query.set(name, Array.isArray(value) ? value.join(',') : String(value));
+    const changed = this.form.changed();
+    if (this.shown.from === 'live' || JSON.stringify(changed) !== this.repeated[this.stem]) {
+      for (const [name, value] of Object.entries(changed)) {
+        query.set(name, Array.isArray(value) ? value.join(',') : String(value));
+      }
     }
-    if (this.shown.from !== 'live' && this.stem !== this.options.recorded[this.name][0]) {
-      query.set('answer', this.stem);
-    }
+    const [first] = Object.keys(this.options.recorded[this.name]);
+    if (this.shown.from !== 'live' && this.stem !== first) query.set('answer', this.stem);
     return query.toString();
   }
 
@@ -296,8 +301,15 @@ export class Explore extends Job {
     this.stems[this.name] = stem;
     this.draw();
     await this.fetchRecorded();
+    if (this.stem === stem) this.repeat();
+  }
+
+  /** Set the form to the settings of the answer that is shown, unless the visitor measured it. */
+  repeat() {
     const { from, answer } = this.shown;
-    if (this.stem === stem && answer && from !== 'live') this.form.repeat(answer.choice);
+    if (!answer || from === 'live') return;
+    this.form.repeat(answer.choice);
+    if (from === 'recorded') this.repeated[this.stem] = JSON.stringify(this.form.changed());
   }
 
   /** The answer to a question, and whether this visitor measured it. */
@@ -320,6 +332,9 @@ export class Explore extends Job {
         throw new Error('not a known format of an answer');
       }
       this.answers.recorded[stem] = found;
+      const form = this.form.values(); // of the default pair, unless a link or the visitor changed it
+      const other = (found.choice.pair ?? form.pair) !== form.pair;
+      if (other && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
       this.draw();
     } catch (error) {
       this.card.show({

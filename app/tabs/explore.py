@@ -67,7 +67,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     def label(stem: str) -> str:
         words = {field: choices[stem][field] for field in telling}
         if "pair" in words:
-            words["pair"] = find_pair(words["pair"]).label.partition(" · ")[0]
+            words["pair"] = find_pair(words["pair"]).short
         if "temperature" in words:
             words["temperature"] = f"temperature {words['temperature']:g}"
         if "controller" in words:
@@ -82,7 +82,6 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
     forms = exploration.forms(tab)
     return {
         "prefix": tab,
-        "folded": tab == COMPARE,  # its answer comes first
         "forms": forms,
         "renamed": RENAMED,
         "pairs": {name: described(name) for name in PAIRS},

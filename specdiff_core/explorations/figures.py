@@ -265,7 +265,7 @@ def heat(
     around_one: bool = True,
 ) -> list[dict[str, Any]]:
     """Rows as a heat map with numbers, by two of their fields; empty while no cell has a number.
-    ``around_one``: slower is vermilion, faster is blue."""
+    ``around_one``: slower is orange, faster is blue."""
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
     at = {(row[across], row[up]): row for row in rows}
 
@@ -282,14 +282,15 @@ def heat(
     if not known:
         return []
     least, most = min(known), max(known) + 1e-9
-    scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@draft"]]
+    scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@map-good"]]
     if around_one:
         least, most = min(0.7, least), max(1.3, most)
-        scale = [[0, "@residual"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@draft"]]
+        scale = [[0, "@map-bad"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@map-good"]]
     z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
     x, y = ([f"{value:g}" for value in side] for side in (columns, levels))
     hover: dict[str, Any] = {"customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
-    return [heatmap(x, y, z, text, scale, textfont={"size": 11.5}, zmin=least, zmax=most, hoverongaps=False, **hover)]
+    font = {"size": 12, "color": "@ink"}
+    return [heatmap(x, y, z, text, scale, textfont=font, zmin=least, zmax=most, hoverongaps=False, **hover)]
 
 
 def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **more: Any) -> dict[str, Any]:

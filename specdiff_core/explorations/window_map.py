@@ -162,7 +162,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             answer=""
             if best is None
             else f"The best window is γ {best['gamma']} with T {best['steps']}: {times(best['speedup'])} over vanilla, "
-            f"with τ = {ratio(best['tau'])} tokens per round ({self.drafter}, temperature {self.temperature:g}).",
+            f"with τ = {ratio(best['tau'])} tokens per round ({find_pair(self.pair).short}, {self.drafter}, "
+            f"temperature {self.temperature:g}).",
             notes=notes,
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={

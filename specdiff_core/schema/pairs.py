@@ -128,6 +128,11 @@ class PairSpec:
         return self.family or self.name
 
     @property
+    def short(self) -> str:
+        """The label without the size."""
+        return self.label.partition(" · ")[0]
+
+    @property
     def sources(self) -> tuple[tuple[str, str], ...]:
         """Folders or hub repositories of target and drafters, with revisions."""
         drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)

@@ -27,6 +27,9 @@ ROLES: dict[str, tuple[str, str]] = {
     "residual-tint": ("#fbebdf", "#38260f"),
     "bonus": ("#096b4c", "#63cfa4"),
     "bonus-tint": ("#def2e9", "#112f25"),
+    # the ends of a map's colours: every cell carries its number in ink
+    "map-good": ("#86b9e6", "#1f5f96"),
+    "map-bad": ("#f0b48a", "#8a4a17"),
     "target": ("#454b55", "#b9c0ca"),
     "target-tint": ("#ececea", "#262b32"),
     "alarm": ("#9f1f1f", "#ff9d94"),

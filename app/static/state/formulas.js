@@ -92,11 +92,11 @@ function block(answer, figure, { gamma }, lane) {
         now.pace.toFixed(0)
       } tokens per second.`,
       best.size < last.size
-        ? `From γ ${best.size} to γ ${last.size}, tokens per round rise from ${
-          ratio(best.tau)
-        } to ${ratio(last.tau)} while tokens per second fall from ${best.pace.toFixed(0)} to ${
-          last.pace.toFixed(0)
-        }.`
+        ? `From γ ${best.size} to γ ${last.size}, tokens per round ${
+          ratio(best.tau) === ratio(last.tau)
+            ? `stay at ${ratio(last.tau)}`
+            : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
+        } while tokens per second fall from ${best.pace.toFixed(0)} to ${last.pace.toFixed(0)}.`
         : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
       ...(drafted
         ? [

@@ -134,8 +134,10 @@ class Figures extends Component {
     const panel = (/** @type {Figure} */ figure) => {
       const { key, title, hint, opens, formula } = figure;
       const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
+      const [map] = /** @type {any[]} */ (figure.data ?? []).filter(({ type }) => type === 'heatmap');
+      const least = map ? `--least: ${64 + 52 * map.x.length}px` : null; // on a phone
       return html`
-        <section class="sd-panel sd-chart ${shape}" aria-label=${title}
+        <section class="sd-panel sd-chart ${shape}" style=${least} aria-label=${title}
           hidden=${app.races?.figure === key}>
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
@@ -301,8 +303,8 @@ function Sources({ app }) {
     act: () => app.choose(source, file),
   });
   const known = [
-    ...app.options.recorded[name].map((file) =>
-      choice('recorded', file, `Recorded${file === name ? '' : `: ${file.slice(name.length + 1)}`}`)
+    ...Object.entries(app.options.recorded[name]).map(([file, label]) =>
+      choice('recorded', file, label ? `Recorded: ${label}` : 'Recorded')
     ),
     ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
     ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
@@ -344,7 +346,12 @@ function Sources({ app }) {
     answer && CHIPS[now]
   }</span>
     <span class="sd-source-words">${words}</span>
-    <span class="sd-cmp-choice">${known.length > 1 && buttons(known)}</span>
+    ${
+    known.length > 1 && html`
+      <${Select} class="sd-pick" label="Answer" value=${known.findIndex(({ pressed }) => pressed)}
+        options=${known.map(({ words: title }, i) => [i, title])} act=${(i) => known[i].act()} />
+    `
+  }
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
     <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
     <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
@@ -354,7 +361,7 @@ function Sources({ app }) {
 /** @param {{app: Explore}} props */
 export function Explored({ app }) {
   const { answer, bar, name } = app;
-  const { forms, folded, crowded } = app.options;
+  const { forms, crowded } = app.options;
   const runs = app.busy || app.waiting;
   const questions = Object.entries(forms).map(([own, { title, question }]) => ({
     words: title,
@@ -364,13 +371,14 @@ export function Explored({ app }) {
   }));
   const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`
-    <div class="sd-exp-fields" ontoggleCapture=${opened}>${app.form.view()}</div>
     <div class="sd-exp-buttons">
           <button type="button" class="sd-exp-run" disabled=${runs} onclick=${() =>
             app.press('run')}>Measure here (${app.about})</button>
-          <button type="button" class="sd-exp-stop" disabled=${!runs} onclick=${() =>
+          <button type="button" class="sd-exp-stop" hidden=${!runs} onclick=${() =>
             app.press('stop')}>Stop</button>
           <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
+    <details class="sd-exp-fields" key=${name} open=${!app.stem || app.linked === name} ontoggleCapture=${opened}>
+      <summary>Settings</summary>${app.form.view()}</details>
   `;
   return html`
     <div class="sd-cmp-legend sd-exp-questions" role="group" aria-label="Questions"
@@ -379,9 +387,7 @@ export function Explored({ app }) {
     <section class="sd-panel sd-exp-ask" aria-label="What to measure">
       <header><h2>${forms[name].title}</h2></header>
       <p class="sd-exp-question">${glossed(forms[name].question)}</p>
-      ${folded
-        ? html`<details class="sd-exp-folded"><summary>Measure here, on this machine</summary>${form}</details>`
-        : form}</section>
+      ${form}</section>
     <${Held} element=${app.status.element} />
     <div class="sd-voice" aria-live="polite">${app.voice}</div>
     <${Sources} app=${app} />

@@ -41,7 +41,9 @@ export class CardView {
       ? document.getElementById(`${id}-setting`) ?? document.getElementById(id)
       : null;
     control?.classList.add('sd-invalid');
-    control?.closest('details')?.setAttribute('open', '');
+    for (let fold = control?.closest('details'); fold; fold = fold.parentElement?.closest('details')) {
+      fold.open = true;
+    }
   }
 }
 
