@@ -263,7 +263,9 @@ class Learn {
     }
     const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
-    if (Object.hasOwn(player.options.recorded[explore] ?? {}, answer)) player.stems[explore] = answer;
+    if (Object.hasOwn(player.options.recorded[explore] ?? {}, answer)) {
+      player.stems[explore] = answer;
+    }
     player.only = lines.length ? { panel, lines } : null;
     player.select(explore);
     const offer = async () => {

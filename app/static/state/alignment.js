@@ -287,8 +287,7 @@ export function givenOf({ lane }, round, pairs) {
   const pair = String(header.config.pair);
   if (!pairs.includes(pair)) {
     return {
-      why:
-        `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
+      why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
     };
   }
   const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};

@@ -75,7 +75,10 @@ export function verdict({ drafted, vanilla }, doubt) {
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
   if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
   if (baseline) {
-    return ['1.00×', 'the baseline: every speed-up in this race compares with its tokens per second'];
+    return [
+      '1.00×',
+      'the baseline: every speed-up in this race compares with its tokens per second',
+    ];
   }
   if (!drafted) return [dash, 'no drafter: only vanilla ran'];
   const over = clocks.drafted?.done && clocks.vanilla?.done;

@@ -134,7 +134,9 @@ class Figures extends Component {
     const panel = (/** @type {Figure} */ figure) => {
       const { key, title, hint, opens, formula } = figure;
       const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
-      const [map] = /** @type {any[]} */ (figure.data ?? []).filter(({ type }) => type === 'heatmap');
+      const [map] = /** @type {any[]} */ (figure.data ?? []).filter(({ type }) =>
+        type === 'heatmap'
+      );
       const least = map ? `--least: ${64 + 52 * map.x.length}px` : null; // on a phone
       return html`
         <section class="sd-panel sd-chart ${shape}" style=${least} aria-label=${title}
@@ -377,7 +379,8 @@ export function Explored({ app }) {
           <button type="button" class="sd-exp-stop" hidden=${!runs} onclick=${() =>
             app.press('stop')}>Stop</button>
           <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
-    <details class="sd-exp-fields" key=${name} open=${!app.stem || app.linked === name} ontoggleCapture=${opened}>
+    <details class="sd-exp-fields" key=${name} open=${!app.stem ||
+      app.linked === name} ontoggleCapture=${opened}>
       <summary>Settings</summary>${app.form.view()}</details>
   `;
   return html`

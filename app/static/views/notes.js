@@ -41,7 +41,11 @@ export class CardView {
       ? document.getElementById(`${id}-setting`) ?? document.getElementById(id)
       : null;
     control?.classList.add('sd-invalid');
-    for (let fold = control?.closest('details'); fold; fold = fold.parentElement?.closest('details')) {
+    for (
+      let fold = control?.closest('details');
+      fold;
+      fold = fold.parentElement?.closest('details')
+    ) {
       fold.open = true;
     }
   }
