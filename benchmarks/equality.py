@@ -21,7 +21,7 @@ from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli import options
 from specdiff_core.cli.bench import add_measuring, begin, follow, values_of
 from specdiff_core.engine import Engine
-from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import Measured, RowLog
@@ -182,11 +182,11 @@ def check_equality(
         shared = dataclasses.replace(base, temperature=temperature, seed=number)
         texts: dict[str, Sequence[int]] = {}
         logits: dict[str, list[Tensor]] = {}
-        for setting in (BASELINE, *settings):
+        for setting in (VANILLA, *settings):
             last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
             assert last is not None, "a decode ends with Finished or raises"
             texts[setting.key], logits[setting.key] = last.ids, engine.logits
-        vanilla, expected = texts.pop(BASELINE.key), logits.pop(BASELINE.key)
+        vanilla, expected = texts.pop(VANILLA.key), logits.pop(VANILLA.key)
         bits = {key: different_bits(texts[key], logits[key], vanilla, expected) for key in texts}
         if temperature == 0 and number in with_generate:
             suppress = list(engine.target.suppress) or None

@@ -18,7 +18,7 @@ from benchmarks.tables import Tabled, finish
 from specdiff_core.cli.bench import add_measuring, begin
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.explorations.figures import percent
-from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header
@@ -170,7 +170,7 @@ def forwards(
             draft=cost.drafting(setting.gamma, setting.steps),
         )
         if found := swept.get(setting.key):
-            passes = msgspec.structs.replace(passes, efficiency=efficiency(passes, found, swept[BASELINE.key]))
+            passes = msgspec.structs.replace(passes, efficiency=efficiency(passes, found, swept[VANILLA.key]))
         entries.append(passes)
     return msgspec.convert({**head, "provenance": provenance, "cells": entries}, Forwards)
 

@@ -36,7 +36,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST
 from specdiff_core.explorations.figures import plural
-from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header, in_order
 from specdiff_core.measure.statistics import Costs, costs, interval
@@ -246,7 +246,7 @@ def one_turn(
 ) -> Turn:
     """Every lane once, in the order of that turn; their texts are compared after all have run."""
     runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in in_order(lanes, turn)}
-    _, vanilla = runs[BASELINE.name]
+    _, vanilla = runs[VANILLA.name]
     differences = [
         {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found._asdict()}
         for lane in lanes
@@ -274,7 +274,7 @@ def measure_peers(
     Yields:
         (turns done, turns in all, the log).
     """
-    base = dataclasses.replace(base, drafter=BASELINE.drafter, temperature=0.0, ignore_eos=True)
+    base = dataclasses.replace(base, drafter=VANILLA.drafter, temperature=0.0, ignore_eos=True)
     drafters = {setting.drafter: engine.drafter(setting.drafter) for setting in settings}
     from_anchor = {name for name, one in drafters.items() if isinstance(one, BlockDrafter) and not one.network.lead}
     lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor)
@@ -320,7 +320,7 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
             decode, wall = (interval(of_lane(name, i), of_lane(ours, i), {"all": prompts})["all"] for i in (0, 1))
             entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
         entries.append(entry)
-    others = [entry for entry in entries if entry["lane"] != BASELINE.name]
+    others = [entry for entry in entries if entry["lane"] != VANILLA.name]
     return {
         **{name: sum(entry[name] for entry in others) for name in ("compared", "equal", "ties")},
         "turns": len(counted),

@@ -33,9 +33,9 @@ def test_elsewhere_the_decorator_returns_the_function_itself() -> None:
 
 def test_a_loan_grows_with_what_is_asked_for() -> None:
     few, more = (live.plan({"max_new_tokens": tokens}) for tokens in (32, 320))
-    assert gpu.BEGIN < gpu.seconds_of(few) < gpu.seconds_of(more) < gpu.LONGEST
+    assert gpu.BEGIN < gpu.seconds_of(few) < gpu.seconds_of(more) < gpu.MOST_SECONDS
     longest = DecodeConfig(max_new_tokens=480)
-    assert gpu.seconds_of({str(lane): longest for lane in range(40)}) == gpu.LONGEST
+    assert gpu.seconds_of({str(lane): longest for lane in range(40)}) == gpu.MOST_SECONDS
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -76,6 +76,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "default", *sys.argv
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ZeroGPU is Linux")
 @pytest.mark.skipif(find_spec("spaces") is None, reason="the package spaces is not installed")
+@pytest.mark.slow
 def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) -> None:
     """``zero_gpu.py`` with the package's own workers, on a CPU."""
     hub = type("StopFlag", (Hub,), {"asked": []})

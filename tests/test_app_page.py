@@ -442,7 +442,7 @@ def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_wh
     found = node(f"""
         let focus = 'range';
         globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
-        const fit = {scripts.fit(live.LONGEST)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
+        const fit = {scripts.fit(live.LONGEST_WINDOWS)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
         const before = all();
         focus = 'number';
         console.log(JSON.stringify([before, all()]));""")

@@ -21,7 +21,7 @@ from benchmarks.workloads import WORKLOADS, load_workload
 from specdiff_core import cli
 from specdiff_core.cli import options
 from specdiff_core.measure import runner
-from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
+from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, digest, read_prompts
 from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.store import read_result, write_result
@@ -34,7 +34,7 @@ from tests.fakes import ORIGIN
 ROOT = Path(__file__).resolve().parent.parent
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
 BASE = DecodeConfig(max_new_tokens=12)
-SETTINGS = (BASELINE, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1), BenchSetting("block", 4, 1, 0, 2))
+SETTINGS = (VANILLA, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1), BenchSetting("block", 4, 1, 0, 2))
 
 
 @pytest.fixture(autouse=True)

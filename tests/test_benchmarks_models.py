@@ -34,7 +34,7 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.measure import runner
-from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
+from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.store import RowLog
 from specdiff_core.measure.ties import difference, ranking
@@ -50,7 +50,7 @@ from tests.fakes import ORIGIN
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"a few words {i}") for f in ("math", "code") for i in range(2))
 BASE = DecodeConfig(max_new_tokens=12)
 SETTINGS = (
-    BASELINE,
+    VANILLA,
     BenchSetting("autoregressive", 3, 3),
     BenchSetting("prompt_lookup", 4, 1),
     BenchSetting("block", 4, 1),
@@ -170,7 +170,7 @@ def say(engine: Engine, lane: Lane, tokens: int = 20) -> tuple[int, ...]:
         return generate(engine, "some words", DecodeConfig(max_new_tokens=tokens, ignore_eos=True), **options)
 
 
-PLAIN = Lane(BASELINE, CALLS["vanilla"][0])
+PLAIN = Lane(VANILLA, CALLS["vanilla"][0])
 
 
 def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:
@@ -222,7 +222,7 @@ def test_a_text_that_differs_is_listed(engine: Engine, monkeypatch: pytest.Monke
         return (*said[:5], (said[5] + 1) % VOCAB, *said[6:]) if "prompt_lookup_num_tokens" in options else said
 
     monkeypatch.setattr(hf, "generate", other)
-    *_, (_, _, log) = measure_peers(engine, PROMPTS[:2], (BASELINE, SETTINGS[2]), BASE, repeats=1)
+    *_, (_, _, log) = measure_peers(engine, PROMPTS[:2], (VANILLA, SETTINGS[2]), BASE, repeats=1)
     found = hf.aggregate(log.rows, log.header["lanes"])
     lane = next(entry for entry in found["lanes"] if entry["lane"] == THEIRS[4])
     assert (lane["equal"], lane["compared"], lane["ties"]) == (0, 2, 0)
@@ -235,7 +235,7 @@ def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine)
     other = Engine(engine.pair)
     other.target = Target(engine.pair.model, context=96, suppress=say(engine, PLAIN, tokens=1))
     prompt = Prompt(id="p", flavour="x", prompt="some words")
-    turn = one_turn(other, prompt, 0, DecodeConfig(max_new_tokens=4, drafter="none"), [Lane(BASELINE), PLAIN])
+    turn = one_turn(other, prompt, 0, DecodeConfig(max_new_tokens=4, drafter="none"), [Lane(VANILLA), PLAIN])
     assert [(item["lane"], item["token"], item["tie"]) for item in turn.differences] == [("generate", 0, False)]
 
 
@@ -278,7 +278,7 @@ def test_ratios_by_hand() -> None:
 def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
     usual = hf.usual_settings(EMBEDDED)
     assert usual == ["autoregressive/4/4", "prompt_lookup/9/1", "block/9/1"]
-    assert listed(usual, BASE)[0] == BASELINE
+    assert listed(usual, BASE)[0] == VANILLA
     assert hf.usual_settings(PAIRS["gpt2-mdlm"]) == ["autoregressive/4/4", "prompt_lookup/9/1"]
     assert "block/8/1" in hf.usual_settings(PAIRS["smollm2"]), "its drafter's longest window"
     lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
@@ -427,15 +427,15 @@ def test_every_measurement_from_the_command_line(
 def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
     monkeypatch.setattr(hf, "find_spec", lambda name: None)
-    lanes, left_out = lanes_of(gguf, (BASELINE,))
+    lanes, left_out = lanes_of(gguf, (VANILLA,))
     assert [lane.name for lane in lanes] == ["vanilla", "generate"] and left_out == (
         "llama.cpp: pip install xllamacpp",
     )
-    assert lanes_of(engine.pair.spec, (BASELINE,))[1] == ()
+    assert lanes_of(engine.pair.spec, (VANILLA,))[1] == ()
     monkeypatch.setattr(hf, "find_spec", lambda name: object())
     monkeypatch.setattr(hf, "_llama_server", lambda path, threads: Served())
     pair = dataclasses.replace(engine.pair, spec=gguf)
-    *_, (_, _, log) = measure_peers(Engine(pair), PROMPTS[:1], (BASELINE,), BASE, repeats=1)
+    *_, (_, _, log) = measure_peers(Engine(pair), PROMPTS[:1], (VANILLA,), BASE, repeats=1)
     found = hf.aggregate(log.rows, log.header["lanes"])
     lane = next(entry for entry in found["lanes"] if entry["lane"] == "llama.cpp")
     assert lane["tokens_per_second"] == pytest.approx(12 / 0.05) and lane["compared"] == 0

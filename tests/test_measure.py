@@ -16,7 +16,7 @@ from benchmarks.report import KINDS
 from specdiff_core import cli
 from specdiff_core.cli import options
 from specdiff_core.measure import runner
-from specdiff_core.measure.grid import BASELINE, BenchSetting, listed
+from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
 from specdiff_core.measure.statistics import interval
@@ -33,7 +33,7 @@ from tests.fakes import ORIGIN
 
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
 BASE = DecodeConfig(max_new_tokens=12)
-SETTINGS = (BASELINE, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1, 0, 2, "trie"))
+SETTINGS = (VANILLA, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1, 0, 2, "trie"))
 BLOCK = SETTINGS[1].key
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from app import own_pairs
 from app.run.engines import Factory, following
-from app.run.gpu import LONGEST, on_gpu
+from app.run.gpu import MOST_SECONDS, on_gpu
 from app.run.job import Job, Jobs, follow, frame, refusal
 from app.run.job import stream as job_stream
 from app.run.race import TRACES
@@ -67,7 +67,7 @@ Explore = Callable[[Exploration, Stop], Iterator["str | Snapshot | None"]]
 def exploring(factory: Factory) -> Explore:
     """A function that runs explorations on the engines of ``factory``, on ZeroGPU in a worker."""
 
-    @on_gpu(lambda *_: LONGEST)
+    @on_gpu(lambda *_: MOST_SECONDS)
     def explore(what: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
         for drafter in what.drafters or (NONE.name,):
             engine = yield from following(partial(factory, what.pair, drafter), stop)

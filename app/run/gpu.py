@@ -24,7 +24,7 @@ from specdiff_core.schema.settings import DecodeConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LONGEST = 120
+MOST_SECONDS = 120
 """Most seconds that a run requests."""
 BEGIN = 12
 """Seconds until the first token: weights move to the GPU, and each lane warms up."""
@@ -80,7 +80,7 @@ def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:
     pair = find_pair(next(iter(plan.values())).pair)
     weights = needed(pair, Machine(device="cuda", dtype="bf16", free=0)).weights
     tokens = sum(config.max_new_tokens for config in plan.values())
-    return min(LONGEST, math.ceil(BEGIN + tokens * (PASS + weights / BANDWIDTH)))
+    return min(MOST_SECONDS, math.ceil(BEGIN + tokens * (PASS + weights / BANDWIDTH)))
 
 
 def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
@@ -115,7 +115,9 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
                             value.throw()
                         yield value
             except gr.Error as error:  # the host's own words
-                hint = f"A run gets at most {LONGEST} seconds of GPU time; use fewer tokens, or run the lab yourself."
+                hint = (
+                    f"A run gets at most {MOST_SECONDS} seconds of GPU time; use fewer tokens, or run the lab yourself."
+                )
                 raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
 
         return cast(F, run)

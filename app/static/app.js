@@ -27,7 +27,7 @@ import { whyNothing } from './state/story.js';
 import { wordsOf } from './views/inspector.js';
 /** @import { Event } from './state/events.d.ts' */
 /** @import { Labels, Scene } from './state/stage.js' */
-/** @import { Lane, Window as Round } from './state/lane.js' */
+/** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Method } from './state/marks.js' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Place } from './state/inspect.js' */
@@ -53,7 +53,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean,
  *  hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under
  *  way: the part that has arrived */
-/** @typedef {{name: string, token: number, lane: Lane, view: Round, round: number, place: Place,
+/** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
 const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
@@ -435,7 +435,7 @@ export class App extends Job {
 
   // ---- one position ----
 
-  /** Inspect a place of the round. @param {Lane} lane @param {Round} view @param {Place} place */
+  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
     this.pinned = {

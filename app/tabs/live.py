@@ -44,12 +44,17 @@ def place() -> Controls:
     gamma, steps = widgets["gamma"], widgets["steps"]
     both, window = [pair, widgets["drafter"]], [gamma, steps]
     knobs = [gamma.input, gamma.release, steps.input, steps.release]
-    gr.on(knobs, None, [*both, *window], window, js=scripts.fit(LONGEST))
+    gr.on(knobs, None, [*both, *window], window, js=scripts.fit(LONGEST_WINDOWS))
     pair.select(first_preset, [pair, preset], [preset, *chosen], **QUIET)
     pair.change(presets_here, pair, preset, **QUIET)
     pair.change(drafters_of, both, widgets["drafter"], **QUIET)
     gr.on([pair.change, widgets["drafter"].change], window_of, both, window, **QUIET).then(
-        None, [*both, *window], window, js=scripts.fit(LONGEST), show_progress="hidden", api_visibility="private"
+        None,
+        [*both, *window],
+        window,
+        js=scripts.fit(LONGEST_WINDOWS),
+        show_progress="hidden",
+        api_visibility="private",
     )
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
     asked = "() => [window.specdiff.players.live.asked]"
@@ -139,7 +144,7 @@ def window_of(pair: str, drafter: str) -> list[Any]:
     return [gr.update(maximum=controls.longest_window(pair, drafter))] * 2
 
 
-LONGEST = {
+LONGEST_WINDOWS = {
     pair: {drafter.name: controls.longest_window(pair, drafter.name) for drafter in spec.drafters}
     for pair, spec in PAIRS.items()
 }

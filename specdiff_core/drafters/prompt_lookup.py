@@ -10,7 +10,7 @@ from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
-LONGEST = 3  # tokens of the longest ending to match; shorter ones are tried next
+LONGEST_MATCH = 3  # tokens of the longest ending to match; shorter ones are tried next
 
 
 class PromptLookupDrafter(Stateless):
@@ -29,7 +29,7 @@ def continuation(ids: Sequence[int], gamma: int) -> list[int]:
     """The tokens after the latest earlier match of the longest possible ending of ``ids``: at most
     ``gamma``, none without a match."""
     text = list(ids)
-    for size in range(min(LONGEST, len(text) - 1), 0, -1):
+    for size in range(min(LONGEST_MATCH, len(text) - 1), 0, -1):
         ending = text[-size:]
         for start in range(len(text) - size - 1, -1, -1):
             if text[start : start + size] == ending:

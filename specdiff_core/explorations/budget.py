@@ -29,7 +29,7 @@ from specdiff_core.schema.settings import DecodeConfig, Template
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-LONGEST = 60
+LONGEST_ANSWER = 60
 """Maximum characters of an answer."""
 
 
@@ -336,7 +336,7 @@ def read_problem(line: str, number: int = 0) -> Problem:
         worked, last = answer, answered(answer)
     if not (right := canonical(last)):
         raise ConfigError("there is no answer")
-    if len(right) > LONGEST:
-        raise ConfigError(f"the answer is longer than {LONGEST} characters")
+    if len(right) > LONGEST_ANSWER:
+        raise ConfigError(f"the answer is longer than {LONGEST_ANSWER} characters")
     steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
     return problem(question.strip(), *filter(None, steps), result=right)

@@ -24,9 +24,11 @@ from specdiff_core.schema.trace import dump_trace, read_trace
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-LONGEST = 500_000
+LONGEST_RUN = 500_000
 """Maximum characters of a recorded run."""
-RUN = ask("Run", "A method, or a recorded run: FILE or FILE#LANE of a trace.", most=LONGEST, **enum(METHODS, "methods"))
+RUN = ask(
+    "Run", "A method, or a recorded run: FILE or FILE#LANE of a trace.", most=LONGEST_RUN, **enum(METHODS, "methods")
+)
 
 
 class Run(NamedTuple):

@@ -60,8 +60,8 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         Raises:
             ConfigError: the pair has no such drafter.
         """
-        if config.drafter == BASELINE.drafter:
-            return BASELINE
+        if config.drafter == VANILLA.drafter:
+            return VANILLA
         runs = find_pair(config.pair).drafter(config.drafter).follow(config)
         steps = 1 if runs.tree_nodes or runs.num_drafts > 1 else runs.steps
         selection = runs.selection.value if runs.num_drafts > 1 else "self"
@@ -70,7 +70,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
     def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
         """The setting that this one runs as, and whether they are equal (some drafters ignore T)."""
         real = BenchSetting.of_config(self.config(base))
-        return real, real == BASELINE or msgspec.structs.replace(real, steps=self.steps) == self
+        return real, real == VANILLA or msgspec.structs.replace(real, steps=self.steps) == self
 
     @property
     def words(self) -> str:
@@ -96,7 +96,7 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
 
 SWEPT = BenchSetting.__struct_fields__
 """The fields of ``DecodeConfig`` that a sweep varies."""
-BASELINE = BenchSetting("none", 1, 1)
+VANILLA = BenchSetting("none", 1, 1)
 
 
 def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
@@ -105,7 +105,7 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     Raises:
         ConfigError: a key is invalid, the pair has no such drafter, or the drafter does not support it.
     """
-    found = [BASELINE]
+    found = [VANILLA]
     for setting in map(BenchSetting.parse, keys):
         real, same = setting.followed(base)
         if not same:

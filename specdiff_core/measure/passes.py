@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.base import Context, drained
 from specdiff_core.maths.randomness import Streams
-from specdiff_core.measure.grid import BASELINE
+from specdiff_core.measure.grid import VANILLA
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
@@ -75,7 +75,7 @@ class PassTimes:
         room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
         tokens = max(1, min(base.max_new_tokens, room))  # leaves room for the widest pass
         base = dataclasses.replace(base, max_new_tokens=tokens)
-        last = final(engine.decode(prompt, BASELINE.config(base), detail=False, stop=stop))
+        last = final(engine.decode(prompt, VANILLA.config(base), detail=False, stop=stop))
         if stopped():
             return
         ids = [*begun, *(last.ids if last else ())]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from specdiff_core.measure.grid import BASELINE, SWEPT, BenchSetting
+from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
 from specdiff_core.measure.store import Row, RowLog
 from specdiff_core.provenance import git_state
@@ -161,7 +161,7 @@ def header(
     **others: Any,
 ) -> dict[str, Any]:
     """Everything that must not change while rows are collected."""
-    short = BASELINE.config(dataclasses.replace(base, max_new_tokens=1))
+    short = VANILLA.config(dataclasses.replace(base, max_new_tokens=1))
     started = header_of(engine.decode(prompts[0].prompt, short, detail=False))
     assert started is not None, "a run begins with its header"
     return {

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from specdiff_core.measure.grid import BASELINE, BenchSetting
+from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import Interval, costs, interval
 from specdiff_core.measure.store import Result, Row, RowLog
 from specdiff_core.provenance import Provenance
@@ -91,16 +91,16 @@ def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
 
 def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
     """One result for each setting, the baseline first."""
-    by_setting: dict[str, list[Row]] = {BASELINE.key: []}
+    by_setting: dict[str, list[Row]] = {VANILLA.key: []}
     flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
     for row in rows:
         by_setting.setdefault(row.setting, []).append(row)
         flavours[row.flavour][row.prompt] = None
-    if not by_setting[BASELINE.key]:
+    if not by_setting[VANILLA.key]:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
 
-    looping = {row.prompt for row in by_setting[BASELINE.key] if row.loops}
+    looping = {row.prompt for row in by_setting[VANILLA.key] if row.loops}
     varied = {
         flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
     }
@@ -108,11 +108,11 @@ def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
     def over_vanilla(setting: str, groups: Mapping[str, Sequence[str]] = groups) -> dict[str, Interval]:
         slow, fast = (
             costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in by_setting[key])
-            for key in (BASELINE.key, setting)
+            for key in (VANILLA.key, setting)
         )
         return interval(slow, fast, groups)
 
-    vanilla = _texts(by_setting[BASELINE.key])
+    vanilla = _texts(by_setting[VANILLA.key])
     entries = []
     for key, own in by_setting.items():
         entry = _result(BenchSetting.parse(key), own, over_vanilla(key), vanilla)
@@ -185,7 +185,7 @@ def speeds(result: Sweep) -> str:
     for entry in entries:
         speed = entry.speedup
         bounds = f"{speed.low:.2f}–{speed.high:.2f}" if result.has_intervals else "–"
-        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == BASELINE.drafter else bounds]
+        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == VANILLA.drafter else bounds]
         row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
         row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
         if entry.looping:

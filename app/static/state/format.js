@@ -1,7 +1,7 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
 
 /** @import { Decided, DraftReady, Quoted, Test, Verified } from './events.d.ts' */
-/** @import { Token, Window } from './lane.js' */
+/** @import { Token, PartialRound } from './lane.js' */
 
 export const dash = '–';
 
@@ -235,7 +235,7 @@ const list = (numbers) =>
     ? String(numbers[0])
     : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
 
-/** A sentence on the window. @param {Window | null} view @param {(id: number) => string} word */
+/** A sentence on the window. @param {PartialRound | null} view @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;
@@ -284,7 +284,7 @@ export function narrate(view, word, greedy) {
   }.`;
 }
 
-/** @param {Window} view @param {Verified} verified @param {(id: number) => string} word */
+/** @param {PartialRound} view @param {Verified} verified @param {(id: number) => string} word */
 function verdict(view, verified, word, greedy) {
   const { drafted: size, draft } = view;
   const extra = quoted(word(verified.extra));

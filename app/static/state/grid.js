@@ -5,7 +5,7 @@ import { piece } from './detokenize.js';
 import { cell, decisionWords, exact, short, testFigures, testWords } from './format.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Place } from './inspect.js' */
-/** @import { Lane, Round, Tree, Window } from './lane.js' */
+/** @import { Lane, Round, Tree, PartialRound } from './lane.js' */
 
 /** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
@@ -30,11 +30,11 @@ const spaced = (count, most) =>
     ? Array.from({ length: count }, (_, i) => i)
     : Array.from({ length: most }, (_, i) => Math.round((i * (count - 1)) / (most - 1)));
 
-/** The unit of a round's rows. @param {Window} round */
+/** The unit of a round's rows. @param {PartialRound} round */
 export const unitOf = ({ tree }) =>
   tree ? `branches${tree.branches.length ? ` of ${tree.branches.length} drafts` : ''}` : 'steps';
 
-/** The rows of a round. @param {Window} round @param {Lane} lane @returns {Row[]} */
+/** The rows of a round. @param {PartialRound} round @param {Lane} lane @returns {Row[]} */
 export function gridOf(round, lane, most) {
   const { tree, size } = round;
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
@@ -52,7 +52,7 @@ export function gridOf(round, lane, most) {
   });
 }
 
-/** @param {Window} round @param {number} place of the row @param {number} from the first step in it
+/** @param {PartialRound} round @param {number} place of the row @param {number} from the first step in it
  *  @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
@@ -79,7 +79,7 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row of one or several denoising steps. @param {Window} round @param {Lane} lane */
+/** Cells of a row of one or several denoising steps. @param {PartialRound} round @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -106,7 +106,7 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens that were copied, or whose passes weren't recorded. @param {Window} round @param {Lane} lane */
+/** Cells of tokens that were copied, or whose passes weren't recorded. @param {PartialRound} round @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -123,7 +123,7 @@ function copyCell(round, lane) {
 }
 
 /** Cells of one line of a draft tree: a branch, from where it splits off another one.
- *  @param {Window} round @param {Tree} tree @param {Lane} lane */
+ *  @param {PartialRound} round @param {Tree} tree @param {Lane} lane */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
@@ -152,7 +152,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
 }
 
 /** The bottom row: an acceptance test for each position, and the token that the target adds.
- *  @param {Window} round @param {Lane} lane */
+ *  @param {PartialRound} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = lane.header?.config.temperature === 0;
@@ -163,7 +163,7 @@ export function verdictsOf(round, lane) {
   return [...own, extraOf(round, lane)];
 }
 
-/** @param {Window} round @param {Lane} lane */
+/** @param {PartialRound} round @param {Lane} lane */
 function extraOf({ verified, extra, judged }, lane) {
   if (!verified || judged < Infinity) return { kind: 'none', title: EXTRA };
   if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
@@ -187,7 +187,7 @@ function extraOf({ verified, extra, judged }, lane) {
   };
 }
 
-/** @param {Window} round @param {Lane} lane @param {Test | undefined} test that decided it */
+/** @param {PartialRound} round @param {Lane} lane @param {Test | undefined} test that decided it */
 function verdictOf(
   { verified, scored, size, drafted, tree, judged },
   lane,
@@ -229,7 +229,7 @@ function verdictOf(
   };
 }
 
-/** A note on how the round was drafted or tested. @param {Window} round @param {Lane} lane */
+/** A note on how the round was drafted or tested. @param {PartialRound} round @param {Lane} lane */
 export function noteOf({ verified, decided, draft }, lane) {
   const last = draft?.ids.length ? piece(lane, draft.ids[draft.ids.length - 1]) : '';
   if (decided && (!verified || (verified.lossless && !verified.fallback))) {
@@ -259,18 +259,18 @@ export const isNoted = (lane) =>
     decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
   );
 
-/** The column of a place of a round: a bonus token has the last one. @param {Window} round */
+/** The column of a place of a round: a bonus token has the last one. @param {PartialRound} round */
 export const columnOf = ({ verified, size }, place) =>
   verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {Window} round */
+/** The place that a column of the tests shows; null if it shows none. @param {PartialRound} round */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;
 }
 
 /** The place so many positions before or after another one; null beyond the ends of the round.
- *  @param {Window} round @param {Place} place */
+ *  @param {PartialRound} round @param {Place} place */
 export function besides({ drafted, draft, verified, extra }, place, by) {
   const [from, last] = typeof place === 'number'
     ? [place, Math.max(drafted, verified && extra ? verified.accepted + 1 : 0)]

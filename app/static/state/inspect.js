@@ -3,7 +3,7 @@
 import { decisive, stateAt } from './lane.js';
 import { drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
-/** @import { Lane, Window } from './lane.js' */
+/** @import { Lane, PartialRound } from './lane.js' */
 
 /** @typedef {number | {node: number}} Place a position of the window, the last being the target's
  *  own token; in a tree a depth on the target's path, or a node */
@@ -12,7 +12,7 @@ import { drawn, normalised, uniform } from './exploration.js';
 /** @typedef {ReturnType<typeof inspected>} Inspected */
 
 /** The node, parent and position of a place in a tree; `parent` null: the target did not get that
- *  far. @param {Window} view @param {Place} place */
+ *  far. @param {PartialRound} view @param {Place} place */
 function inTree({ draft, verified, tree }, place) {
   if (typeof place !== 'number') {
     return {
@@ -31,7 +31,7 @@ function inTree({ draft, verified, tree }, place) {
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
 
-/** The known facts about a place. @param {Window} view @param {Place} place
+/** The known facts about a place. @param {PartialRound} view @param {Place} place
  *  @param {boolean} [greedy] at temperature 0 the trace's p is 1 or 0, so p is taken from its
  *  candidates only */
 export function inspected(view, place, greedy = false) {

@@ -8,7 +8,7 @@ import { spell } from './detokenize.js';
 
 /** @typedef {ReturnType<typeof treeOf>} Tree of a draft, or of several drafts */
 /** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */
-/** @typedef {ReturnType<typeof windowOf>} Window a round as far as the playhead has come */
+/** @typedef {ReturnType<typeof windowOf>} PartialRound a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
 /** @typedef {ReturnType<typeof emptyState>} State of a lane after its first n events */
 /** @typedef {ReturnType<typeof buildLane>} Lane */
@@ -181,8 +181,8 @@ const windowOf = (round, { length, anchor }) => ({
 const emptyState = () => ({
   n: 0,
   tokens: /** @type {Token[]} */ ([]),
-  window: /** @type {Window | null} */ (null),
-  last: /** @type {Window | null} the last round with a draft that was verified */ (null),
+  window: /** @type {PartialRound | null} */ (null),
+  last: /** @type {PartialRound | null} the last round with a draft that was verified */ (null),
   ended: false,
   points: [{ t: 0, total: 0 }],
   sums: { // nfe: drafter passes; calls: target passes

@@ -6,7 +6,7 @@ import { pace, waiting } from './metrics.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js';
 import { sharePieces } from './detokenize.js';
 /** @import { Event } from './events.d.ts' */
-/** @import { Lane, State, Window } from './lane.js' */
+/** @import { Lane, State, PartialRound } from './lane.js' */
 /** @import { Method } from './marks.js' */
 /** @import { Playhead } from './playhead.js' */
 /** @import { Lanes } from './race.js' */
@@ -14,7 +14,7 @@ import { sharePieces } from './detokenize.js';
 
 /** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: Window | null, phase: Phase, older: string}} Shown a round; `older`: why an
+/** @typedef {{round: PartialRound | null, phase: Phase, older: string}} Shown a round; `older`: why an
  *  earlier round is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */

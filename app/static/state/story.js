@@ -3,7 +3,7 @@
 import { inspected, rules } from './inspect.js';
 import { exact, plural, ratio } from './format.js';
 /** @import { Inspected } from './inspect.js' */
-/** @import { Window } from './lane.js' */
+/** @import { PartialRound } from './lane.js' */
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 
@@ -13,7 +13,7 @@ import { exact, plural, ratio } from './format.js';
 export const story = (what, greedy, judged, word) =>
   [event(what, greedy, judged, word), why(what, greedy, word)].filter(Boolean).join(' ');
 
-/** Why a round accepts nothing, if so. @param {Window | null} view @param {Word} word */
+/** Why a round accepts nothing, if so. @param {PartialRound | null} view @param {Word} word */
 export const whyNothing = (view, greedy, word) =>
   view?.verified && view.drafted && !view.verified.accepted
     ? why(inspected(view, 0, greedy), greedy, word)

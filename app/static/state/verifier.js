@@ -5,7 +5,7 @@ import { decisive, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
-/** @import { Lane, Round, Window } from './lane.js' */
+/** @import { Lane, Round, PartialRound } from './lane.js' */
 /** @import { Word } from './story.js' */
 
 const CONTEXT = 70; // characters of text shown before the token
@@ -38,7 +38,7 @@ export class Verifier {
 
   /** The finished round. */
   get view() {
-    return /** @type {Window} */ (this.state.window);
+    return /** @type {PartialRound} */ (this.state.window);
   }
 
   /** The tests that decided, in order of their positions. */

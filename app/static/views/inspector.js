@@ -7,7 +7,7 @@ import { cell, quoted, ratio, short } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
-/** @import { Lane, Window as Round } from '../state/lane.js' */
+/** @import { Lane, PartialRound } from '../state/lane.js' */
 
 const DRAWS = 100;
 const OTHERS = 'all others';
@@ -16,7 +16,7 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
 
 /**
  * @typedef {object} Props
- * @property {Round} round @property {Lane} lane @property {Place} place
+ * @property {PartialRound} round @property {Lane} lane @property {Place} place
  * @property {string} who the label of its lane, if several lanes are on the screen
  * @property {() => void} close @property {(by: number) => void} [walk] to a neighbour
  */

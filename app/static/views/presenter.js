@@ -19,7 +19,7 @@ import { isOpen, page } from '../page.js';
  */
 
 const AGAIN = 2000; // milliseconds between counts of the room's votes
-const LONGEST = 1200; // characters of a link that become a QR code; app/launch.py refuses more
+const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
 /** @typedef {[keys: string[], shown: string, words: string, button: string,
  *  act: (room: Presenter<any>) => unknown]} Command what a presenter can do, by keys and most also
@@ -52,7 +52,7 @@ function hint(link, coded) {
     return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 ' +
       'and open it here by this computer’s name.';
   }
-  return link.href.length > LONGEST
+  return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
     : 'It opens this step with recorded runs; nobody can start a run there.';
 }
@@ -187,7 +187,7 @@ export class Presenter {
       this.update();
     };
     return html`
-      ${here.protocol !== 'file:' && here.href.length <= LONGEST && html`
+      ${here.protocol !== 'file:' && here.href.length <= LONGEST_LINK && html`
         <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
           .href}
           onload=${this.coded ? null : coded}

@@ -4,14 +4,14 @@ import { ALONG, classes, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isServed, isVanilla } from '../state/lane.js';
-/** @import { Lane, State, Token, Window } from '../state/lane.js' */
+/** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
 
 /**
  * @typedef {object} Props
  * @property {string} label @property {Lane | null} lane @property {State | null} state as far as the playhead has come
- * @property {number} count of tokens @property {Window | null} round on screen, whose guesses follow the text
+ * @property {number} count of tokens @property {PartialRound | null} round on screen, whose guesses follow the text
  * @property {string} moment changes when the round does @property {number} pinned the token that is inspected, or −1
  * @property {(token: number, byKey: boolean) => void} press a token, by its place among the new ones
  */
@@ -19,7 +19,7 @@ const PROMPT_SHOWN = 280;
 const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {Window | null} round */
+/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {PartialRound | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;

@@ -11,7 +11,7 @@ import { piece, sharePieces } from '../state/detokenize.js';
 import { fetchTrace } from '../state/trace.js';
 /** @import { Answer, Cell } from '../state/exploration.js' */
 /** @import { Inspected } from '../state/inspect.js' */
-/** @import { Lane, Window as Round } from '../state/lane.js' */
+/** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Verified } from '../state/events.d.ts' */
 
 /** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void,
@@ -19,7 +19,7 @@ import { fetchTrace } from '../state/trace.js';
  *  round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace;
  *  `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an
  *  opened run for the server */
-/** @typedef {{key: string, name: string, round: number, lane: Lane, view: Round,
+/** @typedef {{key: string, name: string, round: number, lane: Lane, view: PartialRound,
  *  verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string,
  *  why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the
  *  server */

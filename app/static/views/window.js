@@ -23,7 +23,7 @@ import {
   verdictsOf,
 } from '../state/grid.js';
 /** @import { App } from '../app.js' */
-/** @import { Lane, Window as Round } from '../state/lane.js' */
+/** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Cell, Verdict } from '../state/grid.js' */
 
@@ -63,7 +63,7 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
   'mask or cut',
 ]];
 
-/** @param {{round: Round | null, phase: string}} props `round` null: there are no times */
+/** @param {{round: PartialRound | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
   const ended = [round?.draft, round?.scored, round?.verified];
   const items = PHASES.map(([key, name, title], i) => {
@@ -93,7 +93,7 @@ const Test = ({ verdict, outcome, pinned, more }) => {
 };
 
 /** The table of a round.
- *  @extends {View<{app: App, lane: Lane, round: Round, moment: string, all: boolean,
+ *  @extends {View<{app: App, lane: Lane, round: PartialRound, moment: string, all: boolean,
  *  pinned: string}, {stop: string}>} */
 class Grid extends View {
   /** @override */ state = { stop: '' }; // the cell at which the Tab key stops
