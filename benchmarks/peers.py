@@ -34,7 +34,7 @@ from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli.bench import add_measuring, begin, follow
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.drafters.prompt_lookup import LONGEST
+from specdiff_core.drafters.prompt_lookup import LONGEST_MATCH
 from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -136,7 +136,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
     if call is None or call.kind == "plain":
         yield {}
     elif call.kind == "lookup":  # it looks for endings as long as ours does
-        yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST}
+        yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST_MATCH}
     elif call.kind == "assisted":
         model = stock_of(engine, lane.ours.drafter)
         schedule, threshold = (None, None) if call.confident else ("constant", 0.0)  # None: left to transformers
