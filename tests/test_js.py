@@ -36,6 +36,7 @@ from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.side_by_side import rounds_of
 from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
@@ -407,7 +408,7 @@ def _words(config: dict[str, Any]) -> str:
 
 def _use(config: dict[str, Any]) -> str:
     """How the drafter is used, as benchmarks group settings."""
-    return BenchSetting(**{name: config[name] for name in SWEPT}).group.removeprefix(f"{config['drafter']}/")
+    return BenchSetting(**{name: config[name] for name in SWEPT}).use
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
@@ -457,6 +458,10 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     left_out = ("character", "text", "added", "refused")
     numbers = {name: value for name, value in row.items() if name not in left_out}
     return numbers | {"milliseconds": round(row["milliseconds"], 2)}
+
+
+def test_python_and_javascript_draw_the_same_marks(folded: dict[str, Any]) -> None:
+    assert folded["marks"] == {"glyphs": draw.GLYPHS, "uses": {use: [*look] for use, look in draw.USES.items()}}
 
 
 def test_python_and_javascript_spell_the_same_words(folded: dict[str, Any]) -> None:

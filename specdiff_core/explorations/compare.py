@@ -28,14 +28,6 @@ FIRST_SHOWN = 6
 """Methods shown at first; a click on a name in the legend shows the others."""
 FEW = 20
 """A position with fewer tests has a hollow mark."""
-SYMBOLS = (
-    "line-ns circle square triangle-up diamond triangle-down star cross hexagon2 pentagon star-diamond triangle-right "
-    "triangle-left x hexagram"
-)
-GLYPHS = dict(zip(SYMBOLS.split(), "┆●■▲◆▼★✚⬢⬟✦▶◀✖✶", strict=True))
-"""Plotly symbol -> the character that looks like it."""
-SHAPES = {"≤": ("dashdot", "-"), "K": ("dot", "."), "B": ("dash", "/"), "": ("solid", "")}
-"""Sign in the settings' words (adaptive length, K drafts, tree, plain window) -> dash of a line, hatch of a bar."""
 HEADS: list[tuple[str, str, str]] = [
     ("τ", "Tokens per round: the accepted ones plus the target’s own.", ""),
     ("drafter passes per round", "Drafter passes (NFE) per round.", "draft / round"),
@@ -270,7 +262,7 @@ class Look(draw.Style, frozen=True):
     visible: Any = True
 
 
-VANILLA = Look("@target", "line-ns", "dot", "Vanilla", GLYPHS["line-ns"], "")
+VANILLA = Look("@target", "line-ns", "dot", "Vanilla", draw.GLYPHS["line-ns"], "")
 
 
 def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
@@ -278,15 +270,16 @@ def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
     rows = {row["label"]: row for own in ranked.values() for row in own}
     style = draw.styles(row["method"] for row in rows.values())
     known = draw.KNOWN.keys() & style.keys()
-    free = iter([mark for mark in GLYPHS if mark not in {VANILLA.mark, *(style[name].mark for name in known)}])
+    free = iter([mark for mark in draw.GLYPHS if mark not in {VANILLA.mark, *(style[name].mark for name in known)}])
     first = {row["label"] for row in next(iter(ranked.values()))[:FIRST_SHOWN]}
     looks = {}
     for label, row in rows.items():
         own = style[row["method"]]
         mark = own.mark if row["method"] in known else next(free, "x")
-        dash, hatch = next((look for sign, look in SHAPES.items() if sign in row["words"]))
+        _, _, setting = (row.get("race") or "").partition("#")  # vanilla has none
+        dash, hatch = draw.USES[BenchSetting.parse(setting).use if setting else "window"]
         visible = True if label in first else "legendonly"
-        looks[label] = Look(own.colour, mark, dash, row["short"], GLYPHS.get(mark, "●"), hatch, visible)
+        looks[label] = Look(own.colour, mark, dash, row["short"], draw.GLYPHS.get(mark, "●"), hatch, visible)
     return looks
 
 

@@ -61,6 +61,23 @@ class Style(msgspec.Struct, frozen=True):
     label: str
 
 
+SYMBOLS = (
+    "line-ns circle square triangle-up diamond triangle-down star cross hexagon2 pentagon star-diamond triangle-right "
+    "triangle-left x hexagram"
+)
+GLYPHS = dict(zip(SYMBOLS.split(), "┆●■▲◆▼★✚⬢⬟✦▶◀✖✶", strict=True))
+"""Plotly symbol -> the character that looks like it."""
+USES = {
+    "window": ("solid", ""),
+    "tree": ("dash", "/"),
+    "window/auto": ("dashdot", "-"),
+    "tree/auto": ("15px,3px,2px,3px", "|"),
+    "drafts/self": ("dot", "."),
+    "drafts/trie": ("longdash", "x"),
+    "drafts/multi_round": ("longdashdot", "\\"),
+}
+"""How a drafter is used (:attr:`BenchSetting.use`) -> dash of a line, hatch of a bar; the players have the same
+(app/static/state/marks.js)."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 HATCHES = ("/", ".", "\\", "x", "-")

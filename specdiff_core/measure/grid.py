@@ -88,10 +88,15 @@ class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "
         return "tree" if self.tree_nodes else "drafts" if self.num_drafts > 1 else "window"
 
     @property
-    def group(self) -> str:
-        """The drafter and how it is used: equal for settings that differ only in numbers."""
+    def use(self) -> str:
+        """How the drafter is used: equal for settings that differ only in drafter and numbers."""
         selection = f"/{self.selection}" if self.num_drafts > 1 else ""
-        return f"{self.drafter}/{self.shape}{selection}{'/auto' if self.auto else ''}"
+        return f"{self.shape}{selection}{'/auto' if self.auto else ''}"
+
+    @property
+    def group(self) -> str:
+        """The drafter and its use."""
+        return f"{self.drafter}/{self.use}"
 
 
 SWEPT = BenchSetting.__struct_fields__

@@ -7,7 +7,7 @@ import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
 import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
-import { useOf } from '../../app/static/state/marks.js';
+import { GLYPHS, useOf, USES } from '../../app/static/state/marks.js';
 import {
   alpha,
   clockOf,
@@ -135,5 +135,10 @@ for (const pair of pairs) {
 }
 writeFileSync(
   out,
-  JSON.stringify({ traces: found, aligned, spellings: spellings.map(joinPieces) }),
+  JSON.stringify({
+    traces: found,
+    aligned,
+    spellings: spellings.map(joinPieces),
+    marks: { glyphs: GLYPHS, uses: USES },
+  }),
 );

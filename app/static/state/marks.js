@@ -27,7 +27,7 @@ export const GLYPHS = {
   hexagram: '✶',
 };
 /** @type {Record<string, [string, string]>} use of a drafter -> dash, pattern */
-const USES = {
+export const USES = {
   window: ['solid', ''],
   tree: ['dash', '/'],
   'window/auto': ['dashdot', '-'],
