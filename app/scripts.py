@@ -39,14 +39,13 @@ SHARE = """() => {
   const button = document.getElementById('sd-share');
   const racing = document.getElementById('race-controls')?.offsetParent;
   const exploring = document.querySelector('#explore-player .sd-exp')?.offsetParent;
-  const explored = exploring ? window.specdiff.players.explore.query() : null;
-  const query = explored ?? (window.specdiffAsked ?? {})[racing ? 'race' : 'live'] ?? '';
+  const query = window.specdiff.players[exploring ? 'explore' : racing ? 'race' : 'live']?.query() ?? '';
   if (location.pathname.length + query.length > 8000) { window.specdiff.say(button, 'Prompt too long'); return; }
   window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
 }"""
-"""A link with the prompt and all settings of the visible tab (``static/views/link.js``); in a
-Space, also sent to the surrounding frame."""
+"""A link to what the visible tab shows, or with its prompt and all settings (``static/views/link.js``); in a Space, also
+sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
   const asked = QUERY(NAMES, values).toString();

@@ -955,7 +955,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
 
 
 def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
-    """With its controls; Back opens the run before. Without its file, the settings stay."""
+    """With its controls, which Share gives too; Back walks through tabs and runs. Without its file, the settings stay."""
     prompt = "Object.values(window.specdiff.players.live.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
         number(page, "live", "gamma", 5)
@@ -972,6 +972,12 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         runs = f"Object.values({app('explore')}.opened.runs).map(({{ lane }}) => lane.header.prompt)"
         assert set(page.evaluate(runs)) == {"A run to keep", "Another run"}
         open_tab(page, "live")
+        page.click("#sd-share")
+        page.wait_for_function("location.search.includes('run=')")
+        tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim()"
+        for opened in ("Explore", "Live"):
+            page.go_back()
+            page.wait_for_function(f"{tab} === '{opened}'")
         page.go_back()
         page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
     with visit(browser, link) as page:

@@ -4,7 +4,7 @@
 import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
+import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register, visit } from './page.js';
 import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
@@ -12,7 +12,7 @@ import { buildLane, isServed, isVanilla } from './state/lane.js';
 import { busyWords, narrate, queueWords, times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
-import { giveLink, say, visit } from './views/link.js';
+import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import { isRun, momentAt, momentQuery, readMoment, runQuery, stopOf } from './state/moment.js';
 import { keepRun } from './state/history.js';
@@ -349,10 +349,15 @@ export class App extends Job {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
-    const lane = this.lanes[this.shown.first ?? ''];
-    const speed = this.numbersOf(lane ?? null)?.speedup ?? null;
+    const lane = this.lanes[this.shown.first ?? ''] ?? null;
+    const quiet = !this.shown.disturbed(this.shown.first ?? '').length;
+    const speed = quiet ? this.numbersOf(lane)?.speedup ?? null : null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
-    keepRun({ query, at: Date.now(), title: [times(speed), prompt.slice(0, 48)].join(' · ') });
+    keepRun({
+      query,
+      at: Date.now(),
+      title: [speed === null ? '' : times(speed), prompt.slice(0, 48)].filter(Boolean).join(' · '),
+    });
   }
 
   /** A lane compared with the baseline of the race, in numbers that lessons quote.
@@ -719,6 +724,11 @@ export class App extends Job {
     const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
     const { file: trace, asked, options: { kind: tab } } = this;
     return found ? momentQuery({ tab, trace, lane: name, asked, ...found }) : '';
+  }
+
+  /** The query of a link to what the tab shows: the visitor's run, or else the controls. */
+  query() {
+    return isRun(this.file) ? runQuery(this.options.kind, this.file, this.asked) : this.wanted;
   }
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */

@@ -1,7 +1,7 @@
 // The players of the page and the state they share: whether something is measured, which tab is
-// open, and the race that another tab wants to play.
+// open, the race that another tab wants to play, and the browser's history.
 
-import { giveLink, say } from './views/link.js';
+import { address, giveLink, say } from './views/link.js';
 
 /** @import { Run } from './state/findings.js' */
 
@@ -44,13 +44,45 @@ export function openRace(race) {
   else wanted = race;
 }
 
+/** The name of a tab. @param {Element | null} [button] by default the open one's */
+const tabOf = (button = document.querySelector('#sd-tabs [role=tab][aria-selected=true]')) =>
+  button?.textContent?.trim().toLowerCase() ?? '';
+
 /** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
   const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) =>
-    one.textContent?.trim().toLowerCase() === kind
+    tabOf(one) === kind
   );
   if (button instanceof HTMLElement) button.click();
 }
+
+// ---- Back and Forward walk through tabs and runs ----
+
+const runOf = () => new URLSearchParams(location.search).get('run');
+let run = runOf(); // the visitor's run that the address named last
+let walking = false;
+
+/** Add a finished run to the browser's history, so that Back returns to the previous address. */
+export function visit(query) {
+  address(query, 'pushState', { tab: tabOf() });
+  run = runOf();
+}
+
+addEventListener('click', ({ target }) => {
+  const button = target instanceof Element ? target.closest('#sd-tabs [role=tab]') : null;
+  const [from, to] = [tabOf(), tabOf(button)];
+  if (!button || walking || from === to) return;
+  address(location.search, 'replaceState', { tab: from });
+  address(location.search, 'pushState', { tab: to });
+}, true);
+addEventListener('popstate', ({ state }) => {
+  if (runOf() !== run) location.reload();
+  else if (state?.tab) {
+    walking = true;
+    openTab(state.tab);
+    walking = false;
+  }
+});
 
 /** @param {string} kind @returns {boolean} whether the tab of a player is open */
 export const isOpen = (kind) => isShown(page.players[kind]?.root);

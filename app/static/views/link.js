@@ -14,30 +14,16 @@ export function say(button, words) {
   setTimeout(() => text(button, button.dataset.words ?? ''), 2200);
 }
 
-let here = ''; // the query that the address holds, once a run has its own entry in the history
-
-/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] */
-export function address(query, how = 'replaceState') {
+/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
+export function address(query, how = 'replaceState', state = history.state) {
   const link = new URL(location.href);
   Object.assign(link, { search: query, hash: '' });
   try {
-    history[how](null, '', link);
+    history[how](state, '', link);
   } catch (error) {
     console.info('the address stays as it is:', error);
   } // some browsers forbid it for a page from disk
-  if (here) here = location.search;
   return link;
-}
-
-/** Add a finished run to the browser's history, so that Back returns to the previous address. */
-export function visit(query) {
-  if (!here) {
-    addEventListener('popstate', () => {
-      if (location.search !== here) location.reload();
-    });
-  }
-  address(query, 'pushState');
-  here = location.search;
 }
 
 /** @param {HTMLElement} button that was pressed @param {string} query of the link */
