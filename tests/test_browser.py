@@ -955,7 +955,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
 
 
 def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
-    """With its controls, which Share gives too; Back walks through tabs and runs. Without its file, the settings stay."""
+    """With its controls, also by Share; Back walks through tabs and runs. Without its file, the settings stay."""
     prompt = "Object.values(window.specdiff.players.live.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
         number(page, "live", "gamma", 5)

@@ -323,7 +323,7 @@ export class App extends Job {
       asked: asked ?? (own ? this.wanted : ''),
     });
     if (wanted || this.follow || !this.selected || !stage.there.includes(this.selected)) {
-      this.selected = stage.latest;
+      this.selected = stage.first ?? stage.latest;
     }
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();

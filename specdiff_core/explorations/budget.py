@@ -203,7 +203,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"An attempt takes {_lasting(vanilla['seconds'])} with vanilla and "
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
             )
-        if not separated(rows):
+        planned = len(facts["problems"]) * self.attempts
+        if not separated(rows) and all(one["attempts"] == planned for one in (vanilla, *others.values())):
             answer += (
                 f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
                 "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."

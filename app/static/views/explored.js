@@ -315,9 +315,7 @@ function Sources({ app }) {
   const words = answer
     ? (now === 'opened'
       ? 'Read in this browser; nothing was sent to the server.'
-      : `${originWords(answer)}${
-        pair === 'embedded' ? '' : ` Pair: ${app.options.pairs[pair]?.label ?? pair}.`
-      }`)
+      : `${originWords(answer)} Model: ${app.options.pairs[pair]?.label ?? pair}.`)
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';
