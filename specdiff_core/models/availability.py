@@ -11,7 +11,7 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PairSpec
 from specdiff_core.schema.published import FILES
 
-ABSENT = "Its files are not in the local cache, and"
+ABSENT = "The files are not in the local cache, and"
 
 
 class Here:

@@ -76,7 +76,8 @@ export function factsOf(lanes, header, title) {
   const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
   const several = drafted.length > 1;
   const all = (/** @type {Record<string, unknown>} */ values) =>
-    Object.entries(values).map(([name, value]) => `${name} ${value ?? '–'}`).join(', ');
+    Object.entries(values).map(([name, value]) => `${name} ${(value ?? '') === '' ? '–' : value}`)
+      .join(', ');
   const model = ({ name = '', own = header }) =>
     `${several || own.server ? name : 'drafter'}: ${
       own.server ? own.models.target : own.models.drafter
