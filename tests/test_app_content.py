@@ -190,10 +190,25 @@ def test_figures_of_alignment_show_what_was_recorded() -> None:
     plain, twin = evidence.twins(0.0)
     assert [line["y"] for line in twins["data"]] == [plain["alpha_at"], twin["alpha_at"]]
     assert all(f"{alpha:.2f}" in page for alpha in (*plain["alpha_at"], *twin["alpha_at"]))
-    (line,) = drafts["data"]
-    ks, taus, speeds = zip(*evidence.selection(), strict=True)
+    line, greedy = drafts["data"]
+    temperature, points = evidence.selection()
+    ks, taus, speeds = zip(*points, strict=True)
     assert (line["x"], line["y"]) == ([str(k) for k in ks], [*speeds])
     assert ks[0] == 1 and taus[-1] > taus[0] and speeds[-1] < speeds[0], "more tokens, but slower: as the words say"
+    tau, speed = evidence.GREEDY
+    assert {*greedy["y"]} == {speed} and speed > max(speeds), "one greedy window is faster, as the words say"
+    for number in (f"{temperature:g}", f"{taus[0]:.2f}", f"{taus[-1]:.2f}", f"{tau:.2f}", str(evidence.SWEPT)):
+        assert number in page.rpartition("<figcaption>")[2]
+
+
+def test_the_greedy_window_beside_the_drafts_is_the_benchmark_s() -> None:
+    """The row of the same drafter and γ in the report, of as many prompts, at temperature 0."""
+    chosen = next(one for one in evidence.answer("compare/selection")["cells"] if one["drafter"] != "none")
+    name = f"{chosen['drafter']} γ {chosen['gamma']}, T {chosen['steps']}"
+    rows = re.findall(rf"^\| {name} +\|(.+)\|$", (ROOT / "BENCHMARKS.md").read_text("utf-8"), re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    same = {(float(row[6]), float(row[0][:-1])) for row in cells if row[-1] == f"{evidence.SWEPT}/{evidence.SWEPT}"}
+    assert evidence.GREEDY in same
 
 
 # Symbols: one list for docs/theory.md, the settings, the numbers and the page.
