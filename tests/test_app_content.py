@@ -23,14 +23,16 @@ from app.content.workshop import WORKSHOP
 from app.first_load import STATIC
 from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.maths.randomness import SharedGumbel
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, palette, symbols
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
-from specdiff_core.schema.metrics import Metrics, Prediction
+from specdiff_core.schema.metrics import Metrics, Prediction, fold
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -309,6 +311,24 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
     floor = next(one["floor_high"] for one in seen if one["runs"] == 100)
     assert floor * 10**0.5 > seen[-1]["distance"], "after 10 runs, noise hides the bias"
     assert found == {lesson.name: lesson.right for lesson in WORKSHOP}
+
+
+def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
+    """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all positions gives less
+    than it in as many cells as the lesson counts."""
+    cells = evidence.answer("explore/window-map.block")["rows"]
+    wide = [cell for cell in cells if cell["gamma"] > 1]
+    low = sum(cell["geometric_tau"] < cell["predicted_tau"] for cell in wide)
+    assert all(cell["predicted_tau"] > cell["tau"] for cell in cells)
+    (why,) = [one.why for one in next(one for one in WORKSHOP if one.name == "gamma").answers if one.right]
+    assert re.findall(r"(\d+) of (\d+)", why) == [(str(low), str(len(wide)))]
+    for cell in (cell for cell in cells if cell["steps"] == 1):
+        path = ASSETS / "explore" / "races" / "window-map.block" / f"{cell['race'].replace('/', '-')}.jsonl.gz"
+        lane = read_trace(path).lanes["drafted"]
+        whole = [one.round for one in lane if isinstance(one, events.DraftReady) and len(one.ids) == cell["gamma"]]
+        assert whole == [*range(len(whole))], "only the last drafts are shorter"
+        own = fold(one for one in lane if getattr(one, "round", None) in whole)
+        assert expected_tau(own.alpha_at) == pytest.approx(own.committed / len(whole)), path.name
 
 
 def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
