@@ -390,6 +390,7 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     rows = json.loads((ASSETS / "compare" / "compare.json").read_text(encoding="utf-8"))["rows"]
     compared = [one for one in known if "kinds of text" in one["over"]]
     assert {one["temperature"] for one in compared} == {row["temperature"] for row in rows}
+    assert all(one["spread"] == ("mean" not in one["over"]) for one in known), "means are called means"
     for one in compared:
         measured = {round(row["speedup"], 3) for row in rows if row["temperature"] == one["temperature"]}
         for *_, low, high, words in (cell for cells in one["cells"].values() for cell in cells):
