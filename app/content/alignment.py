@@ -56,7 +56,7 @@ def drafts() -> str:
     names = [str(k) for k in ks]
     line = _line(names, speeds, [f"τ {tau:.2f}" for tau in taus], "@accent", "solid", places)
     label = [*[""] * (len(ks) - 1), f"one window, drafter greedy: τ {tau:.2f}"]
-    greedy = _line(names, [speed] * len(ks), label, "@residual", "dash", "top left")
+    greedy = _line(names, [speed] * len(ks), label, "@residual", "dash", "top left") | {"mode": "lines+text"}
     axes = draw.speeds("K, drafts in a round", xaxis=draw.CATEGORY)
     return _figure("Self-selection among K drafts", said, [line, greedy], axes)
 
