@@ -23,14 +23,16 @@ from app.content.workshop import WORKSHOP
 from app.first_load import STATIC
 from specdiff_core.drafters.base import Context, Draft
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.maths.randomness import SharedGumbel
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, palette, symbols
 from specdiff_core.schema.history import HISTORY, Training
 from specdiff_core.schema.methods import METHODS, Formula, Method, Paper
-from specdiff_core.schema.metrics import Metrics, Prediction
+from specdiff_core.schema.metrics import Metrics, Prediction, fold
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -190,10 +192,25 @@ def test_figures_of_alignment_show_what_was_recorded() -> None:
     plain, twin = evidence.twins(0.0)
     assert [line["y"] for line in twins["data"]] == [plain["alpha_at"], twin["alpha_at"]]
     assert all(f"{alpha:.2f}" in page for alpha in (*plain["alpha_at"], *twin["alpha_at"]))
-    (line,) = drafts["data"]
-    ks, taus, speeds = zip(*evidence.selection(), strict=True)
+    line, greedy = drafts["data"]
+    temperature, points = evidence.selection()
+    ks, taus, speeds = zip(*points, strict=True)
     assert (line["x"], line["y"]) == ([str(k) for k in ks], [*speeds])
     assert ks[0] == 1 and taus[-1] > taus[0] and speeds[-1] < speeds[0], "more tokens, but slower: as the words say"
+    tau, speed = evidence.GREEDY
+    assert {*greedy["y"]} == {speed} and speed > max(speeds), "one greedy window is faster, as the words say"
+    for number in (f"{temperature:g}", f"{taus[0]:.2f}", f"{taus[-1]:.2f}", f"{tau:.2f}", str(evidence.SWEPT)):
+        assert number in page.rpartition("<figcaption>")[2]
+
+
+def test_the_greedy_window_beside_the_drafts_is_the_benchmark_s() -> None:
+    """The row of the same drafter and γ in the report, of as many prompts, at temperature 0."""
+    chosen = next(one for one in evidence.answer("compare/selection")["cells"] if one["drafter"] != "none")
+    name = f"{chosen['drafter']} γ {chosen['gamma']}, T {chosen['steps']}"
+    rows = re.findall(rf"^\| {name} +\|(.+)\|$", (ROOT / "BENCHMARKS.md").read_text("utf-8"), re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    same = {(float(row[6]), float(row[0][:-1])) for row in cells if row[-1] == f"{evidence.SWEPT}/{evidence.SWEPT}"}
+    assert evidence.GREEDY in same
 
 
 # Symbols: one list for docs/theory.md, the settings, the numbers and the page.
@@ -296,6 +313,26 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
     assert found == {lesson.name: lesson.right for lesson in WORKSHOP}
 
 
+def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
+    """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all positions gives less
+    than it in as many cells as the lesson counts."""
+    cells = evidence.answer("explore/window-map.block")["rows"]
+    wide = [cell for cell in cells if cell["gamma"] > 1]
+    low = sum(cell["geometric_tau"] < cell["predicted_tau"] for cell in wide)
+    assert all(cell["predicted_tau"] > cell["tau"] for cell in cells)
+    (why,) = [one.why for one in next(one for one in WORKSHOP if one.name == "gamma").answers if one.right]
+    theory = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").partition("Positions differ too.")[2]
+    for text in (why, theory.partition("\n\n")[0]):
+        assert re.findall(r"(\d+) of (\d+)", text) == [(str(low), str(len(wide)))]
+    for cell in (cell for cell in cells if cell["steps"] == 1):
+        path = ASSETS / "explore" / "races" / "window-map.block" / f"{cell['race'].replace('/', '-')}.jsonl.gz"
+        lane = read_trace(path).lanes["drafted"]
+        whole = [one.round for one in lane if isinstance(one, events.DraftReady) and len(one.ids) == cell["gamma"]]
+        assert whole == [*range(len(whole))], "only the last drafts are shorter"
+        own = fold(one for one in lane if getattr(one, "round", None) in whole)
+        assert expected_tau(own.alpha_at) == pytest.approx(own.committed / len(whole)), path.name
+
+
 def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
     for lesson in WORKSHOP:
         shown = scenes.scene(lesson.name)
@@ -353,6 +390,7 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     rows = json.loads((ASSETS / "compare" / "compare.json").read_text(encoding="utf-8"))["rows"]
     compared = [one for one in known if "kinds of text" in one["over"]]
     assert {one["temperature"] for one in compared} == {row["temperature"] for row in rows}
+    assert all(one["spread"] == ("mean" not in one["over"]) for one in known), "means are called means"
     for one in compared:
         measured = {round(row["speedup"], 3) for row in rows if row["temperature"] == one["temperature"]}
         for *_, low, high, words in (cell for cells in one["cells"].values() for cell in cells):

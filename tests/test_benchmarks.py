@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +216,18 @@ def test_a_report_replaces_only_its_own_machine() -> None:
         benchmarks([one], "# Shopping\n")
     shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
     assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
+
+
+def test_the_rates_beside_those_of_a_paper_are_those_of_the_sweep() -> None:
+    """α_j of the two drafters in the table of curves, and in the sweep above it."""
+    above, _, below = (
+        (ROOT / "BENCHMARKS.md").read_text("utf-8").partition("\n| α_j, the acceptance rate at position j (γ 9")
+    )
+    own = below.partition("\n")[0].split("|")[-2]
+    places = [int(j) for j in re.findall(r"\d+", own.partition("j = ")[2].partition(":")[0])]
+    for name, numbers in re.findall(r"(mdlm\w*) ([\d., ]+)", own):
+        row = next(row for row in reversed(cells(above)) if row[0] == f"{name} γ 9, T 1")
+        assert [row[5].split()[j - 1] for j in places] == numbers.strip(", ").split(", "), name
 
 
 # The commands.

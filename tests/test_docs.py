@@ -185,3 +185,15 @@ def test_every_pair_is_listed() -> None:
     """A family with its sizes once."""
     listed = set(re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "models.md").read_text("utf-8"), re.MULTILINE))
     assert listed == {name.partition(":")[0] for name in PAIRS} - {EMBEDDED.name}
+
+
+def test_the_theory_weighs_smollm2_as_its_file_does() -> None:
+    """Megabytes of its weights in the file, in fp32 and in bf16, and the two shares."""
+    published = PAIRS["smollm2"].published
+    assert published and published.file
+    held, wide, half = (size / 1e6 for size in (published.file.size, *(published.parameters * one for one in (4, 2))))
+    text = (
+        (ROOT / "docs" / "theory.md").read_text("utf-8").partition("**Where drafting pays.**")[2].partition("\n\n")[0]
+    )
+    said = [float(number) for number in re.findall(r"(\d+)\s(?:MB|%)", text)]
+    assert said == [round(one) for one in (held, 100 * held / wide, wide, 100 * held / half, half)]

@@ -377,7 +377,13 @@ class Prefixes:
             "final": summary["speedup"],
             "trusted": not (ended and (self.whole.crowded or base.whole.crowded)),
             "predicted": predicted
-            and {"cost": predicted.cost, "verify": predicted.verify, "value": predicted.speed_up},
+            and {
+                "tau": self.whole.tau,
+                "passes": self.whole.nfe / self.whole.rounds,
+                "cost": predicted.cost,
+                "verify": predicted.verify,
+                "value": predicted.speed_up,
+            },
             "same": summary["same_text_as_vanilla"],
         }
 

@@ -68,12 +68,12 @@ Ranges = dict[BenchSetting, tuple[float, float]]
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """Measured speed-ups of the shipped results, the most informative for a single prompt first: races of several
-    prompts with equal settings, the comparison by kind of text, and the cells of γ × T maps.
+    """Measured speed-ups of the shipped results: races of several prompts with equal settings, the comparison by kind
+    of text, and the cells of γ × T maps.
 
-    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; the wording ``over`` which prompts and ``about`` which
-    range; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up,
-    settings in words."""
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``spread``, whether it is a range over prompts, which
+    only the races have; the words ``over`` and ``about``, which say what the range is; and ``cells``: drafter and shape
+    (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up, settings in words."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 
@@ -97,6 +97,7 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
                 temperature=config.temperature,
                 device=device,
                 dtype=dtype,
+                spread=True,
                 over=f"over {len(gains)} prompts",
                 about="The lowest and the highest speed-up of this page's recordings, one for each prompt",
             )
@@ -123,7 +124,8 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
                 temperature=temperature,
                 device=one.machine["device"],
                 dtype=one.machine["dtype"],
-                over=f"over {len(kinds)} kinds of text",
+                spread=False,
+                over=f"(means of {len(kinds)} kinds of text)",
                 about=f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
                 f"comparison, {sum(row.prompts for row in kinds.values())} prompts in all",
             )
@@ -144,7 +146,8 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
             temperature=choice.temperature,
             device=one.machine["device"],
             dtype=one.machine["dtype"],
-            over=f"on average over {most} prompts",
+            spread=False,
+            over=f"(95 % interval of the mean of {most} prompts)",
             about="The 95 % interval of the mean speed-up in the recorded γ × T map",
         )
 

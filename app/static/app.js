@@ -154,6 +154,13 @@ export class App extends Job {
     return this.shown.lanes;
   }
 
+  /** Whether another model is on the stage than the form's, which the page describes. */
+  get foreign() {
+    const pair = new URLSearchParams(this.wanted).get('pair');
+    const lane = Object.values(this.stage.lanes).find((one) => one?.header);
+    return Boolean(pair && lane && lane.header?.config.pair !== pair);
+  }
+
   // ---- messages of the server ----
 
   /** @override */ async receive(message) {
@@ -787,6 +794,7 @@ export class App extends Job {
     if (this.speaks) this.voice = this.game?.words(wordsOf(this.game.lane)) ?? this.sentence(scene);
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
+    document.getElementById(`${this.prefix}-about`)?.toggleAttribute('hidden', this.foreign);
     render(html`<${Player} app=${this} scene=${scene} />`, this.root);
   }
 

@@ -32,6 +32,13 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   near(found.alpha, tests.filter(({ accepted }) => accepted).length / tests.length);
   near(found.odds, tests.reduce((sum, { threshold }) => sum + threshold, 0) / tests.length);
   near(found.tau, drafted.ids.length / drafted.finished.rounds);
+  const kept = (m) => drafted.rounds.filter(({ accepted }) => accepted >= m).length;
+  const tried = (j) => tests.filter(({ position }) => position === j - 1).length;
+  const rates = Array.from({ length: found.config.gamma }, (_, j) => kept(j + 1) / tried(j + 1));
+  near(
+    found.expected,
+    rates.reduce(([sum, all], rate) => [sum + all * rate, all * rate], [1, 1])[0],
+  );
   assert.equal(found.parted < 0, vanilla.ids.join() === drafted.ids.join());
   assert.equal(found.rows, 1 + found.config.gamma);
   assert.ok(found.window && found.c > 0 && found.v > 0);
@@ -99,8 +106,8 @@ test('the visitor’s own numbers take the place of the recorded ones, and of th
 /** @type {[string, string, object[], RegExp | null][]} what is said, lesson, runs, the latest first, the sentence */
 const SAID = [
   ['what the formula promises, and what was counted', 'gamma', [
-    run({ alpha: 0.5, tau: 1.5 }, { gamma: 2 }),
-  ], /with α = 0\.50 the formula predicts 1\.75 tokens per round at γ 2; measured: τ = 1\.50\.$/],
+    run({ expected: 1.75, tau: 1.5 }, { gamma: 2 }),
+  ], /predicts 1\.75 .* γ 2; measured: τ = 1\.50\.$/],
   ['of a tree it promises nothing', 'gamma', [run({ window: false })], null],
   [
     'by how much τ has to rise, beside a run that differs in T only',

@@ -22,6 +22,7 @@ const one = {
   temperature: 0,
   device: 'cpu: A',
   dtype: 'fp32',
+  spread: true,
   over: 'over 5 prompts',
   about: 'Races',
 };
@@ -99,4 +100,9 @@ test('what is typical was measured: same pair, temperature, device and method, w
     ]
   ) assert.equal(told(other), null, JSON.stringify(other));
   assert.equal(told({}, 'cuda: C'), null);
+  const mean = { ...known[1], spread: false, over: '(mean of 8 prompts)' };
+  known.splice(1, 1, mean);
+  const [near, far] = [told({ gamma: 5 }), told({ gamma: 3 })];
+  assert.ok(near.spread && near.words.includes('γ 8'), 'a range over prompts before one of a mean');
+  assert.ok(!far.spread && /1\.20.*of 8/.test(far.words) && !far.words.startsWith('Typical'));
 });

@@ -1,7 +1,7 @@
 // Sentences of the lessons with measured numbers: from the visitor's own runs and explorations,
 // otherwise from a recording, always naming the source. Pure: strings out.
 
-import { acceptance, costAt } from './exploration.js';
+import { acceptance, costAt, expectedTau } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import { percent, plural, ratio, settingsWords, times } from './format.js';
@@ -14,10 +14,6 @@ import { stateAt } from './lane.js';
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
 const whole = (value) => `${Math.round(100 * value)} %`;
-
-/** (1 − α^(γ+1)) / (1 − α). @param {number} alpha of every position */
-const geometric = (alpha, gamma) =>
-  alpha < 1 ? (1 - alpha ** (gamma + 1)) / (1 - alpha) : gamma + 1;
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
 function pointMass(p, q) {
@@ -55,6 +51,7 @@ function measured(lane, vanilla, noSteps, quiet) {
     parted: firstDifference(vanilla.ids, lane.ids),
     tested: state.sums.tested,
     tau: tau(state),
+    expected: expectedTau(state.sums.testedAt.map((tests, j) => state.sums.acceptedAt[j] / tests)),
     alpha: alpha(state),
     speedup: speedUp(pace(lane), pace(vanilla)),
     kinds: [...new Set(tests.map(({ kind }) => kind))],
@@ -107,19 +104,19 @@ export const FINDINGS = {
     },
   },
   gamma: {
-    run: ({ window, config: { gamma }, alpha: accepted, tau: perRound }) =>
-      window && accepted !== null
-        ? `with α = ${ratio(accepted)} the formula predicts ${
-          ratio(geometric(accepted, gamma))
+    run: ({ window, config: { gamma }, tested, expected, tau: perRound }) =>
+      window && tested
+        ? `with the acceptance rate of each position the formula predicts ${
+          ratio(expected)
         } tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
         : '',
     answer: ({ rows }) => {
-      const known = rows.filter((row) => row.speedup);
+      const known = rows.filter((row) => row.predicted_tau);
       if (!known.length) return '';
       const wide = known.reduce((most, row) => row.gamma > most.gamma ? row : most);
-      const more = known.filter((row) => row.geometric_tau > row.tau).length;
-      return `with α = ${ratio(wide.alpha)} the formula predicts ${
-        ratio(wide.geometric_tau)
+      const more = known.filter((row) => row.predicted_tau > row.tau).length;
+      return `the formula predicts ${
+        ratio(wide.predicted_tau)
       } tokens per round at γ ${wide.gamma}, T ${wide.steps}; measured: τ = ${
         ratio(wide.tau)
       }. It predicts too many in ${more} of ${plural(known.length, 'cell')}.`;

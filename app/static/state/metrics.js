@@ -63,11 +63,8 @@ export function predicted(drafted, vanilla) {
   }
   const pass = base.score / calls;
   const [cost, verify] = [by.draft / sums.nfe / pass, by.score / sums.calls / pass];
-  return {
-    cost,
-    verify,
-    value: sums.committed / sums.rounds / (verify + (cost * sums.nfe) / sums.rounds),
-  };
+  const [perRound, passes] = [sums.committed, sums.nfe].map((count) => count / sums.rounds);
+  return { tau: perRound, passes, cost, verify, value: perRound / (verify + cost * passes) };
 }
 
 /** Compare two token lists. @returns {number} the first difference, or −1 */

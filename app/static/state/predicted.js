@@ -9,9 +9,9 @@ import { useOf } from './marks.js';
 /** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair and drafter */
 /** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number,
  *  high: number, words: string]} Range measured speed-ups of a setting */
-/** @typedef {{pair: string, temperature: number, device: string, dtype: string, over: string,
- *  about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and shape
- *  (app/content/predictions.py) */
+/** @typedef {{pair: string, temperature: number, device: string, dtype: string, spread: boolean,
+ *  over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and
+ *  shape; `spread`: over prompts, not of means (app/content/predictions.py) */
 
 /**
  * Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
@@ -98,25 +98,24 @@ export function predictedWords(predictions, typical, asked, denoises) {
 }
 
 /**
- * The measured range nearest to the settings of a run, in words, and its source; null if the kind of device or similar
- * settings were not measured. @param {Measured[]} known @param {RunStarted} header
+ * The measured range nearest to the settings of a run, in words, and its source: a range over prompts, which a single
+ * prompt can be compared with, or else a range of means. Null if the kind of device or similar settings were not
+ * measured. @param {Measured[]} known @param {RunStarted} header
  * @param {boolean} denoises whether the drafter uses T
  */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
-  const near = nearest(
-    known.filter((one) => one.device.startsWith(kind)),
-    config,
-    denoises,
-    dtype,
-  );
+  const among = (spread) => known.filter((a) => a.spread === spread && a.device.startsWith(kind));
+  const near = nearest(among(true), config, denoises, dtype) ??
+    nearest(among(false), config, denoises, dtype);
   if (!near) return null;
   const { one, cell: [, , , , low, high, words], far } = near;
   const where = `${one.device === device ? 'here' : `on ${named(one.device)}`}${
     one.dtype === dtype ? '' : ` in ${one.dtype}`
   }${far ? ` at ${words}` : ''}`;
   return {
-    words: `Typical ${where}: ${ratio(low)}–${times(high)} ${one.over}`,
+    spread: one.spread,
+    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ${one.over}`,
     about:
       `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
   };

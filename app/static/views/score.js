@@ -56,7 +56,7 @@ export function Hero({ app, scene }) {
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>
   `;
-  const here = over && race.final !== null &&
+  const here = over && race.final !== null && typical?.spread &&
     html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
