@@ -43,6 +43,7 @@ from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS
+from specdiff_core.measure.statistics import FEW
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema import events
@@ -550,6 +551,23 @@ def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
     assert all((path.parent / file).is_file() for file in final.files.values())
 
 
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_recorded_intervals_over_few_prompts_are_called_too_narrow(path: Path) -> None:
+    final = msgspec.json.decode(path.read_bytes(), type=Explored)
+    rows = [*final.rows, *final.facts.get("race", {}).values()]
+    few = {row["prompts"] for row in rows if row.get("low") is not None and row.get("prompts", FEW) < FEW}
+
+    def noted(**how: str) -> list[str]:
+        again, facts = [row | how for row in final.rows], dict(final.facts)
+        if "race" in facts:
+            facts["race"] = {name: row | how for name, row in facts["race"].items()}
+        notes = parse(EXPLORATIONS[final.name], final.choice).report(again, facts).notes
+        return [note for note in notes if "bootstrap" in note]
+
+    assert [all(str(count) in note for count in few) for note in noted()] == [True] * bool(few)
+    assert noted(interval="student") == []
+
+
 # Budget.
 
 
@@ -767,7 +785,7 @@ def test_the_gain_of_a_loss_is_held_against_its_texts() -> None:
     # Many rounds of few texts are few: one text of eight has learned, and that may be chance.
     one = learn._change([[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7)
     assert one["value"] == pytest.approx((8 * 50 * 2 + 100) / (8 * 50 * 2))
-    assert one["low"] == 1 < one["high"]
+    assert one["low"] < 1 < one["high"]
     # Texts differ widely, but each is held against itself.
     every = [[kept] * 20 for kept in range(8)]
     steady = learn._change(every, [[kept, kept + 1] * 10 for kept in range(8)])

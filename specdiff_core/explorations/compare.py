@@ -13,7 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Stopped, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD, ask
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.explorations.side_by_side import text_of
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
@@ -77,7 +77,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         ask("Temperatures", "The target’s: 0 is greedy, 1 is plain sampling.", least=1, most=4),
     ] = (0.0, 1.0)
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 96
-    per_flavour: Annotated[int, ask("Prompts of each kind", "Two or more give intervals.", 1, 5)] = 1
+    per_flavour: Annotated[int, ask("Prompts of each kind", "Three or more give intervals for each kind.", 1, 5)] = 1
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
@@ -155,7 +155,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         figures.append(_by_kind(rows, looks, shown[1:] or shown))
         return Report(
             answer=answer,
-            notes=notes,
+            notes=[*notes, *narrow(known)],
             figures=figures,
             boards=boards,
             switches=[one for one in switches if len(one.options) > 1],
@@ -190,12 +190,12 @@ def _rows(
     speeds = runs.intervals(name, groups)
     for kind in (MEAN, *groups):
         own, _ = runs.sums(name, "" if kind == MEAN else kind)
-        speed, number = speeds[kind], min(map(len, groups.values())) if kind == MEAN else len(groups[kind])
+        speed, counts = speeds[kind], [len(own) for name, own in groups.items() if kind in (MEAN, name)]
         race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}/{name}"
         row = known | {
             "flavour": kind,
-            **bounds(speed, number > 1 and name != BASELINE),
-            "prompts": sum(map(len, groups.values())) if kind == MEAN else number,
+            **bounds(speed, counts if name != BASELINE else [1]),
+            "prompts": sum(counts),
             "tau": own.tau,
             "alpha": own.alpha,
             "cost": (own.tau or 0.0) / speed.value,
@@ -303,7 +303,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     busy = any(row["method"] == BASELINE and (row.get("waiting") or 0) >= CROWDED for row in rows)
     shown = []
     for row in rows:
-        look, alone = looks.get(row["label"], VANILLA), "one prompt of this kind: no interval"
+        look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
         measured = alone if row.get("low") is None else draw.spread(row)
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(

@@ -138,7 +138,7 @@ def quoted(piece: str) -> str:
 def spread(row: Row) -> str:
     """The interval of a row's speed-up."""
     if row.get("low") is None:
-        return "one prompt: no interval"
+        return "too few prompts for an interval"
     return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
 
 

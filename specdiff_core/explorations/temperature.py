@@ -13,7 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -136,7 +136,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
         return Report(
             answer=answer,
-            notes=notes,
+            notes=[*notes, *narrow(rows)],
             figures=[
                 Figure(
                     key="speed",

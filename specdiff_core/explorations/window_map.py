@@ -19,7 +19,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
@@ -164,7 +164,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             else f"The best window is γ {best['gamma']} with T {best['steps']}: {times(best['speedup'])} over vanilla, "
             f"with τ = {ratio(best['tau'])} tokens per round ({find_pair(self.pair).short}, {self.drafter}, "
             f"temperature {self.temperature:g}).",
-            notes=notes,
+            notes=[*notes, *narrow(rows)],
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={
                 row["race"]: f"{self.drafter} "
