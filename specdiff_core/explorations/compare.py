@@ -5,7 +5,8 @@ Compare tab. The ranking can change with the temperature, so one number is never
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -215,13 +216,16 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     degrees = sorted(degree for degree, own in ranked.items() if own)
     cold, warm = degrees[0], degrees[-1]
 
+    def named(rows: Iterable[Row]) -> list[str]:  # no commas: they are listed
+        return [re.sub(r", (.*)", r" (\1)", row["short"]) for row in rows]
+
     def best(degree: float) -> str:
         row, *others = ranked[degree]
         if row["speedup"] <= 1:
-            reached = f"the best is {row['short']} with {times(row['speedup'])}"
+            reached = f"the best is {row['short']} with {draw.measured(row)}"
             return f"At temperature {degree:g} no method beats vanilla; {reached}."
-        rival = next((one for one in others if (one.get("high") or 0) > (row.get("low") or row["speedup"])), None)
-        close = f" (intervals overlap with {rival['short']}’s)" if rival and row.get("low") is not None else ""
+        close = draw.shortlist(named(draw.rivals(row, others)))
+        close = f" (its interval overlaps those of {close})" if close else ""
         return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
 
     if warm == cold:
@@ -233,7 +237,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         place = order.index(leader)
         notes = [
             f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
-            f"{len(order)}, {times(first['speedup'])} to {times(hot[leader]['speedup'])}."
+            f"{len(order)}, {draw.measured(first)} to {draw.measured(hot[leader])}."
         ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
         if not {tree, window} <= cool.keys() & hot.keys():
@@ -246,8 +250,12 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
                 f"{ratio(d['tau'])}): a tree must contain the token that the target draws, while a window is tested "
                 "with p/q."
             )
-    if losing := [row["short"] for row in ranked[warm] if row["speedup"] < 1]:
+    if losing := named(row for row in ranked[warm] if draw.slower(row)):
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
+    if even := named(row for row in ranked[warm] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
+        notes.append(
+            f"Intervals contain 1× at temperature {warm:g}, so neither faster nor slower: {draw.listed(even)}."
+        )
     return f"{best(cold)} {best(warm)}", notes
 
 

@@ -94,7 +94,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)
-        slow = [row["label"] for row in rows if row.get("speedup") and row["speedup"] < 1]
+        slow = [row["label"] for row in rows if row.get("speedup") and draw.slower(row)]
         return Report(
             answer=""
             if best is None
@@ -121,7 +121,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
         return f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
 
-    hint = "measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×"
+    hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
     return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
 
 
@@ -134,7 +134,8 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
     yield Figure(
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",
-        hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
+        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end "
+        "there; drafter passes over several texts are assumed to grow as the target’s do",
         formula="serving",
         race=best["race"],
         sliders=[Slider("people", "people served at once", "Each adds a row to vanilla’s pass", 1, most, 1, 1)],

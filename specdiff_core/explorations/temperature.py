@@ -117,12 +117,15 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
+            sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]
+            reliable = [*reliable, *(row | {"ece": 1 - row["alpha"]} for row in sure)]
             low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
             notes.append(
                 f"On average the drafter's confidence q differs from the target's p by {ratio(low['ece'])} at best "
                 f"(target {low['temperature']:g}, drafter {low['draft_temperature']:g}) and by "
                 f"{ratio(high['ece'])} at worst (target {high['temperature']:g}, drafter "
                 f"{high['draft_temperature']:g}): the expected calibration error."
+                + (" At drafter temperature 0, q is 1, and the error is 1 − α." if sure else "")
             )
         sides = axes(
             "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
