@@ -296,7 +296,7 @@ def measure_peers(
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns
-    pooled, with a bootstrap interval over prompts.
+    pooled, with an interval over prompts.
 
     Args:
         lanes: as the header of the rows lists them.
@@ -363,7 +363,7 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every lane "
             "once, on the same loaded weights. Ours is timed by its decode clock, prefill included, "
             "`generate` from call to return; by wall clock, both are. The ratio pools all turns; "
-            "its interval is a bootstrap over prompts. `assistant_model` is our small drafter: "
+            "its interval is over prompts. `assistant_model` is our small drafter: "
             "with our γ and no confidence threshold, with our γ and transformers' default "
             "threshold, and with all of its defaults; `dflash` is transformers' loop with our "
             f"block drafter. Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "

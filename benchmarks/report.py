@@ -23,7 +23,9 @@ was measured by the command below its table. The settings of one table were inte
 hold; numbers from different tables or machines are not comparable.
 
 - Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included; the mean is over
-  flavours, the interval a bootstrap over prompts. τ: tokens per target pass. α: accepted of tested tokens.
+  flavours. Its interval is a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap
+  is too narrow there.
+- τ: tokens per target pass. α: accepted of tested tokens.
 - γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: chosen by a controller, up to this.
 - draft, verify, prefill, other: shares of the decode clock; verify is the target's pass and the tests."""
 MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")

@@ -36,6 +36,7 @@ from specdiff_core.loading import LoadedPair
 from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt
+from specdiff_core.measure.statistics import student
 from specdiff_core.measure.store import RowLog
 from specdiff_core.measure.ties import difference, ranking
 from specdiff_core.models.causal import vocabulary
@@ -267,7 +268,8 @@ def test_ratios_by_hand() -> None:
     )
     vanilla, slow, quick = (lane for lane in found["lanes"] if lane["theirs"])
     assert (vanilla["ratio"], vanilla["ratio_wall"]) == pytest.approx((7.5 / 5, 7.5 / 7))
-    assert (vanilla["low"], vanilla["high"]) == pytest.approx((3.5 / 3, 2.0))  # each prompt alone
+    factor = (2.0 / (3.5 / 3)) ** (student(0.975, 1) / 2)  # each prompt alone
+    assert (vanilla["low"], vanilla["high"]) == pytest.approx((1.5 / factor, 1.5 * factor))
     assert (slow["ratio"], quick["ratio"]) == pytest.approx((2.0, 1.0))
     assert [lane["tokens_per_second"] for lane in found["lanes"]] == pytest.approx(
         [4, 20 / 7.5, 20 / 3, 20 / 6, 20 / 3]

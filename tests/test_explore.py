@@ -43,6 +43,7 @@ from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS
+from specdiff_core.measure.statistics import FEW
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema import events
@@ -326,6 +327,59 @@ def test_a_method_leads_at_another_temperature_only_where_it_was_measured() -> N
     assert "falls from first to place 2 of 2" in conclusion({0.0: rows("a", "b"), 1.0: rows("b", "a")})[1][0]
 
 
+def test_no_order_is_claimed_between_overlapping_intervals() -> None:
+    def row(name: str, speedup: float, low: float, high: float) -> dict[str, Any]:
+        return {"method": name, "short": name.upper(), "speedup": speedup, "low": low, "high": high}
+
+    near = [row(name, 1.9, 1.6, 2.2) for name in "bcdef"]
+    cold = [row("a", 2.0, 1.8, 2.3), *near[:2], row("x", 1.5, 1.3, 1.7)]
+    warm = [row("a", 2.0, 1.8, 2.3), *near, row("y", 0.97, 0.9, 1.05), row("z", 0.8, 0.7, 0.9)]
+    answer, notes = conclusion({0.0: cold, 1.0: warm})
+    first, second = answer.split("At temperature 1 ")
+    assert "B and C)" in first and "X" not in first
+    assert "B, C, D and 2 others)" in second
+    (slower,) = (note for note in notes if "Slower" in note)
+    assert "Z" in slower and "Y" not in slower
+    assert any("Y" in note for note in notes)
+    best = conclusion({1.0: [row("y", 0.97, 0.9, 1.05)]})[0]
+    assert "0.97×" in best and "slower" not in best
+
+
+def test_the_best_window_names_those_that_are_as_good_and_a_regret_has_its_ends() -> None:
+    cells = [
+        {"gamma": gamma, "steps": steps, "speedup": speed, "low": speed - 0.2, "high": speed + 0.2, "prompts": 12,
+         "tau": 2.0, "alpha": 0.5, "seconds_per_round": 0.01, "race": f"{gamma}/{steps}"}
+        for gamma, steps, speed in ((2, 1, 1.5), (4, 1, 2.0), (8, 1, 1.9), (8, 2, 1.7))
+    ]  # fmt: skip
+    auto = cells[0] | {"auto": True, "speedup": 1.8, "low": 1.6, "high": 2.0}
+    what = parse(WindowMap, {})
+    report = what.report([*cells, auto], {})
+    assert "γ 8 and γ 8 with T 2 are" in report.answer and "γ 2" not in report.answer
+    (regret,) = (note for note in report.notes if "regret" in note)
+    assert all(words in regret for words in ("10.0 %", "(-11 to 27 %", "best of 4 "))
+    assert (
+        "within" not in what.report([row | {"low": row["speedup"], "high": row["speedup"]} for row in cells], {}).answer
+    )
+
+
+def test_a_prediction_names_what_it_leaves_out_and_where_its_rates_come_from() -> None:
+    final = json.loads((ASSETS / "explore" / "window-map.block.json").read_text())
+    report = parse(WindowMap, final["choice"]).report(final["rows"], final["facts"])
+    figures = {figure.key: figure for figure in report.figures}
+    assert "without prefill" in figures["block"].hint and "with prefill" in figures["block"].hint
+    assert "same runs" in figures["predicted"].hint and any("same runs" in note for note in report.notes)
+
+
+def test_marks_are_in_the_unit_of_their_axis() -> None:
+    final = json.loads((ASSETS / "explore" / "what-it-takes.json").read_text())
+    rows, facts = final["rows"], final["facts"]
+    figure = round_cost._plane(rows)
+    assert all("vanilla tokens" in one["hovertemplate"] for one in figure.data if one.get("customdata"))
+    assert "vanilla tokens" in figure.layout["xaxis"]["title"] and "bare vanilla passes" in figure.hint
+    (serving,) = (figure for figure in parse(RoundCost, {}).report(rows, facts).figures if figure.key == "serving")
+    assert "assumed" in serving.hint
+
+
 def test_a_prediction_is_the_formula_on_bare_passes() -> None:
     passes = PassCosts(target={1: 0.010, 5: 0.014}, draft={4: 0.003}, again={4: 0.002}, context=48)
     vanilla = types.SimpleNamespace(committed=100, seconds_by={"prefill": 0.1})
@@ -425,6 +479,9 @@ def test_the_fall_with_temperature_has_its_intervals_and_calibration_a_line_for_
     }
     report = parse(Temperature, {}).report(rows, facts)
     assert all(end in report.answer for both in ends.values() for end in both)
+    certain = rows[-1] | {"draft_temperature": 0.0, "alpha": 0.39}
+    (note,) = (note for note in parse(Temperature, {}).report([*rows, certain], facts).notes if "calibration" in note)
+    assert "0.61 at worst (target 1, drafter 0)" in note
     calibration = next(figure for figure in report.figures if figure.key == "calibration")
     ideal, *lines = calibration.data
     assert ideal["y"] == [0, 1] and [line["y"] for line in lines] == [[0.4]] * len(degrees)
@@ -548,6 +605,23 @@ def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
     named = {row["race"].split("#")[0] for row in final.rows if row.get("race")}
     assert named <= {*final.files}
     assert all((path.parent / file).is_file() for file in final.files.values())
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_recorded_intervals_over_few_prompts_are_called_too_narrow(path: Path) -> None:
+    final = msgspec.json.decode(path.read_bytes(), type=Explored)
+    rows = [*final.rows, *final.facts.get("race", {}).values()]
+    few = {row["prompts"] for row in rows if row.get("low") is not None and row.get("prompts", FEW) < FEW}
+
+    def noted(**how: str) -> list[str]:
+        again, facts = [row | how for row in final.rows], dict(final.facts)
+        if "race" in facts:
+            facts["race"] = {name: row | how for name, row in facts["race"].items()}
+        notes = parse(EXPLORATIONS[final.name], final.choice).report(again, facts).notes
+        return [note for note in notes if "bootstrap" in note]
+
+    assert [all(str(count) in note for count in few) for note in noted()] == [True] * bool(few)
+    assert noted(interval="student") == []
 
 
 # Budget.
@@ -767,7 +841,7 @@ def test_the_gain_of_a_loss_is_held_against_its_texts() -> None:
     # Many rounds of few texts are few: one text of eight has learned, and that may be chance.
     one = learn._change([[1] * 50] * 8, [[3] * 50] + [[1] * 50] * 7)
     assert one["value"] == pytest.approx((8 * 50 * 2 + 100) / (8 * 50 * 2))
-    assert one["low"] == 1 < one["high"]
+    assert one["low"] < 1 < one["high"]
     # Texts differ widely, but each is held against itself.
     every = [[kept] * 20 for kept in range(8)]
     steady = learn._change(every, [[kept, kept + 1] * 10 for kept in range(8)])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from benchmarks.prompts import write_prompts
@@ -19,7 +22,7 @@ from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
-from specdiff_core.measure.statistics import interval
+from specdiff_core.measure.statistics import FEW, interval, mean_interval, student
 from specdiff_core.measure.store import Row, RowLog, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -143,11 +146,12 @@ def test_speed_up_by_hand() -> None:
     assert vanilla.drafter == "none"
     assert vanilla.speedup.value == pytest.approx(1.0)
     assert block.speedup_by_flavour["math"].value == pytest.approx(2.0)
-    assert msgspec.structs.astuple(block.speedup_by_flavour["code"]) == pytest.approx((3.0, 3.0, 3.0))
+    assert msgspec.structs.astuple(block.speedup_by_flavour["code"])[:3] == pytest.approx((3.0, 3.0, 3.0))
     assert block.speedup.value == pytest.approx(2.5)
-    # Resampling two prompts: 4/1 = 4, 2/2 = 1 or 6/3 = 2; the mean with code's 3 lies between (1+3)/2 and (4+3)/2.
-    assert (block.speedup_by_flavour["math"].low, block.speedup_by_flavour["math"].high) == pytest.approx((1.0, 4.0))
-    assert (block.speedup.low, block.speedup.high) == pytest.approx((2.0, 3.5))
+    # Each of two prompts alone: 4/1 = 4, 2/2 = 1; with code's 3 their means are (4+3)/2 and (1+3)/2.
+    for found, alone in ((block.speedup_by_flavour["math"], 4 / 1), (block.speedup, 3.5 / 2)):
+        factor = alone ** (student(0.975, 1) / 2)
+        assert (found.low, found.high) == pytest.approx((found.value / factor, found.value * factor))
     assert block.tau == pytest.approx(30 / 15)
     assert block.alpha == pytest.approx(18 / 24)
     assert block.alpha_at == pytest.approx((9 / 15, 1.0))
@@ -165,6 +169,25 @@ def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     assert found == interval(slow, fast, {"all": list(slow)}, seed=1)
     assert found["mean"].low < found["mean"].value < found["mean"].high
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
+
+
+@pytest.mark.parametrize("counts", [[2], [4], [8], [5, 5]])
+def test_intervals_over_few_prompts_contain_the_value_as_often_as_they_say(counts: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    groups = {str(group): [f"{group}-{i}" for i in range(count)] for group, count in enumerate(counts)}
+    prompts, ratio, hits = list(chain(*groups.values())), 2 * math.exp(-(0.25**2) / 2), np.zeros(2)
+    for _ in range(400):
+        slow, noise = rng.lognormal(0, 0.1, len(prompts)), rng.lognormal(0, 0.25, len(prompts))
+        before = {prompt: (float(seconds), 64) for prompt, seconds in zip(prompts, slow, strict=True)}
+        after = {prompt: (before[prompt][0] * float(one) / 2, 64) for prompt, one in zip(prompts, noise, strict=True)}
+        speed, mean = interval(before, after, groups)["mean"], mean_interval(rng.normal(size=len(prompts)).tolist())
+        hits += speed.low <= ratio <= speed.high, mean.low <= 0 <= mean.high
+    assert (hits / 400 > (0.9, 0.85 if len(prompts) >= FEW else 0.9)).all()
+
+
+def test_the_quantiles_of_students_t() -> None:
+    for freedom, quantile in ((1, 12.706), (3, 3.182), (9, 2.262), (1000, 1.962)):
+        assert student(0.975, freedom) == pytest.approx(quantile, abs=1e-3)
 
 
 def test_only_whole_turns_count() -> None:
@@ -324,7 +347,7 @@ def test_the_table_has_a_row_for_each_setting() -> None:
     log = measured(repeats=1)
     log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
-    assert rows[3][:3] == ["block γ 8, T 1", "2.50×", "2.00–3.50"] and rows[2][2] == "baseline"
+    assert rows[3][:3] == ["block γ 8, T 1", "2.50×", "0.07–87.50"] and rows[2][2] == "baseline"
     log.rows = ROWS[2:]  # one prompt of each flavour
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
     assert rows[3][:3] == ["block γ 8, T 1", "2.00×", "–"]

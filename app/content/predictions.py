@@ -14,6 +14,7 @@ import msgspec
 
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.statistics import FEW
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.metrics import fold, speed_up
@@ -35,6 +36,7 @@ class _Row(msgspec.Struct):
     speedup: float | None = None
     low: float | None = None
     high: float | None = None
+    interval: str = "bootstrap"
     prompts: int = 0
     temperature: float = 0.0
     flavour: str = ""
@@ -135,7 +137,7 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "window-map"):
         choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
         rows = [row for row in one.rows if row.low and row.high]
-        most = max((row.prompts for row in rows), default=0)
+        most, narrow = max((row.prompts for row in rows), default=0), any(row.interval == "bootstrap" for row in rows)
         yield _typical(
             {
                 BenchSetting(choice.drafter, row.gamma, row.steps, auto=row.auto): _ends((row.low, row.high))
@@ -148,7 +150,8 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
             dtype=one.machine["dtype"],
             spread=False,
             over=f"(95 % interval of the mean of {most} prompts)",
-            about="The 95 % interval of the mean speed-up in the recorded γ × T map",
+            about="The 95 % interval of the mean speed-up in the recorded γ × T map"
+            + (f", a bootstrap and too narrow over {most} prompts" if most < FEW and narrow else ""),
         )
 
 

@@ -5,7 +5,8 @@ Compare tab. The ranking can change with the temperature, so one number is never
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -13,7 +14,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Stopped, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD, ask
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.explorations.side_by_side import text_of
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
@@ -77,7 +78,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         ask("Temperatures", "The target’s: 0 is greedy, 1 is plain sampling.", least=1, most=4),
     ] = (0.0, 1.0)
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 96
-    per_flavour: Annotated[int, ask("Prompts of each kind", "Two or more give intervals.", 1, 5)] = 1
+    per_flavour: Annotated[int, ask("Prompts of each kind", "Three or more give intervals for each kind.", 1, 5)] = 1
 
     def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
@@ -155,7 +156,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         figures.append(_by_kind(rows, looks, shown[1:] or shown))
         return Report(
             answer=answer,
-            notes=notes,
+            notes=[*notes, *narrow(known)],
             figures=figures,
             boards=boards,
             switches=[one for one in switches if len(one.options) > 1],
@@ -190,12 +191,12 @@ def _rows(
     speeds = runs.intervals(name, groups)
     for kind in (MEAN, *groups):
         own, _ = runs.sums(name, "" if kind == MEAN else kind)
-        speed, number = speeds[kind], min(map(len, groups.values())) if kind == MEAN else len(groups[kind])
+        speed, counts = speeds[kind], [len(own) for name, own in groups.items() if kind in (MEAN, name)]
         race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}/{name}"
         row = known | {
             "flavour": kind,
-            **bounds(speed, number > 1 and name != BASELINE),
-            "prompts": sum(map(len, groups.values())) if kind == MEAN else number,
+            **bounds(speed, counts if name != BASELINE else [1]),
+            "prompts": sum(counts),
             "tau": own.tau,
             "alpha": own.alpha,
             "cost": (own.tau or 0.0) / speed.value,
@@ -215,13 +216,16 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     degrees = sorted(degree for degree, own in ranked.items() if own)
     cold, warm = degrees[0], degrees[-1]
 
+    def named(rows: Iterable[Row]) -> list[str]:  # no commas: they are listed
+        return [re.sub(r", (.*)", r" (\1)", row["short"]) for row in rows]
+
     def best(degree: float) -> str:
         row, *others = ranked[degree]
         if row["speedup"] <= 1:
-            reached = f"the best is {row['short']} with {times(row['speedup'])}"
+            reached = f"the best is {row['short']} with {draw.measured(row)}"
             return f"At temperature {degree:g} no method beats vanilla; {reached}."
-        rival = next((one for one in others if (one.get("high") or 0) > (row.get("low") or row["speedup"])), None)
-        close = f" (intervals overlap with {rival['short']}’s)" if rival and row.get("low") is not None else ""
+        close = draw.shortlist(named(draw.rivals(row, others)))
+        close = f" (its interval overlaps those of {close})" if close else ""
         return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
 
     if warm == cold:
@@ -233,7 +237,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         place = order.index(leader)
         notes = [
             f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
-            f"{len(order)}, {times(first['speedup'])} to {times(hot[leader]['speedup'])}."
+            f"{len(order)}, {draw.measured(first)} to {draw.measured(hot[leader])}."
         ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
         if not {tree, window} <= cool.keys() & hot.keys():
@@ -246,8 +250,12 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
                 f"{ratio(d['tau'])}): a tree must contain the token that the target draws, while a window is tested "
                 "with p/q."
             )
-    if losing := [row["short"] for row in ranked[warm] if row["speedup"] < 1]:
+    if losing := named(row for row in ranked[warm] if draw.slower(row)):
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
+    if even := named(row for row in ranked[warm] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
+        notes.append(
+            f"Intervals contain 1× at temperature {warm:g}, so neither faster nor slower: {draw.listed(even)}."
+        )
     return f"{best(cold)} {best(warm)}", notes
 
 
@@ -303,7 +311,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     busy = any(row["method"] == BASELINE and (row.get("waiting") or 0) >= CROWDED for row in rows)
     shown = []
     for row in rows:
-        look, alone = looks.get(row["label"], VANILLA), "one prompt of this kind: no interval"
+        look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
         measured = alone if row.get("low") is None else draw.spread(row)
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(

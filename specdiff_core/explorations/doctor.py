@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import ask, enum
-from specdiff_core.measure.statistics import LEVEL, resamples
+from specdiff_core.measure.statistics import LEVEL, Resampled
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
@@ -136,11 +136,11 @@ class _Trial:
 
 
 def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
-    """A row for each variant, the declared one first. Intervals are bootstraps over texts; those of ratios are wide
+    """A row for each variant, the declared one first. Intervals are over texts; those of ratios are wide
     enough that at most 5 % of correctly declared drafters have any change above 1 by chance."""
     import numpy as np
 
-    level = 50 * (1 - LEVEL) / max(1, len(trials) - 1)
+    level = 1 - (1 - LEVEL) / max(1, len(trials) - 1)
     rows = []
     for number, trial in enumerate(trials):
         row: dict[str, Any] = {name: getattr(trial.change, name) for name in ("declaration", "declared", "change")}
@@ -156,10 +156,10 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
             np.array([[sum(n >= j for n in one.kept[text]) for j in range(gamma + 1)] for text in both], float)
             for one in (trial, trials[0])
         )
-        drawn = resamples(len(both))
-        reached, declared = own[drawn].sum(1), theirs[drawn].sum(1)  # [1 + resamples, γ + 1]
-        tau, before = (one.sum(1) / one[:, 0] for one in (reached, declared))
-        counts = reached[0].tolist()
+        sampled = Resampled([len(both)])
+        reached, declared = sampled.sums(0, own), sampled.sums(0, theirs)  # [γ + 1, 1 + resamples]
+        tau, before = (one.sum(0) / one[0] for one in (reached, declared))
+        counts = reached[:, 0].tolist()
         row |= {
             "drafts": int(counts[0]),
             "tau": float(tau[0]),
@@ -168,7 +168,8 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
         if number:
             row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
             if len(both) >= FEWEST:
-                row["low"], row["high"] = np.percentile((tau / before)[1:], (level, 100 - level)).tolist()
+                found = sampled.interval(tau / before, level=level)
+                row["low"], row["high"] = found.low, found.high
     return rows
 
 

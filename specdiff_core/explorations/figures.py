@@ -109,6 +109,22 @@ def times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×" if value >= 1 else f"{value:.2f}× (slower)"
 
 
+def slower(row: Row) -> bool:
+    """Whether a row is slower than vanilla, with its whole interval if it has one."""
+    return bool(row["speedup"] < 1 and (row.get("high") or 0) < 1)
+
+
+def measured(row: Row) -> str:
+    """A row's speed-up, marked as slower only if :func:`slower`."""
+    return times(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
+
+
+def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
+    """The other rows whose intervals overlap that of ``best``, fastest first."""
+    known = [row for row in rows if row is not best and best.get("low") and (row.get("high") or 0) >= best["low"]]
+    return sorted(known, key=lambda row: -row["speedup"])
+
+
 def percent(share: float) -> str:
     """A share as a whole percentage."""
     return f"{100 * share:.0f} %"
@@ -122,6 +138,12 @@ def plural(count: int, noun: str) -> str:
 def listed(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
+
+
+def shortlist(words: Sequence[str], most: int = 3) -> str:
+    """``a, b, c and 4 others``."""
+    left = len(words) - most
+    return listed(words) if left < 2 else listed([*words[:most], f"{left} others"])
 
 
 def escaped(words: object) -> str:
@@ -138,7 +160,7 @@ def quoted(piece: str) -> str:
 def spread(row: Row) -> str:
     """The interval of a row's speed-up."""
     if row.get("low") is None:
-        return "one prompt: no interval"
+        return "too few prompts for an interval"
     return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
 
 
@@ -216,7 +238,7 @@ def lines(
 
 
 def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Row], str], **more: Any) -> Figure:
-    """τ against the cost of a round (``tau``, ``cost``), with lines of equal speed-up; ``more``:
+    """τ against the cost of a round in vanilla tokens (``tau``, ``cost``), with lines of equal speed-up; ``more``:
     fields of the figure."""
     right, top = (1.12 * max([least, *(row[field] for row in rows)]) for least, field in ((1.5, "cost"), (3, "tau")))
     data, labels = [], []
@@ -229,7 +251,7 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
             labels.append(place | {"text": f"{speed:g}×", "font": {"size": 11, "color": "@muted"}})
     for row in rows:
         own, said = look(row), [[row.get("race"), words(row)]]
-        hover = "<br>τ = %{y:.2f}, cost %{x:.2f} vanilla passes"
+        hover = "<br>τ = %{y:.2f}, cost %{x:.2f} vanilla tokens"
         at = ([row["cost"]], [row["tau"]])
         data.append(trace(own.label, *at, own.colour, mark=own.mark, size=10, words=said, hover=hover))
     return Figure(
@@ -237,7 +259,7 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
         opens="a mark opens its race",
         data=data,
         layout=axes(
-            "cost of a round, in vanilla passes",
+            "cost of a round, in vanilla tokens",
             "τ, tokens per round",
             xaxis={"range": [0, right]},
             yaxis={"range": [0, top]},

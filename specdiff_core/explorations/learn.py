@@ -21,7 +21,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, command_of
 from specdiff_core.explorations.fields import EMBEDDED, ask, enum
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.runs import Runs, narrow
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import interval
 from specdiff_core.schema.errors import ConfigError
@@ -191,7 +191,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             )
         titles = {name: f"Block drafter, {LABELS[name]}" for name in raced}
         figures = [_curves(by), _guesses(by[STREAK], facts), _positions(by), _race(raced)]
-        return Report(answer=answer, notes=notes, figures=figures, titles=titles)
+        return Report(answer=answer, notes=[*notes, *narrow(raced.values())], figures=figures, titles=titles)
 
 
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
@@ -400,7 +400,7 @@ def _tau(accepted: Sequence[Sequence[int]]) -> float:
 
 
 def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Ratio of τ after to before, with a 95 % bootstrap interval over the common texts."""
+    """Ratio of τ after to before, with a 95 % interval over the common texts."""
     first, second = (
         {str(text): (len(own), len(own) + sum(own)) for text, own in enumerate(every)} for every in (before, after)
     )

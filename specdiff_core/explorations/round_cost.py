@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, Method, methods_of
 
@@ -94,7 +94,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)
-        slow = [row["label"] for row in rows if row.get("speedup") and row["speedup"] < 1]
+        slow = [row["label"] for row in rows if row.get("speedup") and draw.slower(row)]
         return Report(
             answer=""
             if best is None
@@ -105,6 +105,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
                 "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
+                *narrow(rows),
             ],
             figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
@@ -120,7 +121,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
         return f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
 
-    hint = "measured methods, and the sandbox ★ on the page; lines of equal speed-up, dashed: 1×"
+    hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
     return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
 
 
@@ -133,7 +134,8 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
     yield Figure(
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",
-        hint=f"predicted from passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end there",
+        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end "
+        "there; drafter passes over several texts are assumed to grow as the target’s do",
         formula="serving",
         race=best["race"],
         sliders=[Slider("people", "people served at once", "Each adds a row to vanilla’s pass", 1, most, 1, 1)],

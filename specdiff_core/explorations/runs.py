@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import StopFlag, Stopped
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import Run, plan
-from specdiff_core.measure.statistics import Interval, costs, interval
+from specdiff_core.measure.statistics import FEW, Interval, costs, interval
 from specdiff_core.measure.store import short_times
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
@@ -27,8 +27,9 @@ RUN_COLUMNS = {
     "race": "the race that the row comes from",
     "prompts": "prompts measured so far",
     "speedup": "vanilla’s seconds per token over this row’s, prefill included",
-    "low": "95 % bootstrap interval over prompts, lower end",
-    "high": "95 % bootstrap interval over prompts, upper end",
+    "low": "95 % interval over prompts, lower end",
+    "high": "95 % interval over prompts, upper end",
+    "interval": "bootstrap: its percentiles over prompts; student: Student’s t on the jackknife, for few prompts",
     "tau": "τ",
     "alpha": "α",
     "alpha_at": "α_j",
@@ -44,9 +45,18 @@ TOGETHER = 6
 """Settings that share one run of vanilla: it runs again before every so many, so that drift affects both."""
 
 
-def bounds(speed: Interval, many: bool) -> dict[str, float | None]:
-    """A speed-up as fields of a row; its interval if there are ``many`` prompts."""
-    return {"speedup": speed.value, "low": speed.low if many else None, "high": speed.high if many else None}
+def bounds(speed: Interval, counts: Sequence[int]) -> dict[str, Any]:
+    """A speed-up as fields of a row; its interval if every group of prompts has two and there are three in all."""
+    known, many = {"low": speed.low, "high": speed.high, "interval": speed.by}, min(counts) > 1 and sum(counts) > 2
+    return {"speedup": speed.value, **(known if many else {"low": None, "high": None})}
+
+
+def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A note if rows have bootstrap intervals over few prompts, as earlier versions recorded them."""
+    known = [row for row in rows if row.get("low") is not None and row.get("interval", "bootstrap") == "bootstrap"]
+    few = sorted({row["prompts"] for row in known if row["prompts"] < FEW})
+    words = "95 % intervals over {} prompts are percentiles of a bootstrap, which are too narrow for so few."
+    return [words.format(" and ".join(map(str, few)))] if few else []
 
 
 class Runs:
@@ -163,7 +173,7 @@ class Runs:
         return interval(slow, fast, groups)
 
     def row(self, key: str, flavour: str = "") -> dict[str, Any]:
-        """A table row of a key: speed-up with a 95 % bootstrap interval over prompts, and numbers,
+        """A table row of a key: speed-up with a 95 % interval over prompts, and numbers,
         optionally of one kind of text."""
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
@@ -174,7 +184,7 @@ class Runs:
         speed = self.intervals(key, {"all": measured})["all"]
         return row | {
             "prompts": len(measured),
-            **bounds(speed, len(measured) > 1),
+            **bounds(speed, [len(measured)]),
             "tau": own.tau,
             "alpha": own.alpha,
             "alpha_at": own.alpha_at,

@@ -13,7 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -117,12 +117,15 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
+            sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]
+            reliable = [*reliable, *(row | {"ece": 1 - row["alpha"]} for row in sure)]
             low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
             notes.append(
                 f"On average the drafter's confidence q differs from the target's p by {ratio(low['ece'])} at best "
                 f"(target {low['temperature']:g}, drafter {low['draft_temperature']:g}) and by "
                 f"{ratio(high['ece'])} at worst (target {high['temperature']:g}, drafter "
                 f"{high['draft_temperature']:g}): the expected calibration error."
+                + (" At drafter temperature 0, q is 1, and the error is 1 − α." if sure else "")
             )
         sides = axes(
             "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
@@ -136,7 +139,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
         return Report(
             answer=answer,
-            notes=notes,
+            notes=[*notes, *narrow(rows)],
             figures=[
                 Figure(
                     key="speed",

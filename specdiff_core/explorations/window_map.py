@@ -19,7 +19,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
@@ -144,27 +144,35 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
         notes, agree = [], agreement(rows)
         if best and best["speedup"] < 1:
-            notes.append("No window pays off here: every cell is slower than vanilla.")
+            every = all(draw.slower(row) for row in cells if row.get("speedup"))
+            words = "every cell is slower than vanilla" if every else "no cell is faster than vanilla"
+            notes.append(f"No window pays off here: {words}.")
         if best and chosen:
-            regret = 1 - chosen["speedup"] / best["speedup"]
+            regret, ends = 1 - chosen["speedup"] / best["speedup"], ""
+            if best.get("low") and chosen.get("low"):
+                low, high = 1 - chosen["high"] / best["low"], 1 - chosen["low"] / best["high"]
+                ends = f" ({100 * low:.0f} to {100 * high:.0f} % at the ends of both intervals)"
             notes.append(
-                f"The controller reaches {times(chosen['speedup'])} without knowing the best setting: a regret of "
-                f"{100 * regret:.1f} %." + (" It even beats every fixed setting here." if regret < 0 else "")
+                f"The controller reaches {draw.measured(chosen)} without knowing the best setting: a regret of "
+                f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
+                "measured cells, which is also the luckiest."
+                + (" It even beats every fixed setting here." if regret < 0 else "")
             )
         if agree["cells"]:
             notes.append(
                 "The prediction is within 10 % of the measurement in "
                 f"{percent(agree['within_10_percent'])} of {agree['cells']} cells. It expects 1 + "
                 "Σ Π α_j tokens per round, at the cost of T passes of the drafter and one of the target, both timed "
-                "bare; it ignores the work between passes."
+                "bare; it ignores the work between passes. The α_j come from the same runs, so this tests the formula "
+                "and the costs, not a forecast of α_j."
             )
         return Report(
             answer=""
             if best is None
-            else f"The best window is γ {best['gamma']} with T {best['steps']}: {times(best['speedup'])} over vanilla, "
+            else f"The best window is γ {best['gamma']} with T {best['steps']}: {draw.measured(best)} over vanilla, "
             f"with τ = {ratio(best['tau'])} tokens per round ({find_pair(self.pair).short}, {self.drafter}, "
-            f"temperature {self.temperature:g}).",
-            notes=notes,
+            f"temperature {self.temperature:g})." + _as_good(best, cells),
+            notes=[*notes, *narrow(rows)],
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={
                 row["race"]: f"{self.drafter} "
@@ -173,6 +181,17 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
                 if row.get("race")
             },
         )
+
+
+def _as_good(best: Mapping[str, Any], cells: Rows) -> str:
+    """A sentence on the other cells whose intervals overlap that of the best one."""
+    serial = all(row["steps"] == row["gamma"] for row in cells)  # a pass for each token
+    others = [
+        f"γ {row['gamma']}" + ("" if serial or row["steps"] == best["steps"] else f" with T {row['steps']}")
+        for row in draw.rivals(best, cells)
+    ]
+    verb = "is" if len(others) == 1 else "are"
+    return f" {draw.shortlist(others)} {verb} as good within the intervals." if others else ""
 
 
 def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
@@ -205,7 +224,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
         yield Figure(
             key="predicted",
             title="Predicted",
-            hint="E[τ] of the measured α_j over bare passes; not a measurement",
+            hint="E[τ] of the α_j measured in the same runs, over bare passes; not a measurement",
             data=of(lambda row: row.get("predicted"), both),
             layout=window,
         )
@@ -244,7 +263,7 @@ def _block(cells: Rows, facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured acceptance and bare passes; open marks: measured",
+        hint="lines: predicted from measured α_j and bare passes, without prefill; open marks: measured, with prefill",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],

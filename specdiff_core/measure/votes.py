@@ -99,7 +99,7 @@ def grid_of(tried: Tried) -> list[float]:
 
 def curves(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
-    bootstrap interval over problems. A curve ends when all attempts are used up."""
+    interval over problems. A curve ends when all attempts are used up."""
     rows, budgets = [], grid_of(tried)
     for name, own in tried.items():
         for budget in budgets:
@@ -144,6 +144,6 @@ def singles(tried: Tried) -> dict[str, dict[str, Any]]:
 
 
 def shared(scores: Sequence[float]) -> dict[str, float]:
-    """The mean over problems with the ends of its 95 % bootstrap interval."""
+    """The mean over problems with the ends of its 95 % interval."""
     mean = mean_interval(scores)
-    return {"accuracy": mean.value, "low": mean.low, "high": mean.high}
+    return {"accuracy": mean.value, "low": max(0.0, mean.low), "high": min(1.0, mean.high)}

@@ -43,7 +43,7 @@ test('drag γ over a block: predicted tokens per round rise while tokens per sec
   assert.ok(pace.y[3] < Math.max(...pace.y), 'the widest window is not the fastest');
   assert.deepEqual(starOf(found, 'tokens per second, measured').x, [4, 2], 'of the same T only');
   near(starOf(found, 'this γ').y[0], tau.y[1]);
-  assert.match(found.words[0], /^Predicted at γ 2: 2\.62 tokens per round, 374 tokens/);
+  assert.match(found.words[0], /^Predicted at γ 2: 2\.62 tokens per round, 374 tokens.* prefill/);
   assert.match(found.words[1], /rise from .* while tokens per second fall/);
 });
 
@@ -76,6 +76,10 @@ test('serving load: where rows are free it always pays, where each costs a pass 
   assert.match(at([[1, 0.004], [128, 0.512]]).words[1], /γ 4 never pays/);
   const knee = at([[1, 0.004], [16, 0.004], [128, 0.5]]);
   assert.match(knee.words[1], /γ 4 stops paying at [34]/);
+  assert.match(knee.words[2], /assumed/);
+  assert.doesNotMatch(knee.words[1], /%/, 'no wider pass was faster');
+  const noisy = at([[1, 0.004], [9, 0.004], [10, 0.02], [11, 0.005], [16, 0.005], [128, 0.5]]);
+  assert.match(noisy.words[1], /γ 4 stops paying between 2 and 3\b.* 75 %/);
 });
 
 test('temperature acts on the recorded probabilities, and the matched one is found', () => {

@@ -210,7 +210,7 @@ export const alphasOf = ({ alpha, alphas, gamma }) =>
     (_, j) => alphas?.length ? alphas[Math.min(j, alphas.length - 1)] : alpha,
   );
 
-/** Tokens and cost of a round of the sandbox, the cost in vanilla passes. @param {Sandbox} box
+/** Tokens and cost of a round of the sandbox, the cost in bare vanilla passes. @param {Sandbox} box
  *  @param {[number, number][]} curve */
 export function sandbox(box, curve) {
   const { gamma, passes, draft, shape, count } = box;

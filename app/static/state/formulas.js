@@ -90,7 +90,7 @@ function block(answer, figure, { gamma }, lane) {
     words: [
       `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${
         now.pace.toFixed(0)
-      } tokens per second.`,
+      } tokens per second after prefill.`,
       best.size < last.size
         ? `From γ ${best.size} to γ ${last.size}, tokens per round ${
           ratio(best.tau) === ratio(last.tau)
@@ -141,10 +141,16 @@ function serving(answer, figure, { people }) {
   const now = gammas.filter((gamma) => people <= most(gamma));
   const best = largest(now, (gamma) => speed(gamma, people));
   const ends = gammas.map((gamma) => {
-    const stop = range(1, most(gamma)).find((count) => speed(gamma, count) < 1);
-    const last = `still pays at ${most(gamma)}, the most that was measured`;
-    return `γ ${gamma} ${stop === 1 ? 'never pays' : stop ? `stops paying at ${stop}` : last}`;
+    const pays = range(1, most(gamma)).map((count) => speed(gamma, count) >= 1);
+    const [stop, last] = [pays.indexOf(false) + 1, pays.lastIndexOf(true) + 1];
+    if (!stop) return `γ ${gamma} still pays at ${most(gamma)}, the most that was measured`;
+    if (!last) return `γ ${gamma} never pays`;
+    return `γ ${gamma} stops paying ${last > stop ? `between ${stop} and ${last}` : `at ${stop}`}`;
   });
+  const falls = curve.map(([, time], i) =>
+    1 - time / Math.max(...curve.slice(0, i + 1).map(([, before]) => before))
+  );
+  const fall = Math.round(100 * Math.max(...falls));
   return {
     data: [
       ...gammas.map((gamma, i) => {
@@ -173,7 +179,12 @@ function serving(answer, figure, { people }) {
           }.`
           : 'a round would need more rows than were timed.'
       }`,
-      `By people served at once: ${ends.join('; ')}.`,
+      `By people served at once: ${ends.join('; ')}. ${
+        fall
+          ? `The timed passes scatter (one was ${fall} % faster than one over fewer rows)`
+          : 'Timed passes scatter'
+      }, so small differences between these windows may be noise.`,
+      'A drafter’s pass over several texts was not timed: it is assumed to grow with its rows as the target’s does.',
       'A real server is slower than this: each text there reads its own cache, while the rows timed here share one.',
     ],
   };

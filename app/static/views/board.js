@@ -14,7 +14,7 @@ const HEADS = [
   [
     'Speed-up over vanilla',
     'Vanilla’s decode seconds per token over the method’s, on the same prompts, prefill ' +
-    'included. The whisker is a 95 % bootstrap interval over prompts. A bar opens its race.',
+    'included. The whisker is a 95 % interval over prompts. A bar opens its race.',
   ],
 ];
 

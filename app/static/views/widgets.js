@@ -146,7 +146,7 @@ export class Sandbox {
         x: [cost],
         y: [tau],
         marker: star,
-        hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f}<extra></extra>',
+        hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f} bare passes<extra></extra>',
       }],
       reach: { x: 1.08 * cost, y: 1.08 * tau },
     };
@@ -228,7 +228,7 @@ export class Sandbox {
       ...Object.keys(this.presets).map((words) => [words, words]),
     ];
     const slower = speedup < 1 ? '— slower than vanilla' : '';
-    const tokens = `${ratio(tau)} tokens for ${ratio(cost)} vanilla passes`;
+    const tokens = `${ratio(tau)} tokens for ${ratio(cost)} bare vanilla passes`;
     const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
