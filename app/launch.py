@@ -147,17 +147,21 @@ def trace_file(request: Request) -> Response:
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
-    """Answers ``/rooms/ROOM/QUESTION`` with how many chose each option; a POST with ``voter`` and ``option`` adds."""
+    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option. A POST with ``voter`` and ``option`` adds a
+    choice, a PUT opens the room. The status is 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
         option = query.get("option", "")
+        if request.method == "PUT":
+            rooms.open(room)
         counted = request.method != "POST" or (
             option.isdecimal() and len(option) < 3 and rooms.guess(room, question, query.get("voter", ""), int(option))
         )
-        headers = {"Cache-Control": "no-store"}
-        return JSONResponse({"counts": rooms.counts(room, question)}, 200 if counted else 400, headers)
+        counts = rooms.counts(room, question)
+        status = 404 if counts is None else 200 if counted else 400
+        return JSONResponse({"counts": counts or []}, status, {"Cache-Control": "no-store"})
 
     return answer
 
@@ -220,7 +224,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *first_load.routes(),
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
         Route("/runs/{name}", trace_file),
-        Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST"]),
+        Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT"]),
         *probes(loading),
     ]
     # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.

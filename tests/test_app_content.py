@@ -145,6 +145,12 @@ def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
         assert "\\" not in "".join(tree.itertext()), "a command that the converter does not know"
 
 
+def test_powers_and_absolute_values_are_typeset() -> None:
+    assert workshop.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
+    markup = method_cards.formula(Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
+    assert re.findall(r'(?:form="(\w+)")?>&#x0007C;', markup) == ["prefix", "postfix", ""]
+
+
 def test_the_learn_tab_shows_the_methods_of_the_pair_and_no_others() -> None:
     page = learn()
     assert re.findall(r'id="method-(\w+)"', page) == [method.name for method in METHODS]

@@ -18,6 +18,12 @@ from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, ser
 pytestmark = MARKS
 THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"
 CARD = ".sd-guide:not([hidden])"
+SLIDE = f"document.querySelector('{CARD}')"
+
+
+def raised(words: str) -> str:
+    """Words as the page's text has them: ``^(…)`` is a superscript."""
+    return re.sub(r"\^\(([^()]*)\)", r"\1", words)
 
 
 def lessons() -> Iterator[Any]:
@@ -84,9 +90,6 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert lesson.explain[0] in page.inner_text(f"#lesson-{lesson.name}")
 
 
-SLIDE = f"document.querySelector('{CARD}')"
-
-
 def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
     title = WORKSHOP[number].title
@@ -99,6 +102,12 @@ def at_step(page: Any, number: int, step: int) -> None:
 
 def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
     fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
+    shows = (
+        "document.documentElement.scrollHeight <= innerHeight && "
+        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i')]"
+        f".filter((one) => one.offsetParent).every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
+        " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
+    )
     with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
@@ -109,6 +118,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert evidence.truth(lesson.name) not in page.inner_text(CARD)
             page.keyboard.press("r")
             assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
+            assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
             at_step(page, number, 3)
@@ -174,6 +184,11 @@ def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) 
         assert page.locator("dialog[open] kbd").count() == 11
         page.keyboard.press("?")
         assert page.locator("dialog[open]").count() == 0
+        page.keyboard.press("?")
+        page.keyboard.press("l")
+        page.wait_for_timeout(100)
+        assert page.inner_text("dialog[open] h2") == "Link for the room"
+        page.keyboard.press("Escape")
         page.keyboard.press(" ")
         page.wait_for_function(f"{app('live')}.player.playing")
         page.keyboard.press(" ")
@@ -194,14 +209,43 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
         room.keyboard.press("Escape")
         with visit(browser, link, size="phone", until=SLIDE) as phone:
             options = phone.locator(f"{CARD} .sd-guide-option")
-            options.first.click()
+            letter = "(one) => getComputedStyle(one, '::before').content + getComputedStyle(one).counterIncrement"
+            assert options.last.evaluate(letter) == 'counter(letter, lower-alpha) ". "letter 1', "as the teacher's key"
             options.nth(1).click()
+            assert options.first.get_attribute("aria-disabled") == "true", "an answer is final"
+            options.first.click(force=True)
             room.wait_for_function(f"{SLIDE}.innerText.includes('1 answer from the room')")
+            assert phone.is_hidden("#lesson-gamma .sd-explained") and not phone.inner_text("#lesson-gamma .sd-guessed")
+            phone.reload()
+            phone.wait_for_function(f"{SLIDE}?.innerText.includes('Noted')")
+            vote = "fetch(`rooms/${new URLSearchParams(location.search).get('room')}/gamma-guess?option=2&voter=`"
+            own = "sessionStorage.getItem('specdiff-voter')"
+            assert phone.evaluate(f"{vote} + {own}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
+            phone.keyboard.press("Escape")
+            assert phone.is_visible("#lesson-gamma .sd-explained")
+            for tab in ("live", "race", "explore", "compare"):
+                open_tab(phone, tab)
+                assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
+                reason = f".sd-{'controls' if tab in ('live', 'race') else 'exp-ask'}:visible"
+                assert "nobody" in phone.locator(reason).evaluate("(one) => getComputedStyle(one, '::after').content")
+                phone.evaluate(f"document.getElementById('{tab}-run').click()")
+                assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "no way starts a run"
+        room.reload()
+        room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
         assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
         room.keyboard.press("r")
         bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
-        room.wait_for_function(f"{bars} === '0,1,0'")  # the last choice counts
+        room.wait_for_function(f"{bars} === '0,1,0'")
         assert not serious(room)
+
+
+def test_a_phone_says_that_its_room_is_not_open(browser: Any, address: str) -> None:
+    link = f"{address}?lesson=gamma&step=1&room=0123456789ab"
+    with visit(browser, link, size="phone", until=SLIDE, told="404") as phone:
+        phone.wait_for_function(f"{SLIDE}.innerText.includes('This room isn’t open')")
+        phone.locator(f"{CARD} .sd-guide-option").first.click()
+        assert "Noted" not in phone.inner_text(CARD) and "Scan the code" in phone.inner_text(CARD)
+        assert not overflows(phone)
 
 
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
@@ -245,7 +289,7 @@ def test_every_lesson_can_be_read_and_printed(browser: Any, address: str) -> Non
             assert lesson.predict in words and lesson.explain[0] not in words
             page.click(f"#lesson-{lesson.name} .sd-skip")
             words = page.inner_text(f"#lesson-{lesson.name}")
-            assert lesson.explain[0] in words and lesson.check in words and "You said" not in words
+            assert lesson.explain[0] in words and raised(lesson.check) in words and "You said" not in words
         assert "0 of 8" in page.inner_text(".sd-progress")
         assert not overflows(page)
         assert not serious(page)
@@ -299,7 +343,7 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
         assert all(int(part) < 64 for part in re.findall(r"\d+", ink)), ink
         seen = page.inner_text("body")
         for lesson in WORKSHOP:
-            assert lesson.title in seen and lesson.predict in seen and lesson.check in seen
+            assert lesson.title in seen and lesson.predict in seen and raised(lesson.check) in seen
             assert all(one.words in seen for one in lesson.answers)
             assert not any(one.why in seen for one in lesson.answers)
         blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"

@@ -76,8 +76,8 @@ def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
 
 
 def letters(words: str) -> str:
-    """The meanings of a formula's letters as HTML; ``α_j`` gets a subscript."""
-    return re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words))
+    """Words with letters of a formula as HTML; ``α_j`` gets a subscript, and ``α^(n)`` a superscript."""
+    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words)))
 
 
 def article(number: int, lesson: Lesson) -> str:
@@ -116,7 +116,7 @@ def article(number: int, lesson: Lesson) -> str:
         ),
         element(
             "div",
-            element("p", element("b", text="Check. "), element("span", text=lesson.check)),
+            element("p", element("b", text="Check. "), element("span", letters(lesson.check))),
             element("ol", *(element("li", text=one.words) for one in lesson.answers), type="a"),
             element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
             class_="sd-check",

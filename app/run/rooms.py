@@ -13,31 +13,39 @@ CODE, QUESTION, VOTER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[a-z-]{1,40}")
 
 
 class Rooms:
-    """Counts by room and question. A voter is a page, whose last choice counts."""
+    """Counts by room and question, of rooms that a projector opened. A voter is a page, whose first choice counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._rooms: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
 
+    def open(self, room: str) -> None:
+        """Open a room, unless it is open or its code is malformed."""
+        if CODE.fullmatch(room):
+            with self._lock:
+                self._rooms.setdefault(room, {})
+                self._rooms.move_to_end(room)
+                if len(self._rooms) > ROOMS:
+                    self._rooms.popitem(last=False)
+
     def guess(self, room: str, question: str, voter: str, option: int) -> bool:
-        """Count a choice; whether it could be counted: names have a form, and a room has limits."""
-        if not (CODE.fullmatch(room) and QUESTION.fullmatch(question) and VOTER.fullmatch(voter)):
+        """Count a choice; whether it could be counted: names have a form, and a room is open and has limits."""
+        if not (QUESTION.fullmatch(question) and VOTER.fullmatch(voter) and 0 <= option < OPTIONS):
             return False
         with self._lock:
-            questions = self._rooms.setdefault(room, {})
-            self._rooms.move_to_end(room)
-            if len(self._rooms) > ROOMS:
-                self._rooms.popitem(last=False)
-            if question not in questions and len(questions) >= QUESTIONS:
+            questions = self._rooms.get(room)
+            if questions is None or (question not in questions and len(questions) >= QUESTIONS):
                 return False
             voters = questions.setdefault(question, {})
-            if not 0 <= option < OPTIONS or (voter not in voters and len(voters) >= VOTERS):
+            if voter not in voters and len(voters) >= VOTERS:
                 return False
-            voters[voter] = option
+            voters.setdefault(voter, option)
         return True
 
-    def counts(self, room: str, question: str) -> list[int]:
-        """How many chose each option, up to the last that was chosen."""
+    def counts(self, room: str, question: str) -> list[int] | None:
+        """How many chose each option, up to the last that was chosen; None if the room isn't open."""
         with self._lock:
-            chosen = [*self._rooms.get(room, {}).get(question, {}).values()]
+            if room not in self._rooms:
+                return None
+            chosen = [*self._rooms[room].get(question, {}).values()]
         return [chosen.count(option) for option in range(1 + max(chosen, default=-1))]

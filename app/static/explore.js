@@ -17,7 +17,7 @@ import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.
 import { html, render } from './views/ui.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
-import { openRace, pauseAll, register } from './page.js';
+import { canRun, openRace, pauseAll, register } from './page.js';
 import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
@@ -484,10 +484,10 @@ export class Explore extends Job {
   }
 
   /** Measure the shown answer again with some values changed; of an opened run, only the branch.
-   *  Returns whether it began: an export cannot run anything.
+   *  Returns whether it began.
    *  @param {Record<string, any>} values */
   ask(values) {
-    if (this.busy || this.waiting || !document.getElementById(`${this.prefix}-run`)) return false;
+    if (this.busy || this.waiting || !canRun(this.prefix)) return false;
     const { name, source } = this;
     const before = {
       name,

@@ -7,9 +7,9 @@ import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
-import { openTab, page } from './page.js';
+import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
-import { send } from './views/room.js';
+import { check, send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
@@ -35,7 +35,10 @@ import { send } from './views/room.js';
 /** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
-const KEPT = 'specdiff-lessons';
+/** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a room, while it lasts */
+const KEPT = seated
+  ? [`specdiff-lessons-${seated}`, 'sessionStorage']
+  : ['specdiff-lessons', 'localStorage'];
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
@@ -71,7 +74,7 @@ class Learn {
     this.lessons = lessons;
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
-    this.answers = recallValue(KEPT, {});
+    this.answers = recallValue(KEPT[0], {}, KEPT[1]);
     /** @type {Lesson | null} */
     this.lesson = null;
     /** @type {Child} measured numbers of a step, and a button to measure them */
@@ -81,12 +84,17 @@ class Learn {
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link
      *  that opened the page, until it is shown */
     this.asked = null;
-    this.seated = new URLSearchParams(location.search).get('room') ?? ''; // a room's link
     this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
       const part = at === CHECK ? 'answer' : 'guess';
       this.keep({ [part]: option });
-      if (this.seated && option >= 0) send(this.seated, `${this.lesson?.name}-${part}`, option);
+      if (seated && option >= 0) note(send(seated, `${this.lesson?.name}-${part}`, option));
     });
+    const note = async (/** @type {Promise<string>} */ words) => {
+      this.guide.note = await words;
+      this.guide.draw();
+    };
+    this.guide.once = Boolean(seated); // the verdict of a check shows the answer
+    if (seated) note(check(seated));
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
@@ -127,7 +135,7 @@ class Learn {
   keep(given, name = this.lesson?.name ?? '') {
     if (this.guide.room) return; // a room's answers are not this visitor's
     this.answers[name] = { ...this.answers[name], ...given };
-    keep(KEPT, JSON.stringify(this.answers));
+    keep(KEPT[0], JSON.stringify(this.answers), KEPT[1]);
     this.draw();
   }
 
@@ -146,14 +154,15 @@ class Learn {
   }
 
   draw() {
+    const asking = seated && this.guide.at >= 0; // answers would be seen behind the card
     for (const lesson of this.lessons) {
       const { name } = lesson;
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
-      article.toggleAttribute('data-open', this.answers[name]?.guess !== undefined);
+      article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
       const words = {
         '.sd-start': this.done(name) ? '✓ Again' : 'Start',
-        '.sd-guessed': this.guessed(lesson),
+        '.sd-guessed': asking ? '' : this.guessed(lesson),
       };
       for (const [part, said] of Object.entries(words)) {
         /** @type {Element} */ (article.querySelector(part)).textContent = said;
@@ -171,6 +180,7 @@ class Learn {
     const { guess, answer } = this.answers[lesson.name] ?? {};
     this.guide.onward = lesson === this.lessons.at(-1) ? '' : 'Next lesson';
     this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
+    this.draw();
   }
 
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
@@ -287,13 +297,11 @@ class Learn {
     return panelOf(panel);
   }
 
-  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording, because thirty runs would
-   *  queue up, and an export cannot run anything. @param {string[]} sentences
+  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording. @param {string[]} sentences
    *  @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin
    *  @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
-    const can = begin && !this.guide.room && !this.seated &&
-      document.getElementById(`${prefix}-run`);
+    const can = begin && !this.guide.room && canRun(prefix);
     const run = async () => {
       const { here } = this.guide;
       const back = () => here === this.guide.here && this.guide.look(); // a run scrolls away
@@ -362,6 +370,7 @@ class Learn {
       if (player?.only) Object.assign(player, { only: null }).draw();
     }
     openTab('learn');
+    this.draw();
     if (!lesson) return;
     const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;
     document.getElementById(`lesson-${(next ?? lesson).name}`)?.scrollIntoView({ block: 'center' });

@@ -14,6 +14,21 @@ import { address, giveLink, say } from './views/link.js';
 
 const MOST_RUNS = 32;
 
+/** The code of the room whose link opened this page; such a page starts no run, because thirty would queue up. */
+export const seated = new URLSearchParams(location.search).get('room') ?? '';
+if (seated) {
+  document.body.classList.add('sd-seated'); // the style sheet puts the reason in place of the controls
+  document.addEventListener('click', (event) => {
+    if (event.target instanceof Element && event.target.closest('[id$="-run"]')) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  }, true);
+}
+
+/** Whether a tab can start a run: an export and a room's page cannot. @param {string} prefix of the ids of its controls */
+export const canRun = (prefix) => !seated && Boolean(document.getElementById(`${prefix}-run`));
+
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink,
  *  say: typeof say, runs: Run[]}} */

@@ -11,9 +11,9 @@ export function recall(key, area = 'localStorage') {
 }
 
 /** A kept value; ``fallback`` if there is none or it is damaged. */
-export function recallValue(key, fallback) {
+export function recallValue(key, fallback, area = 'localStorage') {
   try {
-    return JSON.parse(recall(key)) ?? fallback;
+    return JSON.parse(recall(key, area)) ?? fallback;
   } catch (error) {
     console.info(`${key} is damaged:`, error);
     return fallback;

@@ -32,6 +32,8 @@ export class Guide {
     /** @type {Record<number, number | undefined>} the option chosen at each step; −1: skipped */
     this.chosen = {};
     this.room = false; // whether it is shown to a room
+    this.once = false; // whether an answer cannot be changed
+    this.note = ''; // why the room that this page joined didn't count an answer
     this.open = true; // whether the step hides nothing
     /** @type {number[] | null} votes of the room for each option */
     this.votes = null;
@@ -112,7 +114,8 @@ export class Guide {
       html`
         <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
         <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${paragraphs}
-                  ${open && extra?.()}${options.length > 0 && this.answers(options)}</div>
+                  ${open && extra?.()}${options.length > 0 && this.answers(options)}
+                  <p class="sd-guide-note" role="status">${this.note}</p></div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
             this.end()}>${last && this.onward && !waits ? 'Done' : 'End here'}</button>
@@ -135,20 +138,25 @@ export class Guide {
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, i) =>
       right !== undefined && (room ? open : i === chosen);
+    const fixed = this.once && this.chosen[at] !== undefined && !this.note;
     const choose = (i) => {
+      if (fixed) return;
       this.chosen[at] = i;
       this.answered(at, i);
       this.draw();
     };
     const own = options[chosen];
-    const verdict = room || !own ? '' : own.right === undefined ? 'Noted. Now watch.' : mark(own);
+    const noted = this.note ? '' : 'Noted. Now watch.';
+    const verdict = room || !own ? '' : own.right === undefined ? noted : mark(own);
     const proof = (room ? open : own) && this.steps[at].proof;
     const choice = (/** @type {Option} */ option, i) => {
       const right = judged(option, i);
       const count = votes?.[i] ?? 0;
       return html`
         <button type="button" class="sd-guide-option" aria-pressed=${String(i === chosen)}
-          data-right=${right ? String(option.right) : null} onclick=${() => choose(i)}>
+          aria-disabled=${fixed ? 'true' : null} data-right=${right
+            ? String(option.right)
+            : null} onclick=${() => choose(i)}>
           ${option.words}${room && right && html`<small>${mark(option)}</small>`}
           ${room && open && all > 0 &&
             html`<span class="sd-guide-votes" style="--share: ${

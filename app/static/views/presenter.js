@@ -6,6 +6,7 @@ import { classes, Dialog, html, render } from './ui.js';
 import { address } from './link.js';
 import { code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
+import { keep, recall } from '../storage.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
 
@@ -18,6 +19,7 @@ import { isOpen, page } from '../page.js';
  * @property {(lesson: L) => void} left
  */
 
+const KEPT = 'specdiff-room'; // the code of the shared room, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
@@ -68,8 +70,9 @@ export class Presenter {
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
     this.coded = false; // whether the QR code of the link arrived
-    this.room = code();
-    this.shared = false; // whether the room has the link and may answer
+    const kept = recall(KEPT, 'sessionStorage');
+    this.room = kept || code();
+    this.shared = Boolean(kept); // whether the room has the link and may answer
     this.timer = 0;
     this.bar = document.createElement('div');
     Object.assign(this.bar, {
@@ -108,21 +111,21 @@ export class Presenter {
     await this.count();
   }
 
-  /** Poll the room's votes on the current step. */
+  /** Keep the room open, and poll its votes on the current step. */
   async count() {
     clearTimeout(this.timer);
     const { guide, lesson } = this;
     const { at } = guide;
-    const part = { 0: 'guess', [guide.steps.length - 1]: 'answer' }[at];
-    if (this.number < 0 || !this.shared || !part) return;
+    const part = { 0: 'guess', [guide.steps.length - 1]: 'answer' }[at] ?? 'none';
+    if (this.number < 0 || !this.shared) return;
     const votes = await counts(this.room, `${lesson.name}-${part}`);
-    if (this.number < 0 || this.lesson !== lesson || guide.at !== at || !votes) return;
-    if (votes.join() !== guide.votes?.join()) {
+    if (this.number < 0 || this.lesson !== lesson || guide.at !== at) return;
+    if (votes && votes.join() !== guide.votes?.join()) {
       guide.votes = votes;
       guide.draw();
       this.draw();
     }
-    this.timer = setTimeout(() => this.count(), AGAIN);
+    this.timer = setTimeout(() => this.count(), votes ? AGAIN : 5 * AGAIN);
   }
 
   update() {
@@ -137,6 +140,7 @@ export class Presenter {
     this.dialog = dialog;
     if (dialog === 'link' && location.protocol !== 'file:' && !this.shared) {
       this.shared = true;
+      keep(KEPT, this.room, 'sessionStorage');
       this.count();
     }
     this.draw();
@@ -152,7 +156,7 @@ export class Presenter {
           onclick=${() => act(this)}>${name}<kbd aria-hidden="true">${shown}</kbd></button>
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
-    const close = () => this.show('');
+    const close = (one) => () => this.dialog === one && this.show(''); // it may have made way for another
     const keys = COMMANDS.map(([, shown, words]) =>
       html`
         <dt><kbd>${shown}</kbd></dt>
@@ -165,9 +169,9 @@ export class Presenter {
         <span class="sd-present-place"
           aria-live="polite">Lesson ${number + 1} of ${lessons.length}: ${lesson.title}</span>
         ${lessonOn}<span class="sd-present-space"></span>${buttons}
-        <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close}>
+        <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
-        <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close}>
+        <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close('help')}>
           <dl class="sd-facts">${keys}</dl><//>
       `,
       this.bar,
@@ -178,7 +182,9 @@ export class Presenter {
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
-    here.search = `${this.walk.query(this.lesson, this.guide.at)}&room=${this.room}`;
+    here.search = `${this.walk.query(this.lesson, this.guide.at)}${
+      here.protocol === 'file:' ? '' : `&room=${this.room}`
+    }`;
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
     const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr

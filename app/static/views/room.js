@@ -1,30 +1,47 @@
-// Votes of a room: phones send their choice, and the projector fetches the counts. There are no
-// names: each page has a random number, so that a changed vote counts once.
+// Votes of a room: phones send their choice, and the projector opens the room and fetches the counts.
+// There are no names: each page has a random number, so that it votes once, also after a reload.
+
+import { keep, recall } from '../storage.js';
 
 /** A random code: of a room, or of a page. */
 export const code = () =>
   [...crypto.getRandomValues(new Uint8Array(6))].map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
 
-const OWN = code();
+const VOTER = 'specdiff-voter';
+const CLOSED =
+  'This room isn’t open, so your answers don’t count. Scan the code on the projector again.';
+const LOST = 'Your last answer didn’t reach the room. Choose it again.';
+const own = recall(VOTER, 'sessionStorage') || code();
 const place = (room, question) =>
   new URL(`rooms/${encodeURIComponent(room)}/${question}`, document.baseURI);
 
-/** @type {Promise<unknown>} the previous request: choices must arrive in order */
-let sent = Promise.resolve();
+/** @type {Promise<string>} the previous request: choices must arrive in order */
+let sent = Promise.resolve('');
 
+/** Vote. @returns {Promise<string>} why the choice isn't counted; empty if it is */
 export function send(room, question, option) {
+  keep(VOTER, own, 'sessionStorage');
   const to = place(room, question);
-  to.search = new URLSearchParams({ voter: OWN, option: String(option) }).toString();
-  sent = sent.then(() => fetch(to, { method: 'POST' })).catch((error) =>
-    console.info('not counted:', error)
+  to.search = new URLSearchParams({ voter: own, option: String(option) }).toString();
+  sent = sent.then(() => fetch(to, { method: 'POST' })).then(
+    ({ ok, status }) => ok ? '' : status === 404 ? CLOSED : LOST,
+    (error) => {
+      console.info('not counted:', error);
+      return LOST;
+    },
   );
+  return sent;
 }
 
-/** Votes for each option; null if no server counts them. */
+/** Why votes in a room would not count; empty if they would. @returns {Promise<string>} */
+export const check = (room) =>
+  fetch(place(room, 'guess')).then(({ status }) => status === 404 ? CLOSED : '', () => '');
+
+/** Open the room, unless it is open. Votes for each option; null if no server counts them. */
 export async function counts(room, question) {
   try {
-    const answer = await fetch(place(room, question));
+    const answer = await fetch(place(room, question), { method: 'PUT' });
     return answer.ok ? (await answer.json()).counts : null;
   } catch (error) {
     console.info('no counts:', error);

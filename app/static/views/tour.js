@@ -2,6 +2,7 @@
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
+import { canRun } from '../page.js';
 import { keep, recall } from '../storage.js';
 /** @import { App } from '../app.js' */
 
@@ -51,11 +52,9 @@ const STEPS = [
   ],
 ];
 
-/** What to do next; an export has no Run button. */
+/** What to do next. */
 const farewell = () =>
-  document.getElementById('live-run')
-    ? 'Now press Run.'
-    : 'To race a prompt of your own, start the lab.';
+  canRun('live') ? 'Now press Run.' : 'To race a prompt of your own, start the lab.';
 
 /** @extends {Component<{app: App}, {seen: boolean}>} */
 export class TourOffer extends Component {

@@ -51,17 +51,22 @@ export class Held extends View {
   }
 }
 
-/** Words with tips on their symbols. The Tab key stops at symbols that are not in `stops` yet;
- *  null: at none. @param {Set<string> | null} [stops] */
-export const glossed = (words, stops = new Set()) =>
-  parts(words).map((one, i) => {
+/** Words with tips on their symbols, and with `^(…)` raised. The Tab key stops at symbols that are
+ *  not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
+export const glossed = (words, stops = new Set()) => {
+  const said = /** @type {Set<string>} */ (new Set());
+  const marked = (one, i) => {
     if (i % 2 === 0) return one;
     const first = stops !== null && !stops.has(one);
     stops?.add(one);
     return html`<abbr class="sd-sym" data-symbol=${one} title="" tabindex=${
       first ? 0 : null
     }>${one}</abbr>`;
-  });
+  };
+  return words.split(/\^\(([^()]*)\)/).map((piece, i) =>
+    i % 2 ? html`<sup>${parts(piece, said).map(marked)}</sup>` : parts(piece, said).map(marked)
+  );
+};
 
 /**
  * @typedef {object} Button
