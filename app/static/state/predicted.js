@@ -115,7 +115,9 @@ export function typicalWords(known, { config, device, dtype }, denoises) {
   }${far ? ` at ${words}` : ''}`;
   return {
     spread: one.spread,
-    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ${one.over}`,
+    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${
+      times(high)
+    } ${one.over}`,
     about:
       `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
   };
