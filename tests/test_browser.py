@@ -313,6 +313,18 @@ def test_a_method_card_brings_its_settings_and_its_recording(browser: Any, addre
         assert "streak" in page.input_value("#live-drafter input")
 
 
+@pytest.mark.parametrize("tab", ["compare", "learn", "race"])
+def test_a_share_link_opens_its_tab(browser: Any, address: str, tab: str) -> None:
+    selected = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]')?.textContent.trim().toLowerCase()"
+    with visit(browser, address) as page:
+        open_tab(page, tab)
+        page.click("#sd-share")
+        page.wait_for_function("document.querySelector('#sd-share').textContent !== 'Share link'")
+        link = page.url
+    with visit(browser, link, until=f"{selected} === '{tab}'") as page:
+        assert page.evaluate(selected) == tab
+
+
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
     chosen = {
         "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",

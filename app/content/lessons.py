@@ -121,6 +121,6 @@ def brand() -> str:
     words = element(
         "div",
         element("h1", text="SpecDiff Lab"),
-        element("p", text="A diffusion model drafts, the target model decides, and every time is measured."),
+        element("p", text="A diffusion model drafts, the target model decides, and every timing is measured."),
     )
     return element("div", mark, words, class_="sd-brand")

@@ -100,7 +100,8 @@ export class Source extends Component {
     const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const chip = scene.running ? '● Measuring' : KINDS[kind] || kind;
+    const mine = kind === 'kept' && runs.some(({ query }) => query.includes(app.file));
+    const chip = scene.running ? '● Measuring' : KINDS[mine ? 'run' : kind] || kind;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
     return html`
