@@ -36,8 +36,8 @@ class _Recorded(msgspec.Struct):
     choice: dict[str, Any]
 
 
-TELLING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings that tell the recordings of a question apart."""
+DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
+"""Settings by which the recordings of a question may differ; its labels name those that do."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
@@ -62,10 +62,10 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
         choice = choices[stem]
         return choice.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(choice[field] != usual[field] for field in usual)
 
-    telling = [field for field in TELLING if len({str(one.get(field)) for one in choices.values()}) > 1]
+    differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in choices.values()}) > 1]
 
     def label(stem: str) -> str:
-        words = {field: choices[stem][field] for field in telling}
+        words = {field: choices[stem][field] for field in differing}
         if "pair" in words:
             words["pair"] = find_pair(words["pair"]).short
         if "temperature" in words:
