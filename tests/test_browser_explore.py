@@ -397,9 +397,10 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         refused(page, "a token of this target", ask(take=1 << 20))
         assert "Recording" in page.inner_text(".sd-exp .sd-source")
         page.click(".sd-exp-run")
-        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && !{SHOWN}.includes('\"columns\":0,')")
+        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
         page.click(".sd-track-column button >> nth=2")
         page.click(".sd-exp-fields > summary")
+        page.wait_for_selector(".sd-take")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
         refused(page, "a token of this target", ask(take=1 << 20))
         refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
