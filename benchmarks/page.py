@@ -116,11 +116,12 @@ class Alone:
         (process,) = (one for one in multiprocessing.active_children() if one.name == "decode" and one.pid)
         self.memory = psutil.Process(process.pid).memory_info().rss / 2**20
 
-    def decode(self) -> dict[str, Any]:
+    def decode(self, threads: int | None = None) -> dict[str, Any]:
         """Both lanes without details, each after the same warm-up as on the page."""
         found = {}
         for lane, settings in two_lanes(self.config).items():
-            last = final(self.engine.decode(self.prompt, settings, detail=False, warm_up=warm_up_of(lane)))
+            options: dict[str, Any] = {"detail": False, "warm_up": warm_up_of(lane), "threads": threads}
+            last = final(self.engine.decode(self.prompt, settings, **options))
             assert last is not None, "a decode ends with Finished or raises"
             found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
         return found
@@ -210,7 +211,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
                 open_page(page, url)
                 usable.append(time.monotonic() - began)
                 first.append(run_on_page(page)[0])
-                alone = Alone(page)
+                alone, threads = Alone(page), page.evaluate(f"{HEADER}.threads")
                 loads.append(alone.load_seconds)
                 memory.append(alone.memory)
                 for turn in range(repeats):
@@ -218,7 +219,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
                         if side == "alone":
                             page.goto("about:blank")  # an idle page still uses some time
                             page.wait_for_timeout(SETTLE)
-                            runs[side].append(alone.decode())
+                            runs[side].append(alone.decode(threads))
                         else:
                             open_page(page, url)
                             run_on_page(page)  # the first run of a page also compiles its scripts
@@ -226,6 +227,11 @@ def measure(repeats: int, starts: int, argv: Sequence[str]) -> Page:
                             seconds, run = run_on_page(page)
                             later.append(seconds)
                             runs[side].append(run)
+                            before, threads = threads, page.evaluate(f"{HEADER}.threads")
+                            if turn % 2 and before != threads:  # alone came first, with another number
+                                page.goto("about:blank")
+                                page.wait_for_timeout(SETTLE)
+                                runs["alone"][-1] = alone.decode(threads)
                 alone.close()
     costs: dict[str, list[float]] = {lane: [] for lane in LANES}
     for alone_run, attached in zip(runs["alone"], runs["attached"], strict=True):
