@@ -31,7 +31,7 @@ from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
 from specdiff_core.models import own_pairs as own_models
-from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
+from specdiff_core.schema.errors import OutOfMemory
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -374,18 +374,21 @@ def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> No
     assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
 
 
-def test_one_that_was_given_up_never_takes_steps_of_the_next(remote: Any) -> None:
+def test_two_explorations_take_turns_and_one_that_was_given_up_takes_no_steps_of_the_other(remote: Any) -> None:
     stops = [threading.Event(), threading.Event()]
-    given_up, next_one = (
+    given_up, other = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
     )
-    next(given_up)
+    first, own, second = next(given_up), next(other), next(given_up)
+    assert 0 < first.done < second.done and own.done < own.total == 60
+    for _ in range(5):  # left without an end; they take nobody's place
+        next(remote.explore(Counting(to=1000, pause=0.02), threading.Event()))
+        second, own = next(given_up), next(other, own)
     stops[0].set()
-    first = next(next_one)
-    with pytest.raises(SpecDiffError, match="has ended"):
-        next(given_up)
-    final = list(next_one)[-1]
-    assert first.done < final.done == final.total == 60
+    last = list(given_up)[-1]
+    assert last.over and second.done <= last.done < last.total
+    final = [own, *other][-1]
+    assert final.over and final.done == final.total == 60
 
 
 @pytest.mark.parametrize("tab", list(explore.RECORDED))

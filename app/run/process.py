@@ -13,6 +13,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,6 +36,8 @@ GLANCE = 0.2
 """Seconds between checks of the visitor's stop event."""
 PATIENCE = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
+HELD = 4
+"""Explorations kept between their parts: more than run at once, because one that was left is never ended."""
 
 if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
@@ -49,7 +52,8 @@ class Remote:
 
     def __init__(self, load: Loader = load_engine) -> None:
         self._load = load
-        self._turn = threading.Lock()
+        self._turn = threading.Condition()
+        self._calls: deque[object] = deque()  # the running one, then those that wait, first come, first served
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
@@ -131,14 +135,20 @@ class Remote:
 
     @contextlib.contextmanager
     def _no_other(self, stop: Stop | None) -> Iterator[None]:
-        """Wait until no other call is running."""
-        while not self._turn.acquire(timeout=GLANCE):
-            if stop is not None and stop.is_set():
-                raise Stopped
+        """Wait until no earlier call is left."""
+        call = object()
+        with self._turn:
+            self._calls.append(call)
         try:
+            with self._turn:
+                while not self._turn.wait_for(lambda: self._calls[0] is call, GLANCE):
+                    if stop is not None and stop.is_set():
+                        raise Stopped
             yield
         finally:
-            self._turn.release()
+            with self._turn:
+                self._calls.remove(call)
+                self._turn.notify_all()
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
@@ -242,13 +252,12 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The loaded pairs and the current exploration. Methods may return answers to send to the server."""
+    """The loaded pairs and the current explorations. Methods may return answers to send to the server."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
         self._loaded: dict[str, Decoder] = {}
-        self._parts: Iterator[Snapshot] = iter(())  # of the current exploration
-        self._number = -1  # of the same exploration
+        self._parts: dict[int, Iterator[Snapshot]] = {}  # of each exploration, by its number; the last used comes last
 
     def load(self, pair: str) -> None:
         """Load a pair, sending its progress."""
@@ -265,13 +274,17 @@ class _Served:
         return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
-        """Yield the next part of an exploration: a ``new`` one, or the current one if it has that number.
-        Between two parts the process can answer other calls."""
-        if new is not None:
-            self._parts, self._number = parts(self._loaded[pair], new, self._stop), number
-        if number != self._number:
+        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between two
+        parts the process can answer other calls."""
+        running = self._parts.pop(number, None) if new is None else parts(self._loaded[pair], new, self._stop)
+        if running is None:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")
-        return itertools.islice(self._parts, 1)
+        while len(self._parts) >= HELD:
+            del self._parts[next(iter(self._parts))]
+        snapshot = next(running)
+        if not snapshot.over:
+            self._parts[number] = running
+        yield snapshot
 
     def _report(self, message: str) -> None:
         if self._stop.is_set():

@@ -46,7 +46,7 @@ import { readMoment } from './state/moment.js';
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
-  alone: 'One question is measured at a time.',
+  alone: 'Two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
 };
 const UNREADABLE = {

@@ -154,7 +154,7 @@ def explore_tab(
             show_progress="minimal",
             show_progress_on=queue,
             concurrency_id="explore",
-            concurrency_limit=1,
+            concurrency_limit=2,  # part by part, in turns; nobody waits for the longest question to end
             trigger_mode="once",
             api_visibility="private",
         )
