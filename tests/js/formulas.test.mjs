@@ -77,6 +77,13 @@ test('serving load: where rows are free it always pays, where each costs a pass 
   const knee = at([[1, 0.004], [16, 0.004], [128, 0.5]]);
   assert.match(knee.words[1], /γ 4 stops paying at [34]/);
   assert.match(knee.words[2], /assumed/);
+  const published = (name) => lineOf(knee, `${name} on an H100`);
+  const { x, y } = published('EAGLE');
+  assert.match(
+    knee.words.at(-1),
+    new RegExp(`stops paying at ${x[y.findIndex((one) => one < 1)]} people`),
+  );
+  assert.ok(Math.min(...published('EAGLE-3').y) > 1 && published('EAGLE-3').x.at(-1) === 64);
   assert.doesNotMatch(knee.words[1], /%/, 'no wider pass was faster');
   const noisy = at([[1, 0.004], [9, 0.004], [10, 0.02], [11, 0.005], [16, 0.005], [128, 0.5]]);
   assert.match(noisy.words[1], /γ 4 stops paying between 2 and 3\b.* 75 %/);
