@@ -227,7 +227,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT"]),
         *probes(loading),
     ]
-    # Gradio compresses its scripts, but not the page itself. Event streams are not compressed.
+    # Gradio compresses its scripts only. Event streams are not compressed.
     middleware = [Middleware(first_load.Kept), Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},

@@ -40,7 +40,7 @@ INDEX = "index.json"
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
     "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
-    "inter-greek.woff2": "U+0370-03FF",
+    "inter-greek.woff2": "U+0391-03C9",
     "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
 }
 """Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets

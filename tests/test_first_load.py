@@ -41,7 +41,7 @@ def test_a_page_and_its_scripts_are_made_once_but_no_failure_is_kept(client: Tes
         ("/", {"host": "other.example"}),
         ("/", {"x-forwarded-host": "lab.example"}),
         ("/", {"x-forwarded-proto": "https"}),
-        ("/", {"accept-encoding": "br"}),
+        ("/", {"accept-encoding": "gzip"}),
         ("/", {"if-none-match": '"a"'}),
         ("/?deep_link=a", {}),
         ("/?page=a", {}),
@@ -57,6 +57,13 @@ def test_what_may_differ_between_visitors_is_asked_for_again(
     assert first not in {client.get("/").text, client.get("/runs/a").text}
 
 
+@pytest.mark.parametrize("accepted", ["gzip", "br", "identity"])
+def test_what_is_kept_can_be_read_by_the_browser_that_asked(client: TestClient, accepted: str) -> None:
+    client.get("/")
+    texts = {client.get("/", headers={"accept-encoding": accepted}).text for _ in range(2)}
+    assert len(texts) == 1 and texts.pop().startswith("/ ")
+
+
 def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
     known = modules()
     assert len(known) == len([*STATIC.rglob("*.js")])
@@ -68,7 +75,11 @@ def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
 
 def test_a_browser_that_has_the_modules_gets_them_once() -> None:
     client = TestClient(Starlette(routes=routes()))
-    packed, plain = client.get(f"/{MODULES}"), client.get(f"/{MODULES}", headers={"accept-encoding": "identity"})
-    assert packed.headers["content-encoding"] == "gzip" and packed.text == plain.text
-    again = client.get(f"/{MODULES}", headers={"if-none-match": packed.headers["etag"]})
+    plain, *packed = (
+        client.get(f"/{MODULES}", headers={"accept-encoding": accepted})
+        for accepted in ("identity", "gzip", "gzip, br")
+    )
+    assert [one.headers["content-encoding"] for one in packed] == ["gzip", "br"]
+    assert {one.text for one in packed} == {plain.text} and "content-encoding" not in plain.headers
+    again = client.get(f"/{MODULES}", headers={"if-none-match": plain.headers["etag"]})
     assert again.status_code == 304 and not again.content
