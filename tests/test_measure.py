@@ -400,8 +400,8 @@ def test_a_sweep_from_the_command_line(
     assert cli.main(words.split()) == 0, capsys.readouterr().err
     stored = json.loads((tmp_path / "r.json").read_text())
     assert (stored["kind"], stored["schema"], stored["prompts"]) == ("sweep", 1, {"math": 2, "code": 2})
-    cells = [(cell["drafts"], cell["selection"]) for cell in stored["cells"]]
-    assert cells == [(1, "self"), (1, "self"), (2, "self"), (2, "trie")]
+    entries = [(entry["num_drafts"], entry["selection"]) for entry in stored["entries"]]
+    assert entries == [(1, "self"), (1, "self"), (2, "self"), (2, "trie")]
     assert str(tmp_path) not in json.dumps(stored) and "| block γ 4, K 2 trie |" in capsys.readouterr().out
 
 

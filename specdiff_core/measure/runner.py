@@ -167,7 +167,7 @@ def header(
     return {
         "kind": kind,
         "prompts": digest(prompts),
-        "cells": [setting.key for setting in settings],
+        "lanes": [setting.key for setting in settings],
         "settings": {name: value for name, value in base.to_dict().items() if name not in SWEPT},
         "device": started.device,
         "dtype": started.dtype,

@@ -1,4 +1,4 @@
-"""Stores measurements: rows as they are measured, and results. Files call a setting a ``cell``."""
+"""Stores measurements: rows as they are measured, and results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row(Measured, kw_only=True):
 
     KEY = ("prompt", "repeat", "setting")
     repeat: int  # −1: a warm-up
-    setting: str = msgspec.field(name="cell")  # its key
+    setting: str  # its key
     metrics: Metrics
     reason: str
     text: str  # a hash: equal for equal texts

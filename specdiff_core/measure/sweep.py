@@ -49,7 +49,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
     versions: dict[str, str]
     prompts: dict[str, int]  # flavour -> how many
     repeats: int
-    entries: list[SettingResult] = msgspec.field(name="cells")  # the baseline first
+    entries: list[SettingResult]  # the baseline first
     commit: str = ""
 
     @property
@@ -86,7 +86,7 @@ def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
     """
     rows = whole_turns(log.rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=aggregate(rows))
+    return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows))
 
 
 def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
