@@ -32,7 +32,7 @@ from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.learn import Learn
-from specdiff_core.explorations.losslessness import Losslessness, Remembered, chi_squared
+from specdiff_core.explorations.losslessness import Losslessness, Remembered
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, Given, SideBySide, before_round, pieces_of, rounds_of
@@ -1106,13 +1106,6 @@ def test_a_kept_answer_is_the_networks_own(engine: Engine) -> None:
     assert torch.equal(kept.score(ids[3:]).logits, expected)
     kept.rollback(len(ids) - 3, [0])
     assert kept.length == 4
-
-
-def test_the_test_of_counts() -> None:
-    seen, expected = np.array([10, 20, 30]), np.array([20.0, 20.0, 20.0])
-    assert chi_squared(seen, expected) == pytest.approx(math.exp(-5))  # χ² = 10 with two degrees of freedom
-    assert chi_squared(np.array([100, 1, 0]), np.array([99.0, 1.0, 1.0])) == pytest.approx(0.4751, abs=1e-4)
-    assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
 
 
 # The files.

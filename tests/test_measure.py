@@ -22,7 +22,7 @@ from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, interval, mean_interval, student
+from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
 from specdiff_core.measure.store import Row, RowLog, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -188,6 +188,13 @@ def test_intervals_over_few_prompts_contain_the_value_as_often_as_they_say(count
 def test_the_quantiles_of_students_t() -> None:
     for freedom, quantile in ((1, 12.706), (3, 3.182), (9, 2.262), (1000, 1.962)):
         assert student(0.975, freedom) == pytest.approx(quantile, abs=1e-3)
+
+
+def test_the_test_of_counts() -> None:
+    seen, expected = np.array([10, 20, 30]), np.array([20.0, 20.0, 20.0])
+    assert chi_squared(seen, expected) == pytest.approx(math.exp(-5))  # χ² = 10 with two degrees of freedom
+    assert chi_squared(np.array([100, 1, 0]), np.array([99.0, 1.0, 1.0])) == pytest.approx(0.4751, abs=1e-4)
+    assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
 
 
 def test_only_whole_turns_count() -> None:

@@ -20,12 +20,12 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped
 from specdiff_core.explorations.fields import EMBEDDED, ask
 from specdiff_core.explorations.figures import Figure, axes, ratio
+from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from specdiff_core.drafters.base import Context, DenoiseState, Draft
@@ -39,8 +39,6 @@ PVALUE = 1e-6
 """A rule with a smaller p-value is reported as biased."""
 LEVEL = 0.99
 """Level of the noise band: of several exact rules, one would leave a 95 % band too often."""
-FEWEST = 5.0
-"""Outcomes expected less often than this are pooled in the χ² test."""
 POINTS = 12
 """Points of a curve."""
 DRAWS = 400
@@ -271,22 +269,6 @@ def _points(
             "p_value": 0.0 if stray else chi_squared(seen, p * size),
             "lossless": choice.config(rule, 0).rule.lossless,
         }
-
-
-def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes are pooled."""
-    import torch
-
-    rare = expected < FEWEST
-    kept_seen, kept = list(seen[~rare]), list(expected[~rare])
-    if rare.any():
-        kept_seen.append(seen[rare].sum())
-        kept.append(expected[rare].sum())
-    if len(kept) < 2:
-        return 1.0
-    statistic = sum((s - e) ** 2 / e for s, e in zip(kept_seen, kept, strict=True) if e > 0)
-    halves = (torch.tensor(value / 2, dtype=torch.float64) for value in (len(kept) - 1, statistic))
-    return float(torch.special.gammaincc(*halves))
 
 
 def _distances(rows: list[dict[str, Any]]) -> Figure:
