@@ -29,7 +29,7 @@ from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import CausalLM
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
@@ -122,7 +122,7 @@ def stock_of(engine: Engine, role: str = "target") -> Any:
     if role not in kept:
         drafter: Any = pair.drafters.get(role)
         kept[role] = pair.model if role == "target" else drafter.reader.model
-        if isinstance(kept[role], Decoder):
+        if isinstance(kept[role], CausalLM):
             spec = pair.spec
             source = (spec.target, spec.revision)
             if role != "target":

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import EMBEDDED, ask
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.models.target import Scores
 
-Text = tuple[int, ...]
+TokenIds = tuple[int, ...]
 BATCH = 50
 """Runs of each rule between two points at which other runs may decode."""
 PVALUE = 1e-6
@@ -151,7 +151,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return (self.models,) if self.embedded else ()
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
         from specdiff_core.models.device import cpu_threads
@@ -160,7 +160,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
         law = exact_law(self, target, prompt)
-        counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
+        counts: dict[str, Counter[TokenIds]] = {rule: Counter() for rule in rules}
         rows, due = list[dict[str, Any]](), 100.0
         clock = DeviceClock(engine.pair.placement.device, "total")
 
@@ -175,7 +175,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             facts = {"joint": joint, "outcomes": len(law), "runs": done, "threads": 1}
             return Answer(rows=[*rows, *now], facts=facts)
 
-        def play(rule: str, seed: int) -> Text:
+        def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
             for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
@@ -226,14 +226,14 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
-def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
+def exact_law(choice: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
-    law: dict[Text, float] = {(): 1.0}
+    law: dict[TokenIds, float] = {(): 1.0}
     sampling = choice.config("ratio", 0).sampling
     for _ in range(choice.length):
-        longer: dict[Text, float] = {}
+        longer: dict[TokenIds, float] = {}
         for text, weight in law.items():
             probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
             for token in probs.nonzero()[:, 0].tolist():
@@ -243,7 +243,7 @@ def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Te
 
 
 def _points(
-    choice: Losslessness, law: Mapping[Text, float], counts: Mapping[str, Counter[Text]]
+    choice: Losslessness, law: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
 ) -> Iterator[dict[str, Any]]:
     """A row for each rule: the total variation between its texts and the exact distribution; the
     mean and 99 % quantile for as many exact samples; and bounds of the true distance, which differs
@@ -335,7 +335,7 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 # The models, with the logits of each prefix computed once.
 
 
-def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text]:
+def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
     if not choice.embedded:
         coins = choice.models == "coins"
@@ -349,7 +349,7 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
         raise ConfigError("The prompt is too long for this test.", field="prompt", hint="A few words are enough.")
     real = engine.target
 
-    def ask(text: Text) -> Tensor:
+    def ask(text: TokenIds) -> Tensor:
         run = real.start()
         run.read(text[:-1])
         return run.score(text[-1:]).logits[0]
@@ -367,7 +367,7 @@ class Remembered:
 
     room = 1 << 20
 
-    def __init__(self, ask: Callable[[Text], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
+    def __init__(self, ask: Callable[[TokenIds], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
         self.logits = functools.cache(ask)  # [V] of the token after a text
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
@@ -389,7 +389,7 @@ class Remembered:
         from specdiff_core.models.target import Scores
 
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
-        texts: list[Text] = []  # up to and including each id
+        texts: list[TokenIds] = []  # up to and including each id
         for token, place in zip(ids, before, strict=True):
             texts.append((*(texts[place] if place >= 0 else self._text), token))
         rows = torch.stack([self.logits(text) for text in texts])
@@ -410,7 +410,7 @@ class TableDrafter:
 
     name, layers, room = "table", (), sys.maxsize
 
-    def __init__(self, guess: Callable[[Text, Text], Tensor]) -> None:
+    def __init__(self, guess: Callable[[TokenIds, TokenIds], Tensor]) -> None:
         self._guess = functools.cache(guess)
 
     def start(self) -> TableDrafter:
@@ -426,12 +426,12 @@ class TableDrafter:
         return (yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=MASK))
 
 
-def _coin_target(text: Text) -> Tensor:
+def _coin_target(text: TokenIds) -> Tensor:
     """Independent fair coins."""
     return _logs([0.5, 0.5, 0.0, 0.0])
 
 
-def _coin_drafter(text: Text, window: Text) -> Tensor:
+def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
     copies it into the others: p/q accepts a first token with probability ½ only, which changes the
     distribution of the last token, as it is never rejected."""
@@ -445,11 +445,11 @@ def _coin_drafter(text: Text, window: Text) -> Tensor:
     return torch.stack(rows)
 
 
-def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:
+def _random_drafter(seed: int) -> Callable[[TokenIds, TokenIds], Tensor]:
     """A random drafter that sees the revealed symbols of the window."""
     import torch
 
-    def guess(text: Text, window: Text) -> Tensor:
+    def guess(text: TokenIds, window: TokenIds) -> Tensor:
         return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
 
     return guess

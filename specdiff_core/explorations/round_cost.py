@@ -11,7 +11,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
@@ -58,7 +58,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return tuple(sorted({setting.drafter for _, setting in self.methods().values()}))
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         prompts, skipped = self.prompts(engine)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import METHOD, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
@@ -67,7 +67,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         int, ask("Width of a part", "Tokens of context that are grouped together.", 16, 256, more=True)
     ] = 64
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         labels = {name: find_method(name).label for name in self.methods}
         configs = {name: find_method(name).config(self.base) for name in labels}

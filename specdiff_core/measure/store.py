@@ -34,7 +34,7 @@ class Measured(msgspec.Struct, kw_only=True):
         return tuple(getattr(self, name) for name in self.KEY)
 
 
-class Row(Measured, kw_only=True):
+class SweepRow(Measured, kw_only=True):
     """One run of a sweep."""
 
     KEY = ("prompt", "repeat", "setting")
@@ -46,7 +46,7 @@ class Row(Measured, kw_only=True):
     loops: bool = False  # whether the text ends repeating itself
 
     @classmethod
-    def of_run(cls, events: Sequence[Event], **where: Any) -> Row:
+    def of_run(cls, events: Sequence[Event], **where: Any) -> SweepRow:
         """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
         last = final(events)
         assert last is not None, "a decode ends with Finished or raises"
