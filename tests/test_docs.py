@@ -1,5 +1,5 @@
-"""The documents: every link leads somewhere, every command is one; the examples of the front door and the README run, and
-so do the notebook of the workshop and the drafter of the guide."""
+"""The documents: every link leads somewhere, every command is one; the examples of the front door and the README run,
+and so do the notebook of the workshop and the drafter of the guide."""
 
 from __future__ import annotations
 

@@ -16,14 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from msgspec import Meta
+
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import EMBEDDED, ask
+from specdiff_core.explorations.fields import EMBEDDED, ask, enum
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +50,7 @@ NOISE = "noise: 99 % of exact samples stay below"
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
 draws walk all of them, or p/q tests one after the other."""
-Names = Literal["ratio", "block", "delta", "match", "naive", "self", "trie", "multi_round"]
+NAMES = (*(rule.value for rule in Rule), *SELECTIONS)
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
@@ -81,20 +83,14 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         ),
     ] = "coins"
     rules: Annotated[
-        tuple[Names, ...],
-        ask(
-            "Rules",
-            "Interleaved run by run. self, trie and multi_round use K drafts, the others one.",
-            least=1,
-            most=8,
-        ),
+        tuple[Annotated[str, Meta(extra_json_schema=enum(NAMES))], ...],
+        ask("Rules", "Interleaved run by run. The last three use K drafts, the others one.", least=1, most=len(NAMES)),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
         int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
-        str,
-        ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder]),
+        str, ask("Reveal order", "Which masks a denoising step reveals.", **enum([one.value for one in RevealOrder]))
     ] = "max_prob"
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
@@ -127,9 +123,10 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         """Reject inconsistent settings.
 
         Raises:
-            ConfigError: T is larger than γ, or K, T and the rules do not fit together.
+            ConfigError: no such rule, T larger than γ, or K, T and the rules do not fit together.
         """
-        self.config("ratio", 0)
+        for rule in self.rules:
+            self.config(rule, 0)
         chosen = [rule for rule in self.rules if rule in SELECTIONS]
         if chosen and self.num_drafts < 2:
             words, hint = f"{chosen[0]} needs several drafts, but K is 1.", "Set K to 2 or more."
@@ -313,7 +310,7 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     x = [" ".join(map(str, one["text"])) for one in outcomes]
     data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
     for i, rule in enumerate(rules):
-        colour = "@alarm" if rule == "naive" else f"@lane-{i % draw.LANES + 1}"
+        colour = f"@lane-{i % draw.LANES + 1}" if Rule(SELECTIONS.get(rule, rule)).lossless else "@alarm"
         data.append(draw.bars(x, [one[rule] for one in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
     return Figure(
         key="joint",
