@@ -29,7 +29,7 @@ from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.folders import resolve
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import CausalLM
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
@@ -91,7 +91,7 @@ class EqualityRow(Measured, kw_only=True):
     temperature: float
     compared: list[str]  # keys of settings, and GENERATE
     tokens: int
-    differences: list[dict[str, Any]]  # cell, prompt, temperature, and what difference() says
+    differences: list[dict[str, Any]]  # setting, prompt, temperature, and what difference() says
     bits: dict[
         str, tuple[int, int]
     ]  # key -> committed tokens whose logits differ from vanilla's in any bit, and of all
@@ -122,7 +122,7 @@ def stock_of(engine: Engine, role: str = "target") -> Any:
     if role not in kept:
         drafter: Any = pair.drafters.get(role)
         kept[role] = pair.model if role == "target" else drafter.reader.model
-        if isinstance(kept[role], Decoder):
+        if isinstance(kept[role], CausalLM):
             spec = pair.spec
             source = (spec.target, spec.revision)
             if role != "target":
@@ -192,7 +192,7 @@ def check_equality(
             suppress = list(engine.target.suppress) or None
             texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
         differences = [
-            {"cell": key, "prompt": prompt.id, "temperature": temperature, **found._asdict()}
+            {"setting": key, "prompt": prompt.id, "temperature": temperature, **found._asdict()}
             for key, text in texts.items()
             if (found := difference(engine, prompt.prompt, text, vanilla, shared))
         ]
@@ -217,9 +217,9 @@ def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
     counts = ("compared", "equal", "bits_compared", "bits_different")
     table: dict[tuple[str, float], dict[str, Any]] = {}
     for row in rows:
-        parted = {item["cell"] for item in row.differences}
+        parted = {item["setting"] for item in row.differences}
         for key in row.compared:
-            new = {"cell": key, "temperature": row.temperature, **dict.fromkeys(counts, 0)}
+            new = {"setting": key, "temperature": row.temperature, **dict.fromkeys(counts, 0)}
             entry = table.setdefault((key, row.temperature), new)
             different, compared = row.bits.get(key, (0, 0))
             one = (1, int(key not in parted), compared, different)
@@ -227,7 +227,7 @@ def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
     return {
         **{name: sum(entry[name] for entry in table.values()) for name in counts},
         "tokens": sum(row.tokens for row in rows),
-        "cells": list(table.values()),
+        "entries": list(table.values()),
         "differences": [item for row in rows for item in row.differences],
     }
 
@@ -239,11 +239,11 @@ class Equality(Tabled, kw_only=True, tag="equality"):
 
     def tables(self) -> list[str]:
         numbers = self.result
-        temperatures = sorted({entry["temperature"] for entry in numbers["cells"]})
+        temperatures = sorted({entry["temperature"] for entry in numbers["entries"]})
         equal: dict[str, dict[float, str]] = defaultdict(dict)
         bits: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        for entry in numbers["cells"]:
-            name = "vanilla and generate()" if entry["cell"] == GENERATE else entry["cell"]
+        for entry in numbers["entries"]:
+            name = "vanilla and generate()" if entry["setting"] == GENERATE else entry["setting"]
             equal[name][entry["temperature"]] = f"{entry['equal']}/{entry['compared']}"
             bits[name][0] += entry["bits_different"]
             bits[name][1] += entry["bits_compared"]
@@ -252,7 +252,7 @@ class Equality(Tabled, kw_only=True, tag="equality"):
             different, compared = bits[name]
             row = [name, *(found.get(temperature, "–") for temperature in temperatures)]
             rows.append([*row, f"{different} of {compared}" if compared else "–"])
-        named = ((f"{item['cell']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
+        named = ((f"{item['setting']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
         return [
             "### The same text, token for token, and the same bits",
             f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "

@@ -54,7 +54,7 @@ class Passes(BenchSetting, frozen=True, kw_only=True):
 class Forwards(Tabled, kw_only=True, tag="forwards"):
     """Bare passes of several settings."""
 
-    entries: list[Passes] = msgspec.field(name="cells")
+    entries: list[Passes]
 
     def tables(self) -> list[str]:
         rows = []
@@ -172,7 +172,7 @@ def forwards(
         if found := swept.get(setting.key):
             passes = msgspec.structs.replace(passes, efficiency=efficiency(passes, found, swept[VANILLA.key]))
         entries.append(passes)
-    return msgspec.convert({**head, "provenance": provenance, "cells": entries}, Forwards)
+    return msgspec.convert({**head, "provenance": provenance, "entries": entries}, Forwards)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

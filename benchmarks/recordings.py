@@ -35,7 +35,7 @@ from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
-Lanes = dict[str, Sequence[Event]]
+LaneEvents = dict[str, Sequence[Event]]
 
 
 class Recording(NamedTuple):
@@ -87,7 +87,7 @@ def _title(pair: str, example: Example) -> str:
     return example.flavour if pair == "embedded" else f"{find_pair(pair).label.partition(' · ')[0]} · {example.flavour}"
 
 
-def record(folder: Path, measure: Callable[[Recording], Lanes], only: str = "") -> None:
+def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str = "") -> None:
     """Measure all recordings and write them; the indices come last, so that they name no missing file.
 
     Args:
@@ -106,7 +106,7 @@ def record(folder: Path, measure: Callable[[Recording], Lanes], only: str = "") 
         (parent / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def middle_run(engine: Decoder, recording: Recording, repeats: int) -> Lanes:
+def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvents:
     """Run all lanes several times and return the run with the median total time.
 
     Raises:
@@ -114,7 +114,7 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> Lanes:
     """
     runs = runner.race(engine, recording.asked["prompt"], recording.plan(), repeats=repeats, detail=True)
     totals = [sum(fold(run).seconds for run in repeat) for repeat in zip(*runs.values(), strict=True)]
-    kept: Lanes = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
+    kept: LaneEvents = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
     if any(fold(run).crowded for run in kept.values()):
         raise SpecDiffError(
             f"{recording.title}: threads waited for a processor, so its times are useless.",

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from common import DrafterSession, DrafterSettings, begin_llama, export_llama, generator, new_llama, run
+from common import DrafterModelSettings, DrafterSession, begin_llama, export_llama, generator, new_llama, run
 from objectives import probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -25,7 +25,7 @@ SUMMARY = (
 )
 
 
-class Settings(DrafterSettings, frozen=True, kw_only=True):
+class Settings(DrafterModelSettings, frozen=True, kw_only=True):
     layers: Annotated[int, field("layers of a new drafter", ge=1)] = 2
 
 

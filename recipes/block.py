@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import DrafterSession, DrafterSettings, generator, run
+from common import DrafterModelSettings, DrafterSession, generator, run
 from msgspec import Meta
 from objectives import cross_entropy_streak, position_weights
 from text import Written
@@ -39,7 +39,7 @@ SUMMARY = (
 )
 
 
-class Settings(DrafterSettings, frozen=True, kw_only=True):
+class Settings(DrafterModelSettings, frozen=True, kw_only=True):
     anchors: Annotated[int, field("blocks per row", ge=1)] = 48
     streak: Annotated[float, field("weight of streak distillation, of whole blocks (2511.00606)", ge=0, le=100)] = 0.0
     greedy: Annotated[

@@ -36,7 +36,7 @@ from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
-from specdiff_core.train.cards import OTHER_CREDITS, Card, training_of, write_card
+from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_of, write_card
 from specdiff_core.train.curve import METRICS, last_scores
 from specdiff_core.train.drafter import SCORE, decode_greedily, tau_by_flavour
 from specdiff_core.train.options import add_options, read_options
@@ -112,7 +112,7 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
         return max(0.0, min(1.0, (step + 1) / self.warmup, decay))
 
 
-class DrafterSettings(ModelSettings, frozen=True, kw_only=True):
+class DrafterModelSettings(ModelSettings, frozen=True, kw_only=True):
     target: Annotated[Path, field("folder of the target")] = SHIPPED / "target"
     written: Annotated[Path, field("folder of text that targets wrote")] = Path("runs/written")
     share: Annotated[float, field("fraction of the rows that the target wrote", ge=0, le=1)] = 0.7
@@ -220,7 +220,7 @@ class Session:
         name = f"{family}-{self.kind}-{millions:.1f}M"
         shape = f"{millions:.1f} M parameters; see config.json."
         card = {"name": name, "summary": summary, "shape": shape, "history": history, "notice": notice}
-        return write_card(Card(**{**card, "credits": credits, **facts}), self.out)
+        return write_card(ModelCard(**{**card, "credits": credits, **facts}), self.out)
 
 
 class DrafterSession(Session):
@@ -231,9 +231,9 @@ class DrafterSession(Session):
         gamma: tokens of a draft where τ is measured.
     """
 
-    settings: DrafterSettings
+    settings: DrafterModelSettings
 
-    def __init__(self, settings: DrafterSettings, kind: str, *, gamma: int) -> None:
+    def __init__(self, settings: DrafterModelSettings, kind: str, *, gamma: int) -> None:
         super().__init__(settings, kind)
         self._gamma = gamma
         if not (settings.target / "config.json").is_file():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import DrafterSession, DrafterSettings, generator, run
+from common import DrafterModelSettings, DrafterSession, generator, run
 from objectives import probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -45,7 +45,7 @@ def objective(head: EagleHead, target: LlamaForCausalLM, ids: Tensor, own: Tenso
     return loss / PASSES
 
 
-def main(settings: DrafterSettings) -> Path:
+def main(settings: DrafterModelSettings) -> Path:
     session = DrafterSession(settings, "eagle", gamma=4)
     head = load_eagle(settings.start) if settings.start else new_eagle(session.target.config, seed=settings.seed)
     head.to(session.device).requires_grad_(True)
@@ -65,4 +65,4 @@ def main(settings: DrafterSettings) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, DrafterSettings(batch_tokens=3072)))
+    sys.exit(run(main, DrafterModelSettings(batch_tokens=3072)))

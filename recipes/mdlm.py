@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import DrafterSession, DrafterSettings, generator, heads_of, run
+from common import DrafterModelSettings, DrafterSession, generator, heads_of, run
 from objectives import cross_entropy_streak, position_weights, probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -42,7 +42,7 @@ SUMMARY = (
 )
 
 
-class Settings(DrafterSettings, frozen=True, kw_only=True):
+class Settings(DrafterModelSettings, frozen=True, kw_only=True):
     whole: Annotated[float, field("fraction of the windows that are fully masked, as with T = 1", ge=0, le=1)] = 0.5
     streak: Annotated[float, field("weight of streak distillation, of whole windows (2511.00606)", ge=0, le=100)] = 0.0
     layers: Annotated[int, field("layers of a new drafter", ge=1)] = 4

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from specdiff_core.engine import Engine
 from specdiff_core.models.folders import shown
 from specdiff_core.schema.errors import CorpusError, WeightsError
-from specdiff_core.train.answers import Answers, Prompt, Writing, write_answers
+from specdiff_core.train.answers import Answers, EncodedPrompt, Writing, write_answers
 
 NEW_TOKENS = 160
 """Of each text that the target writes, at most."""
@@ -112,10 +112,10 @@ class Text:
         chosen = rng.choice(len(documents), size=rows, p=roots / roots.sum())
         return np.concatenate([windows(documents[index].tokens, rng, 1, length) for index in chosen])
 
-    def prompts(self, count: int) -> list[Prompt]:
+    def prompts(self, count: int) -> list[EncodedPrompt]:
         """The beginnings of held-out documents, ``count`` of each flavour."""
         return [
-            Prompt(f"{name}-{number}", name, tuple(row))
+            EncodedPrompt(f"{name}-{number}", name, tuple(row))
             for name, documents in self.split("valid").items()
             for number, row in enumerate(documents.beginnings(min(PROMPT, len(documents.tokens)), count).tolist())
         ]
@@ -159,7 +159,7 @@ def write_text(
     Raises:
         CorpusError: there is no text to continue.
     """
-    documents, prompts = text.split("train"), list[Prompt]()
+    documents, prompts = text.split("train"), list[EncodedPrompt]()
     names = sorted(documents)
     for part in range(parts):
         rng = np.random.default_rng([seed, part])
@@ -168,7 +168,7 @@ def write_text(
             chosen, size = documents[name], int(rng.integers(16, 65))
             index = int(rng.integers(len(chosen.starts)))
             tokens = chosen.tokens[slice(*chosen.bounds(index))][:size].tolist()
-            prompts.append(Prompt(f"{seed}-{part}-{number}", name, tuple(tokens)))
+            prompts.append(EncodedPrompt(f"{seed}-{part}-{number}", name, tuple(tokens)))
     writing = Writing(
         layers=(), ends=engine.ends, new_tokens=NEW_TOKENS, temperatures=temperatures, slots=64, seed=seed
     )

@@ -46,7 +46,7 @@ class LoadedPair:
 
     spec: PairSpec
     placement: Placement
-    model: Any  # the target: a Decoder of this lab, or a model of transformers
+    model: Any  # the target: a CausalLM of this lab, or a model of transformers
     tokenizer: PreTrainedTokenizerBase
     drafters: dict[str, Drafter]
     missing: dict[str, str] = field(default_factory=dict)  # drafter -> reason

@@ -211,7 +211,7 @@ def test_figures_of_alignment_show_what_was_recorded() -> None:
 
 def test_the_greedy_window_beside_the_drafts_is_the_benchmark_s() -> None:
     """The row of the same drafter and γ in the report, of as many prompts, at temperature 0."""
-    chosen = next(one for one in evidence.answer("compare/selection")["cells"] if one["drafter"] != "none")
+    chosen = next(one for one in evidence.answer("compare/selection")["entries"] if one["drafter"] != "none")
     name = f"{chosen['drafter']} γ {chosen['gamma']}, T {chosen['steps']}"
     rows = re.findall(rf"^\| {name} +\|(.+)\|$", (ROOT / "BENCHMARKS.md").read_text("utf-8"), re.MULTILINE)
     cells = [[cell.strip() for cell in row.split("|")] for row in rows]

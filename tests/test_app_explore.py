@@ -29,7 +29,7 @@ from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, Step, Stopped, parse
+from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step, parse
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory
 from specdiff_core.schema.pairs import OWN_PAIRS
@@ -50,7 +50,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
     fails_at: Annotated[int, Meta(title="Fails at")] = 0
     words: Annotated[str, Meta(title="Words")] = ""
 
-    def explore(self, engine: Any, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Any, stopped: ShouldStop) -> Iterator[Step]:
         for number in range(1, self.to + 1):
             if self.fails_at == number:
                 raise OutOfMemory("The device ran out of memory.", hint="Count less far.")

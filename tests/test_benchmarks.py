@@ -185,7 +185,7 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
         '{"kind": "poem", "schema": 1}',
         json.dumps({**PAGE, "schema": 4}),
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": 3}),
-        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"cells": [{}]}}),
+        json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"entries": [{}]}}),
     ],
 )
 def test_a_foreign_result_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

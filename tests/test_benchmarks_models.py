@@ -302,7 +302,7 @@ def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
     found = equality.aggregate(log.rows)
     assert (found["compared"], found["equal"]) == (4 + 4 + 2, 10)
     assert 0 < found["bits_different"] <= found["bits_compared"] <= 8 * 12, "transformers' module rounds by width"
-    assert {entry["cell"] for entry in found["cells"]} == {"block/4/1", "generate"}
+    assert {entry["setting"] for entry in found["entries"]} == {"block/4/1", "generate"}
     with_generate = {(row.prompt, row.temperature) for row in log.rows if "generate" in row.compared}
     assert with_generate == {("math-0", 0.0), ("code-0", 0.0)}, "of every flavour"
 
@@ -407,10 +407,10 @@ def test_every_measurement_from_the_command_line(
         assert status == 0, capsys.readouterr().err
         assert json.loads(Path(results[-1]).read_text())["kind"] == kind
     stored = json.loads((tmp_path / "sweep.json").read_text())
-    cells = [(cell["drafter"], cell["gamma"], cell["steps"]) for cell in stored["cells"]]
-    assert cells == [("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4)]
+    entries = [(entry["drafter"], entry["gamma"], entry["steps"]) for entry in stored["entries"]]
+    assert entries == [("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4)]
     assert stored["prompts"] == {"math": 1, "code": 1}
-    passes = json.loads((tmp_path / "forwards.json").read_text())["cells"]
+    passes = json.loads((tmp_path / "forwards.json").read_text())["entries"]
     assert all(min(one["target_one"], one["target_verify"], one["draft"]) > 0 for one in passes)
     own = forwards_module.product_seconds(Engine.load("embedded", drafters=("none",)), "Once upon a time", BASE)
     assert own > 0 == passes[0]["products"], "this module trains its network"

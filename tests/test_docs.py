@@ -1,5 +1,5 @@
-"""The documents: every link leads somewhere, every command is one, every pair is listed; the examples of the front door
-and the README run, and so do the notebook of the workshop and the drafter of the guide."""
+"""The documents: every link leads somewhere, every command is one; the examples of the front door and the README run,
+and so do the notebook of the workshop and the drafter of the guide."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plotly.graph_objects import Figure
 import specdiff_core
 from app.content.workshop import WORKSHOP
 from specdiff_core.cli import build_parser
-from specdiff_core.schema.pairs import EMBEDDED, PAIRS
+from specdiff_core.schema.pairs import PAIRS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -179,12 +179,6 @@ def test_every_command_is_one(document: Path) -> None:
             words = shlex.split(line, comments=True)
             if "specdiff_core" in words and "--help" not in words:
                 parser.parse_args(words[words.index("specdiff_core") + 1 :])
-
-
-def test_every_pair_is_listed() -> None:
-    """A family with its sizes once."""
-    listed = set(re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "models.md").read_text("utf-8"), re.MULTILINE))
-    assert listed == {name.partition(":")[0] for name in PAIRS} - {EMBEDDED.name}
 
 
 def test_the_theory_weighs_smollm2_as_its_file_does() -> None:

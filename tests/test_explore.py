@@ -32,7 +32,7 @@ from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.learn import Learn
-from specdiff_core.explorations.losslessness import Losslessness, Remembered, chi_squared
+from specdiff_core.explorations.losslessness import Losslessness, Remembered
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, Given, SideBySide, before_round, pieces_of, rounds_of
@@ -129,7 +129,6 @@ def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, An
         (WindowMap, {"unknown": 1}, "unknown"),
         (WindowMap, {"temperature": "nan"}, "temperature"),
         (WindowMap, {"texts": "x" * 30_000}, "texts"),
-        (Losslessness, {"rules": "wrong"}, "rules"),
         (Losslessness, {"runs": -1}, "runs"),
         (SideBySide, {"branch": "c"}, "branch"),
         (SideBySide, {"round": 0}, "round"),
@@ -158,6 +157,7 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
         (SideBySide, {**TWO, "prompt": " "}, "prompt"),
         (SideBySide, {**TWO, "given": "{"}, "a run from a trace"),
         (Losslessness, {"gamma": 2, "steps": 4}, "T = 4"),
+        (Losslessness, {"rules": "wrong"}, "rule"),
         (Losslessness, {"models": "mdlm", "prompt": "word " * 79}, "too long"),
         (Losslessness, {"rules": "self", "steps": 1}, "K is 1"),
         (Losslessness, {"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T is 2"),
@@ -1106,13 +1106,6 @@ def test_a_kept_answer_is_the_networks_own(engine: Engine) -> None:
     assert torch.equal(kept.score(ids[3:]).logits, expected)
     kept.rollback(len(ids) - 3, [0])
     assert kept.length == 4
-
-
-def test_the_test_of_counts() -> None:
-    seen, expected = np.array([10, 20, 30]), np.array([20.0, 20.0, 20.0])
-    assert chi_squared(seen, expected) == pytest.approx(math.exp(-5))  # χ² = 10 with two degrees of freedom
-    assert chi_squared(np.array([100, 1, 0]), np.array([99.0, 1.0, 1.0])) == pytest.approx(0.4751, abs=1e-4)
-    assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
 
 
 # The files.

@@ -368,8 +368,6 @@ DFLASH = {
     "Qwen3-8B-DFlash-b16": (4096, 12288),
     "LLaMA3.1-8B-Instruct-DFlash-UltraChat": (4096, 12288),
 }
-LISTED = {"dspark_qwen3_4b_block7", "dspark_qwen3_8b_block7"}
-"""Their sizes are those of the files, as public listings give them."""
 MODELS = {
     model.repo.partition("/")[2]: model
     for model in (published.SMOLLM2, *(one for family in published.FAMILIES.values() for one in family.models))
@@ -389,9 +387,7 @@ def parameters_of(config: Any, layers: int) -> int:
 
 
 def test_declared_sizes_are_those_of_the_configs() -> None:
-    untold = {name for name, model in MODELS.items() if not model.parameters}
-    assert untold == {"Qwen3-4B-speculator.dflash2", "eagle3_qwen3_4b_ttt7", "eagle3_qwen3_8b_ttt7"}
-    assert {*CONFIGS, *DFLASH, *LISTED, *untold, "mdlm-owt"} == set(MODELS)
+    """Of each model whose config.json is above; a row needs none."""
     for name, config in CONFIGS.items():
         depth = config.num_hidden_layers
         one, two = (parameters_of(config, layers) for layers in (1, 2))

@@ -44,7 +44,7 @@ from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import CausalLM
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
@@ -200,7 +200,7 @@ def networks(size: int, seed: int = 0) -> Engine:
         )  # fmt: skip
         return opinionated(LlamaForCausalLM(config), seed + layers, 0.6)
 
-    def ours(model: Any) -> Decoder:
+    def ours(model: Any) -> CausalLM:
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
             return load_causal(Path(folder), torch.float32, context=60)[0]

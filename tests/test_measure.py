@@ -22,8 +22,8 @@ from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, interval, mean_interval, student
-from specdiff_core.measure.store import Row, RowLog, read_result
+from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
+from specdiff_core.measure.store import RowLog, SweepRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
@@ -46,7 +46,7 @@ def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
 
 
-def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLog[Row]:
+def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLog[SweepRow]:
     """A whole sweep of the scripted decoder."""
     given = {"engine": FakeDecoder(), "prompts": PROMPTS, "settings": SETTINGS, "base": BASE} | others
     *_, (done, total, log) = sweep(**given, repeats=repeats, path=path)
@@ -54,14 +54,14 @@ def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLo
     return log
 
 
-def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> Row:
+def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> SweepRow:
     parts = {"draft": 0.2, "score": 0.5, "verify": 0.1, "prefill": 0.1}
     metrics = Metrics(
         rounds=rounds, committed=tokens, seconds=seconds, seconds_by={k: v * seconds for k, v in parts.items()},
         tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3), peak_bytes=7, waited_seconds=0.25 * seconds,
     )  # fmt: skip
     values = {"repeat": 0, "reason": "length", "text": "t", **others}
-    return Row(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
+    return SweepRow(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
 
 
 ROWS = [
@@ -190,6 +190,13 @@ def test_the_quantiles_of_students_t() -> None:
         assert student(0.975, freedom) == pytest.approx(quantile, abs=1e-3)
 
 
+def test_the_test_of_counts() -> None:
+    seen, expected = np.array([10, 20, 30]), np.array([20.0, 20.0, 20.0])
+    assert chi_squared(seen, expected) == pytest.approx(math.exp(-5))  # χ² = 10 with two degrees of freedom
+    assert chi_squared(np.array([100, 1, 0]), np.array([99.0, 1.0, 1.0])) == pytest.approx(0.4751, abs=1e-4)
+    assert chi_squared(np.array([5]), np.array([5.0])) == 1.0
+
+
 def test_only_whole_turns_count() -> None:
     """A row without its baseline would tilt the ratio."""
     more = [*ROWS, row("code-0", "none/1/1", 100.0, repeat=1)]
@@ -201,7 +208,7 @@ def test_only_whole_turns_count() -> None:
 def test_texts_that_loop_are_counted_and_left_out_beside() -> None:
     """math-0 loops: without it math is 2/2 = 1, and its mean with code's 3 is 2."""
 
-    def found(looping: Callable[[Row], bool]) -> tuple[SettingResult, ...]:
+    def found(looping: Callable[[SweepRow], bool]) -> tuple[SettingResult, ...]:
         return tuple(aggregate([msgspec.structs.replace(one, loops=looping(one)) for one in ROWS]))
 
     vanilla, block = found(lambda one: one.prompt == "math-0")
@@ -315,7 +322,7 @@ def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
 def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "r.rows.jsonl").write_text(text)
     with pytest.raises(ConfigError, match=r"r\.rows\.jsonl is damaged"):
-        RowLog(tmp_path / "r.rows.jsonl", {}, Row)
+        RowLog(tmp_path / "r.rows.jsonl", {}, SweepRow)
 
 
 # Results and reports.
@@ -400,8 +407,8 @@ def test_a_sweep_from_the_command_line(
     assert cli.main(words.split()) == 0, capsys.readouterr().err
     stored = json.loads((tmp_path / "r.json").read_text())
     assert (stored["kind"], stored["schema"], stored["prompts"]) == ("sweep", 1, {"math": 2, "code": 2})
-    cells = [(cell["drafts"], cell["selection"]) for cell in stored["cells"]]
-    assert cells == [(1, "self"), (1, "self"), (2, "self"), (2, "trie")]
+    entries = [(entry["num_drafts"], entry["selection"]) for entry in stored["entries"]]
+    assert entries == [(1, "self"), (1, "self"), (2, "self"), (2, "trie")]
     assert str(tmp_path) not in json.dumps(stored) and "| block γ 4, K 2 trie |" in capsys.readouterr().out
 
 

@@ -33,7 +33,7 @@ from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
 from specdiff_core.models.files import EMBEDDING, SCALE, shrink, tensor_names
 from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, kernel
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import CausalLM
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.settings import DecodeConfig
@@ -84,7 +84,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 parameter.add_(0.1 * torch.randn(parameter.shape))
     model.save_pretrained(folder)
     ours, why = load_causal(folder, torch.float32, context=100)
-    assert isinstance(ours, Decoder) and not why
+    assert isinstance(ours, CausalLM) and not why
     return Target(ours, context=100), Target(model, context=100)
 
 
@@ -296,7 +296,7 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
     config = MistralConfig(**SIZES, sliding_window=8)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     model, why = load_causal(tmp_path, torch.float32, context=100)
-    assert not isinstance(model, Decoder) and "sliding window" in why
+    assert not isinstance(model, CausalLM) and "sliding window" in why
     target = Target(model, context=100)
     assert target.exactness == "rounding"
     run = target.start()
@@ -343,7 +343,7 @@ def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path: Path
         step = tensor.abs().amax(-1, keepdim=True) / 127 if name in small else torch.zeros(1)
         assert bool(((after[name] - tensor).abs() <= step * 0.5001).all()), name
     models = load_causal(tmp_path, torch.float32, context=100)[0], load_stock(tmp_path, torch.float32)
-    assert isinstance(models[0], Decoder)
+    assert isinstance(models[0], CausalLM)
     with torch.inference_mode():
         close(*(Target(model, context=100).start().score([5, 7, 59, 1]).logits for model in models))
 
@@ -378,7 +378,7 @@ def test_wide_networks_have_the_same_bits_too(inner: int, threads: int) -> None:
     """Long sums of a single row, and activations that threads share."""
     if kernel(CPU, torch.float32) is not PACKED:
         pytest.skip("no packed products here")
-    network = Decoder(LlamaConfig(**SIZES | {"intermediate_size": inner}), context=200)
+    network = CausalLM(LlamaConfig(**SIZES | {"intermediate_size": inner}), context=200)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     target = Target(network.freeze(), context=200)

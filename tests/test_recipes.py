@@ -56,7 +56,7 @@ DEFAULTS: dict[str, Callable[[], Any]] = {
     "mdlm_streak": lambda: mdlm.Settings(share=1.0, whole=1.0, streak=1.0),
     "block": block.Settings,
     "block_markov": lambda: block.Settings(markov=16),
-    "eagle": common.DrafterSettings,
+    "eagle": common.DrafterModelSettings,
 }
 CARDS = sorted((ASSETS / "embedded").glob("*/README.md"))
 

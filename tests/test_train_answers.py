@@ -23,7 +23,7 @@ from specdiff_core.train import answers as module
 from specdiff_core.train.answers import (
     TOP,
     Answers,
-    Prompt,
+    EncodedPrompt,
     Writing,
     _draw,
     encode_prompts,
@@ -32,7 +32,7 @@ from specdiff_core.train.answers import (
 
 LAYERS = (0, 2)
 WRITING = Writing(layers=LAYERS, ends=(3,), new_tokens=14, temperatures=(0.0,), slots=3)
-PROMPTS = [Prompt(f"p{n}", "ab"[n % 2], (5, 6, *range(9, 10 + n % 4), 20 + n)) for n in range(8)]
+PROMPTS = [EncodedPrompt(f"p{n}", "ab"[n % 2], (5, 6, *range(9, 10 + n % 4), 20 + n)) for n in range(8)]
 
 
 def saved(folder: Path, family: str, seed: int = 1) -> Path:
@@ -235,7 +235,7 @@ def test_prompts_are_read_from_lines_and_objects(tmp_path: Path) -> None:
             raise ConfigError("It has a meaning.")
         return list(range(len(text)))
 
-    assert encode_prompts([first, second], encode, longest=3) == [Prompt("x", "code", (0, 1, 2))]
+    assert encode_prompts([first, second], encode, longest=3) == [EncodedPrompt("x", "code", (0, 1, 2))]
     with pytest.raises(CorpusError, match=r"None .* It has a meaning"):
         encode_prompts([second], encode, longest=3)
     with pytest.raises(CorpusError, match="more than 2 tokens"):

@@ -32,7 +32,7 @@ from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.train import answers as answers_module
 from specdiff_core.train import drafter as module
 from specdiff_core.train import losses
-from specdiff_core.train.answers import Answers, Prompt
+from specdiff_core.train.answers import Answers, EncodedPrompt
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.drafter import DrafterTraining, choose_mask, spread
 from specdiff_core.train.learners import BlockLearner, default_taps, draw_blocks, frequent_words
@@ -396,13 +396,13 @@ def test_words_and_layers_are_chosen_by_rule(trainer: Callable[..., DrafterTrain
     assert frequent_words(said, asked, vocabulary=9, count=4, never=1) == [3, 5, 7, 0]
     assert len(frequent_words(said, asked, vocabulary=9, count=99, never=1)) == 8
     engine = trainer().engine
-    assert choose_mask(engine, []) == 269 and choose_mask(engine, [Prompt("", "", (269, 268))]) == 267
+    assert choose_mask(engine, []) == 269 and choose_mask(engine, [EncodedPrompt("", "", (269, 268))]) == 267
     special, plain = SimpleNamespace(special=True), SimpleNamespace(special=False)
     tokenizer = SimpleNamespace(
         mask_token_id=None, all_special_ids=[0], added_tokens_decoder={9: special, 4: plain, 7: special, 0: special}
     )
     other: Any = SimpleNamespace(pair=SimpleNamespace(tokenizer=tokenizer), target=engine.target, ends=(0,))
-    assert choose_mask(other, []) == 7 and choose_mask(other, [Prompt("", "", (7,))]) == 9
+    assert choose_mask(other, []) == 7 and choose_mask(other, [EncodedPrompt("", "", (7,))]) == 9
     tokenizer.mask_token_id = 4
     assert choose_mask(other, []) == 4
     engine.pair.model.embed_tokens.weight[260:] = 0
@@ -410,7 +410,7 @@ def test_words_and_layers_are_chosen_by_rule(trainer: Callable[..., DrafterTrain
 
 
 def test_prompts_are_spread_over_flavours() -> None:
-    every = [Prompt(str(i), "abc"[i % 3] if i < 9 else "d", (i,)) for i in range(30)]
+    every = [EncodedPrompt(str(i), "abc"[i % 3] if i < 9 else "d", (i,)) for i in range(30)]
     assert [one.flavour for one in spread(every, 8)] == list("aabbccdd")
     assert len(spread(every, 2)) == 2 and spread(every, 0) == []
 

@@ -33,7 +33,7 @@ TITLES = {
 }
 
 
-class Card(TypedDict):
+class ErrorCard(TypedDict):
     """An error for the player, as plain text."""
 
     code: str
@@ -49,12 +49,12 @@ def new_run_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
-def card(error: BaseException, run: str) -> Card:
+def card(error: BaseException, run: str) -> ErrorCard:
     """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
     expected = error if isinstance(error, SpecDiffError) else OutOfMemory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
-        return Card(
+        return ErrorCard(
             code="unexpected",
             title=TITLES["unexpected"],
             message="The run ended early. Your prompt and your settings are still here.",
@@ -68,7 +68,7 @@ def card(error: BaseException, run: str) -> Card:
     field = expected.field if isinstance(expected, ConfigError) else ""
     if expected.code == "context":
         field = "prompt"
-    return Card(
+    return ErrorCard(
         code=expected.code,
         title=TITLES["prompt"] if field == "prompt" else TITLES.get(expected.code, TITLES["error"]),
         message=expected.message,

@@ -52,8 +52,8 @@ def selection() -> tuple[float, list[tuple[int, float, float]]]:
     """The drafter's temperature under self-selection; K, tokens per round and speed-up at the target's temperature 0,
     on the same prompts."""
     found = answer("compare/selection")
-    cells = [one for one in found["cells"] if one["drafter"] != "none"]
-    points = [(one["drafts"], one["tau"], one["speedup"]["value"]) for one in cells]
+    drafted = [one for one in found["entries"] if one["drafter"] != "none"]
+    points = [(one["num_drafts"], one["tau"], one["speedup"]["value"]) for one in drafted]
     return found["settings"]["draft_temperature"], points
 
 

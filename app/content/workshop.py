@@ -37,7 +37,7 @@ class Watch(Record, frozen=True, kw_only=True):
     area: str = ""  # a selector in the player, or without a recording in this tab
 
 
-class Option(Record, frozen=True, kw_only=True):
+class CheckAnswer(Record, frozen=True, kw_only=True):
     """An answer to the check."""
 
     words: str
@@ -58,7 +58,7 @@ class Lesson(Record, frozen=True, kw_only=True):
     formula: Formula
     letters: str
     check: str
-    answers: tuple[Option, ...]
+    answers: tuple[CheckAnswer, ...]
     core: bool = False  # one of the five to teach if time is short
     recorded: str = ""  # a recording for the check, if the visitor has no such run
     proof: str = ""  # a question whose answer the check quotes, if the lesson points elsewhere

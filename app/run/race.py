@@ -21,7 +21,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from app.content.error_cards import Card, card, new_run_id
+from app.content.error_cards import ErrorCard, card, new_run_id
 from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import BEAT, LOG, Job, frame, refusal
@@ -179,7 +179,7 @@ class Update:
     size: int = 0  # bytes of the trace file, up to the end of a line
     tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
-    failures: dict[str, Card] = field(default_factory=dict)  # lane -> why it failed
+    failures: dict[str, ErrorCard] = field(default_factory=dict)  # lane -> why it failed
 
     def failed(self, trace: Path, lane: str, error: Exception, run: str) -> Update:
         """End a lane with a Failed event; its earlier events stay."""

@@ -37,7 +37,7 @@ class Variant:
     skip: int = 0  # leading tokens of each draft to leave out
 
 
-class Words(NamedTuple):
+class SpecialIds(NamedTuple):
     """Facts about ids."""
 
     suppress: Sequence[int]  # ids that the target suppresses
@@ -46,7 +46,7 @@ class Words(NamedTuple):
 
 
 @singledispatch
-def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+def variants(drafter: Any, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
     """Every variant that changes one declaration of this kind of drafter, except the template, and
     the reason for each declaration that has none. Kinds of drafters register their own
     (``@variants.register``, here or in their files).
@@ -58,7 +58,7 @@ def variants(drafter: Any, layers: int, words: Words) -> tuple[list[Variant], di
 
 
 @variants.register
-def _of_denoiser(drafter: MaskedDiffusionDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
     why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
     if not _learned(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
@@ -66,12 +66,12 @@ def _of_denoiser(drafter: MaskedDiffusionDrafter, layers: int, words: Words) -> 
 
 
 @variants.register
-def _of_block(drafter: BlockDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+def _of_block(drafter: BlockDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
     return [*_block(drafter, words), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
 
 
 @variants.register
-def _of_eagle(drafter: EagleDrafter, layers: int, words: Words) -> tuple[list[Variant], dict[str, str]]:
+def _of_eagle(drafter: EagleDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     return [*_beside(drafter), *_layers(drafter, layers)], why
@@ -84,7 +84,7 @@ def _with(known: Any, **values: Any) -> Any:
     return changed
 
 
-def _masks(declared: int, size: int, words: Words) -> list[int]:
+def _masks(declared: int, size: int, words: SpecialIds) -> list[int]:
     """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
     tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
@@ -100,7 +100,7 @@ def _layers(drafter: Any, count: int) -> Iterator[Variant]:
             yield Variant(LAYERS, was, becomes, _with(drafter, layers=moved))
 
 
-def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant]:
+def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Variant]:
     plain = partial(_with, drafter)
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
     yield Variant(SHIFT, _signed(shift), _signed(shift - 1), plain(), skip=1)
@@ -120,7 +120,7 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: Words) -> Iterator[Variant
         yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
 
 
-def _block(drafter: BlockDrafter, words: Words) -> Iterator[Variant]:
+def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
     plain = partial(_with, drafter)
     yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
     earlier = _with(drafter.network, denoise=partial(_earlier, drafter.network))

@@ -28,7 +28,7 @@ from specdiff_core.schema.settings import DecodeConfig
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-Stopped = Callable[[], bool]
+ShouldStop = Callable[[], bool]
 P = TypeVar("P", Prompt, Problem)
 E = TypeVar("E", bound="Exploration")
 
@@ -127,7 +127,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return drafters_of(self.pair, methods)
         return (self.drafter,) if hasattr(self, "drafter") else ()
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps other runs may use ``engine``.
 
         Args:
@@ -313,7 +313,7 @@ def _read_line(line: str, number: int) -> Prompt:
 class StopFlag(NamedTuple):
     """A stop function in the form that ``decode`` takes."""
 
-    is_set: Stopped
+    is_set: ShouldStop
 
 
 def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -364,7 +364,7 @@ class Exploring:
     """
 
     def __init__(
-        self, what: Exploration, engine: Engine, stopped: Stopped = lambda: False, argv: Sequence[str] = ()
+        self, what: Exploration, engine: Engine, stopped: ShouldStop = lambda: False, argv: Sequence[str] = ()
     ) -> None:
         from specdiff_core.models.device import device_name
 

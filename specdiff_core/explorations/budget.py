@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped, each_line
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
@@ -137,7 +137,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             )
         return problems, skipped
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         problems, skipped = self.chosen(engine)
         right = [problem.answer for problem in problems]
         prompts = [

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Stopped, Switch
+from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD, ask
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
@@ -80,7 +80,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 96
     per_flavour: Annotated[int, ask("Prompts of each kind", "Three or more give intervals for each kind.", 1, 5)] = 1
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         methods = {one.name: one for one in resolve_methods(self.pair, self.methods) if one.name != BASELINE}
         groups: dict[float, Runs] = {}

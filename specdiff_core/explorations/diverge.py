@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from specdiff_core.explorations.base import Answer, Report, Step, StopFlag, Stopped
+from specdiff_core.explorations.base import Answer, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.explorations.figures import quoted
 from specdiff_core.explorations.side_by_side import METHODS, TwoRuns
@@ -31,7 +31,7 @@ RUN = ask(
 )
 
 
-class Run(NamedTuple):
+class ComparedRun(NamedTuple):
     """One of the two runs."""
 
     label: str
@@ -79,8 +79,8 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
                 read[name] = dump_trace({lane or "run": kept}).decode()
         return read
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
-        runs: list[Run] = []
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+        runs: list[ComparedRun] = []
         for done, name in enumerate(("a", "b"), start=1):
             text = getattr(self, name)
             if _is_recorded(text):
@@ -105,7 +105,7 @@ def _is_recorded(run: str) -> bool:
     return run.lstrip().startswith("{")
 
 
-def _recorded(text: str) -> Run:
+def _recorded(text: str) -> ComparedRun:
     lanes = read_trace(text.encode()).lanes
     if len(lanes) != 1:
         raise TraceError("A recorded run has one lane.", hint="Name a trace file and its lane: FILE#LANE.")
@@ -113,12 +113,12 @@ def _recorded(text: str) -> Run:
     return _run(lane, events)
 
 
-def _run(label: str, events: Sequence[Event]) -> Run:
+def _run(label: str, events: Sequence[Event]) -> ComparedRun:
     header, end = header_of(events), final(events)
     if header is None or end is None:
         raise TraceError(f"The run {label!r} is incomplete.", hint="Record it again, to its end.")
     known = {name: value for name, value in header.config.items() if name in SETTINGS}
-    return Run(label, header, DecodeConfig.parse(known), end.ids)
+    return ComparedRun(label, header, DecodeConfig.parse(known), end.ids)
 
 
 def _lane(path: str, name: str) -> tuple[Event, ...]:
@@ -131,7 +131,7 @@ def _lane(path: str, name: str) -> tuple[Event, ...]:
     return tuple(event for event in events if isinstance(event, RunStarted | Finished))
 
 
-def _compared(engine: Engine, a: Run, b: Run) -> Answer:
+def _compared(engine: Engine, a: ComparedRun, b: ComparedRun) -> Answer:
     """The two tokens at the first difference, and the verdict."""
     _check(engine, a, b)
     size = min(len(a.ids), len(b.ids))
@@ -168,7 +168,7 @@ def _compared(engine: Engine, a: Run, b: Run) -> Answer:
     return Answer(rows=rows, facts=facts | {"verdict": verdict, "findings": [parted, finding]})
 
 
-def _check(engine: Engine, a: Run, b: Run) -> None:
+def _check(engine: Engine, a: ComparedRun, b: ComparedRun) -> None:
     if (a.header.prompt_ids, a.config.pair) != (b.header.prompt_ids, b.config.pair):
         hint = "Compare runs of one pair after one prompt."
         raise ConfigError("These runs have different pairs or prompts.", field="b", hint=hint)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.measure.statistics import LEVEL, Resampled
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
@@ -54,7 +54,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
     tokens: Annotated[int, ask("New tokens", "In each text that the target writes.", 16, 256)] = 64
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
 
         drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
@@ -200,13 +200,13 @@ def _verdict(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _words(engine: Engine) -> Any:
     """The pair's ids, as its tokenizer names them."""
-    from specdiff_core.drafters.variants import Words
+    from specdiff_core.drafters.variants import SpecialIds
 
     tokenizer: Any = engine.pair.tokenizer
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     masks = [token for word, token in vocabulary.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")]
     special = [*sorted(set(masks) & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
-    return Words(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
+    return SpecialIds(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
 
 
 def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped, command_of
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_of
 from specdiff_core.explorations.fields import EMBEDDED, ask, enum
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs, narrow
@@ -86,7 +86,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     tokens: Annotated[int, ask("New tokens", "In each text.", 32, 192)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
         held_out = [prompt for prompt in prompts if prompt not in learnt]
@@ -100,8 +100,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             return Answer(rows=list(rows), facts=dict(facts), races=races)
 
         yield Step(1, total, "the target writes texts", answer)
-        corpus: list[texts.Answer] = []
-        tested: list[texts.Answer] = []
+        corpus: list[texts.TrainingExample] = []
+        tested: list[texts.TrainingExample] = []
         asked = [(engine.encode(one.prompt), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
         begun = [(engine.encode(one.prompt), 1.0) for _ in range(VARIANTS) for one in held_out]
         for first in range(0, len(asked), TOGETHER):
@@ -142,11 +142,11 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     def _train(
         self,
         twins: Mapping[str, _Twin],
-        corpus: Sequence[texts.Answer],
-        tested: Sequence[texts.Answer],
+        corpus: Sequence[texts.TrainingExample],
+        tested: Sequence[texts.TrainingExample],
         writer: _Writer,
         rows: list[dict[str, Any]],
-        stopped: Stopped,
+        stopped: ShouldStop,
     ) -> Iterator[tuple[float, str]]:
         """Train both in alternating steps on the same blocks of the same texts, measured :data:`MEASUREMENTS` times."""
         import numpy as np
@@ -283,7 +283,7 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
 class _Writer:
     """Writes many texts at once with the target, with the hidden states that a block drafter reads."""
 
-    def __init__(self, engine: Engine, seed: int, stopped: Stopped = lambda: False) -> None:
+    def __init__(self, engine: Engine, seed: int, stopped: ShouldStop = lambda: False) -> None:
         import torch
 
         from specdiff_core.train.learners import default_taps
@@ -298,13 +298,12 @@ class _Writer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [str(self._engine.pair.tokenizer.decode([token])) for token in ids]
 
-    def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.Answer]:
+    def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
         """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
         from specdiff_core.models.device import cpu_threads
-        from specdiff_core.train.answers import Prompt as Encoded
-        from specdiff_core.train.answers import Writing, write_together
+        from specdiff_core.train.answers import EncodedPrompt, Writing, write_together
 
-        prompts = [(Encoded(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
+        prompts = [(EncodedPrompt(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
         with cpu_threads(self._threads):
             found = write_together(self._engine.target, prompts, writing, self._random, lambda: not self._stopped())
@@ -319,7 +318,7 @@ class _Twin:
 
         from specdiff_core.models.causal import vocabulary
         from specdiff_core.train import losses
-        from specdiff_core.train.learners import BlockLearner, Words, block_config, default_taps, new_block
+        from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, default_taps, new_block
         from specdiff_core.train.settings import DrafterSettings
         from specdiff_core.train.trainer import Trainer
 
@@ -329,7 +328,7 @@ class _Twin:
         settings = DrafterSettings(block=GAMMA, markov=0, anchors=ANCHORS, whole=1.0, tables=False, seed=seed)
         config = block_config(model.config, engine.pair.spec.target, settings, taps=taps, mask=mask, words=len(words))
         network = new_block(config, seed=seed).to(model.device)
-        self.learner: BlockLearner = BlockLearner(network, table, Words.of(words, table), taps, settings)
+        self.learner: BlockLearner = BlockLearner(network, table, DraftVocab.of(words, table), taps, settings)
         self.learner.weigh = losses.streak_weights if name == STREAK else lambda probs, known: torch.ones_like(probs)
         self.name, self.accepted = name, list[list[int]]()
         self._trainer, self._losses, self._threads = (
@@ -354,7 +353,7 @@ class _Twin:
             found = self._trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
         self._losses.append(found["loss"])
 
-    def measure(self, tested: Sequence[texts.Answer], writer: _Writer) -> dict[str, Any]:
+    def measure(self, tested: Sequence[texts.TrainingExample], writer: _Writer) -> dict[str, Any]:
         """Measure a row: the tokens that greedy rounds would accept, in texts that the target wrote greedily. The texts
         are already known, so nothing is decoded."""
         import torch

@@ -16,31 +16,31 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from msgspec import Meta
+
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, Step, Stopped
-from specdiff_core.explorations.fields import EMBEDDED, ask
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
+from specdiff_core.explorations.fields import EMBEDDED, ask, enum
 from specdiff_core.explorations.figures import Figure, axes, ratio
+from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from specdiff_core.drafters.base import Context, DenoiseState, Draft
     from specdiff_core.engine import Engine
     from specdiff_core.models.target import Scores
 
-Text = tuple[int, ...]
+TokenIds = tuple[int, ...]
 BATCH = 50
 """Runs of each rule between two points at which other runs may decode."""
 PVALUE = 1e-6
 """A rule with a smaller p-value is reported as biased."""
 LEVEL = 0.99
 """Level of the noise band: of several exact rules, one would leave a 95 % band too often."""
-FEWEST = 5.0
-"""Outcomes expected less often than this are pooled in the χ² test."""
 POINTS = 12
 """Points of a curve."""
 DRAWS = 400
@@ -50,7 +50,7 @@ NOISE = "noise: 99 % of exact samples stay below"
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
 draws walk all of them, or p/q tests one after the other."""
-Names = Literal["ratio", "block", "delta", "match", "naive", "self", "trie", "multi_round"]
+NAMES = (*(rule.value for rule in Rule), *SELECTIONS)
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
@@ -83,20 +83,14 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         ),
     ] = "coins"
     rules: Annotated[
-        tuple[Names, ...],
-        ask(
-            "Rules",
-            "Interleaved run by run. self, trie and multi_round use K drafts, the others one.",
-            least=1,
-            most=8,
-        ),
+        tuple[Annotated[str, Meta(extra_json_schema=enum(NAMES))], ...],
+        ask("Rules", "Interleaved run by run. The last three use K drafts, the others one.", least=1, most=len(NAMES)),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
         int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
-        str,
-        ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder]),
+        str, ask("Reveal order", "Which masks a denoising step reveals.", **enum([one.value for one in RevealOrder]))
     ] = "max_prob"
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
@@ -129,9 +123,10 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         """Reject inconsistent settings.
 
         Raises:
-            ConfigError: T is larger than γ, or K, T and the rules do not fit together.
+            ConfigError: no such rule, T larger than γ, or K, T and the rules do not fit together.
         """
-        self.config("ratio", 0)
+        for rule in self.rules:
+            self.config(rule, 0)
         chosen = [rule for rule in self.rules if rule in SELECTIONS]
         if chosen and self.num_drafts < 2:
             words, hint = f"{chosen[0]} needs several drafts, but K is 1.", "Set K to 2 or more."
@@ -153,7 +148,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return (self.models,) if self.embedded else ()
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
         from specdiff_core.models.device import cpu_threads
@@ -162,7 +157,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
         law = exact_law(self, target, prompt)
-        counts: dict[str, Counter[Text]] = {rule: Counter() for rule in rules}
+        counts: dict[str, Counter[TokenIds]] = {rule: Counter() for rule in rules}
         rows, due = list[dict[str, Any]](), 100.0
         clock = DeviceClock(engine.pair.placement.device, "total")
 
@@ -177,7 +172,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             facts = {"joint": joint, "outcomes": len(law), "runs": done, "threads": 1}
             return Answer(rows=[*rows, *now], facts=facts)
 
-        def play(rule: str, seed: int) -> Text:
+        def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
             for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
@@ -228,14 +223,14 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
-def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Text, float]:
+def exact_law(choice: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
-    law: dict[Text, float] = {(): 1.0}
+    law: dict[TokenIds, float] = {(): 1.0}
     sampling = choice.config("ratio", 0).sampling
     for _ in range(choice.length):
-        longer: dict[Text, float] = {}
+        longer: dict[TokenIds, float] = {}
         for text, weight in law.items():
             probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
             for token in probs.nonzero()[:, 0].tolist():
@@ -245,7 +240,7 @@ def exact_law(choice: Losslessness, target: Remembered, prompt: Text) -> dict[Te
 
 
 def _points(
-    choice: Losslessness, law: Mapping[Text, float], counts: Mapping[str, Counter[Text]]
+    choice: Losslessness, law: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
 ) -> Iterator[dict[str, Any]]:
     """A row for each rule: the total variation between its texts and the exact distribution; the
     mean and 99 % quantile for as many exact samples; and bounds of the true distance, which differs
@@ -271,22 +266,6 @@ def _points(
             "p_value": 0.0 if stray else chi_squared(seen, p * size),
             "lossless": choice.config(rule, 0).rule.lossless,
         }
-
-
-def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes are pooled."""
-    import torch
-
-    rare = expected < FEWEST
-    kept_seen, kept = list(seen[~rare]), list(expected[~rare])
-    if rare.any():
-        kept_seen.append(seen[rare].sum())
-        kept.append(expected[rare].sum())
-    if len(kept) < 2:
-        return 1.0
-    statistic = sum((s - e) ** 2 / e for s, e in zip(kept_seen, kept, strict=True) if e > 0)
-    halves = (torch.tensor(value / 2, dtype=torch.float64) for value in (len(kept) - 1, statistic))
-    return float(torch.special.gammaincc(*halves))
 
 
 def _distances(rows: list[dict[str, Any]]) -> Figure:
@@ -331,7 +310,7 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     x = [" ".join(map(str, one["text"])) for one in outcomes]
     data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
     for i, rule in enumerate(rules):
-        colour = "@alarm" if rule == "naive" else f"@lane-{i % draw.LANES + 1}"
+        colour = f"@lane-{i % draw.LANES + 1}" if Rule(SELECTIONS.get(rule, rule)).lossless else "@alarm"
         data.append(draw.bars(x, [one[rule] for one in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
     return Figure(
         key="joint",
@@ -353,7 +332,7 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 # The models, with the logits of each prefix computed once.
 
 
-def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text]:
+def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
     if not choice.embedded:
         coins = choice.models == "coins"
@@ -367,7 +346,7 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Text
         raise ConfigError("The prompt is too long for this test.", field="prompt", hint="A few words are enough.")
     real = engine.target
 
-    def ask(text: Text) -> Tensor:
+    def ask(text: TokenIds) -> Tensor:
         run = real.start()
         run.read(text[:-1])
         return run.score(text[-1:]).logits[0]
@@ -385,7 +364,7 @@ class Remembered:
 
     room = 1 << 20
 
-    def __init__(self, ask: Callable[[Text], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
+    def __init__(self, ask: Callable[[TokenIds], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
         self.logits = functools.cache(ask)  # [V] of the token after a text
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
@@ -407,7 +386,7 @@ class Remembered:
         from specdiff_core.models.target import Scores
 
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
-        texts: list[Text] = []  # up to and including each id
+        texts: list[TokenIds] = []  # up to and including each id
         for token, place in zip(ids, before, strict=True):
             texts.append((*(texts[place] if place >= 0 else self._text), token))
         rows = torch.stack([self.logits(text) for text in texts])
@@ -428,7 +407,7 @@ class TableDrafter:
 
     name, layers, room = "table", (), sys.maxsize
 
-    def __init__(self, guess: Callable[[Text, Text], Tensor]) -> None:
+    def __init__(self, guess: Callable[[TokenIds, TokenIds], Tensor]) -> None:
         self._guess = functools.cache(guess)
 
     def start(self) -> TableDrafter:
@@ -444,12 +423,12 @@ class TableDrafter:
         return (yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=MASK))
 
 
-def _coin_target(text: Text) -> Tensor:
+def _coin_target(text: TokenIds) -> Tensor:
     """Independent fair coins."""
     return _logs([0.5, 0.5, 0.0, 0.0])
 
 
-def _coin_drafter(text: Text, window: Text) -> Tensor:
+def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
     copies it into the others: p/q accepts a first token with probability ½ only, which changes the
     distribution of the last token, as it is never rejected."""
@@ -463,11 +442,11 @@ def _coin_drafter(text: Text, window: Text) -> Tensor:
     return torch.stack(rows)
 
 
-def _random_drafter(seed: int) -> Callable[[Text, Text], Tensor]:
+def _random_drafter(seed: int) -> Callable[[TokenIds, TokenIds], Tensor]:
     """A random drafter that sees the revealed symbols of the window."""
     import torch
 
-    def guess(text: Text, window: Text) -> Tensor:
+    def guess(text: TokenIds, window: TokenIds) -> Tensor:
         return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
 
     return guess

@@ -11,7 +11,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
@@ -41,8 +41,8 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         "drafter": "its drafter",
         "gamma": "γ",
         "steps": "T",
-        "nodes": "B: nodes of a tree",
-        "drafts": "K: drafts",
+        "tree_nodes": "B: nodes of a tree",
+        "num_drafts": "K: drafts",
         "cost": "τ over the speed-up: the cost of a round in vanilla tokens, prefill distributed over them",
         "draft_cost": "drafting, in bare target passes over one row",
         "verify_cost": "the target’s pass and the tests, in bare target passes over one row",
@@ -58,7 +58,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return tuple(sorted({setting.drafter for _, setting in self.methods().values()}))
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         prompts, skipped = self.prompts(engine)
@@ -127,7 +127,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 
 def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figure]:
     """Speed-up by people served at once, which the page predicts for the fastest method with a single window."""
-    single = [row for row in rows if row["gamma"] > 1 and not row["nodes"] and row["drafts"] == 1]
+    single = [row for row in rows if row["gamma"] > 1 and _one_window(row)]
     if (best := draw.fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
         return
     most = facts["curve"][-1][0] // 2  # a round needs at least two rows per person
@@ -174,7 +174,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
 
 def _lengths(rows: list[dict[str, Any]]) -> Figure:
     """Share of drafts with m or more accepted tokens, Π_{j≤m} α_j, and the same with one α for all positions."""
-    fits = [row for row in rows if row.get("alpha") and row["gamma"] >= 4 and not row["nodes"] and row["drafts"] == 1]
+    fits = [row for row in rows if row.get("alpha") and row["gamma"] >= 4 and _one_window(row)]
     data = []
     for row in sorted(fits, key=lambda row: (-row["gamma"], -row["tau"]))[:3]:
         look, x = styles([row["method"]])[row["method"]], list(range(row["gamma"] + 1))
@@ -196,16 +196,14 @@ def _lengths(rows: list[dict[str, Any]]) -> Figure:
     )
 
 
+def _one_window(row: Row) -> bool:
+    return not row["tree_nodes"] and row["num_drafts"] == 1
+
+
 def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:
     """A method's row, with the cost of its round in bare target passes over one row."""
-    settings: dict[str, Any] = {"method": method.name, "label": method.label, "drafter": setting.drafter}
-    settings |= {
-        "gamma": setting.gamma,
-        "steps": setting.steps,
-        "nodes": setting.tree_nodes,
-        "drafts": setting.num_drafts,
-    }
-    row = settings | runs.row(method.name)
+    settings = {name: getattr(setting, name) for name in ("drafter", "gamma", "steps", "tree_nodes", "num_drafts")}
+    row = {"method": method.name, "label": method.label, **settings, **runs.row(method.name)}
     if "speedup" in row:
         row["cost"] = row["tau"] / row["speedup"]
         row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one, row["verify_seconds"] / one

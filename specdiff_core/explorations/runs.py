@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.explorations.base import StopFlag, Stopped
+from specdiff_core.explorations.base import ShouldStop, StopFlag
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import Run, plan
 from specdiff_core.measure.statistics import FEW, Interval, costs, interval
@@ -74,7 +74,7 @@ class Runs:
         base: DecodeConfig,
         settings: Mapping[str, DecodeConfig],
         prompts: Sequence[Prompt],
-        stopped: Stopped,
+        stopped: ShouldStop,
         *,
         threads: int = 0,
         race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, Step, StopFlag, Stopped, drafters_of
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_of
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
@@ -134,7 +134,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             hint = "Choose a rejection in a trace that contains its settings."
             raise ConfigError("This isn’t a run from a trace.", field="given", hint=hint) from error
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} isn’t a token of this target.", field="take", hint="Choose a candidate.")
         runs: dict[str, list[Event]] = {}

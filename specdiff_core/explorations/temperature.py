@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
@@ -59,7 +59,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return (window_drafter(self.pair, self.drafter),)
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         degrees = sorted(set(self.temperatures))
         drafts = sorted(set(self.draft_temperatures))

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import METHOD, ask
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
+from specdiff_core.measure.statistics import wilson
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import Metrics, measure, reached, speed_up
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Boundaries between classes of the target's entropy, nats."""
-Z = 1.96
 GROUPS = {
     "token": ("By kind of token", "share of drafted tokens that the target accepted", ""),
     "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
@@ -67,7 +67,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         int, ask("Width of a part", "Tokens of context that are grouped together.", 16, 256, more=True)
     ] = 64
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         labels = {name: find_method(name).label for name in self.methods}
         configs = {name: find_method(name).config(self.base) for name in labels}
@@ -79,7 +79,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         def answer() -> Answer:
             vanilla = parts.get(BASELINE, {})
             rows = [
-                {"method": method, "group": group, "name": name, **wilson(found)}
+                {"method": method, "group": group, "name": name, **_share(found)}
                 for method, own in counts.items()
                 for (group, name), found in sorted(own.items(), key=_order)
             ]
@@ -312,10 +312,6 @@ def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
     return group, float(name.split()[0]) if group == "entropy" else -sum(found) / len(found), name
 
 
-def wilson(found: list[bool]) -> dict[str, Any]:
-    """The share accepted, with its 95 % Wilson interval."""
-    n = len(found)
-    share = sum(found) / n
-    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
-    return {"tested": n, "accepted": share, "low": middle - half, "high": middle + half}
+def _share(found: list[bool]) -> dict[str, Any]:
+    share = wilson(sum(found), len(found))
+    return {"tested": len(found), "accepted": share.value, "low": share.low, "high": share.high}

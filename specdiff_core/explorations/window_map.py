@@ -16,9 +16,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step, Stopped
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Side = Annotated[int, Meta(ge=1, le=32)]
 REPEATS = 4
 """Repeats of each bare pass before the runs of each prompt."""
-Rows = Sequence[Mapping[str, Any]]
 
 
 class WindowMap(AtTemperature, frozen=True, kw_only=True):
@@ -104,7 +103,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         cells.sort(key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
         return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
-    def explore(self, engine: Engine, stopped: Stopped) -> Iterator[Step]:
+    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         cells = {cell.key: cell for cell in self.cells()}
@@ -183,7 +182,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         )
 
 
-def _as_good(best: Mapping[str, Any], cells: Rows) -> str:
+def _as_good(best: Row, cells: Sequence[Row]) -> str:
     """A sentence on the other cells whose intervals overlap that of the best one."""
     serial = all(row["steps"] == row["gamma"] for row in cells)  # a pass for each token
     others = [
@@ -194,7 +193,7 @@ def _as_good(best: Mapping[str, Any], cells: Rows) -> str:
     return f" {draw.shortlist(others)} {verb} as good within the intervals." if others else ""
 
 
-def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any] | None) -> Iterator[Figure]:
+def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
     """The measured and the predicted map, and slices with the controller as a line."""
     window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
 
@@ -254,7 +253,7 @@ def _maps(cells: Rows, best: Mapping[str, Any] | None, chosen: Mapping[str, Any]
     )
 
 
-def _block(cells: Rows, facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     """Tokens per round and per second by γ, which the page predicts for the widest window in the fewest steps."""
     known = [row for row in cells if len(row.get("alpha_at", ())) > 1]
     if not known or "curve" not in facts:

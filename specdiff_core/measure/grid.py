@@ -14,9 +14,8 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import settings_words
 
 
-class BenchSetting(msgspec.Struct, frozen=True, rename={"tree_nodes": "nodes", "num_drafts": "drafts"}):
-    """The fields of ``DecodeConfig`` that a sweep may vary. Files have shorter names for two of
-    them (``nodes``, ``drafts``)."""
+class BenchSetting(msgspec.Struct, frozen=True):
+    """The fields of ``DecodeConfig`` that a sweep may vary."""
 
     drafter: str
     gamma: int

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
-from specdiff_core.measure.store import Row, RowLog
+from specdiff_core.measure.store import RowLog, SweepRow
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import WARM_UP, Decoder
 from specdiff_core.schema.errors import ConfigError
@@ -127,7 +127,7 @@ def sweep(
     *,
     repeats: int,
     path: Path | None = None,
-) -> Iterator[tuple[int, int, RowLog[Row]]]:
+) -> Iterator[tuple[int, int, RowLog[SweepRow]]]:
     """Measure every run whose row is missing.
 
     Args:
@@ -143,11 +143,11 @@ def sweep(
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
 
-    def measure(run: Run) -> Row:
+    def measure(run: Run) -> SweepRow:
         where = {"prompt": run.prompt.id, "flavour": run.prompt.flavour, "repeat": run.repeat, "setting": run.lane}
-        return Row.of_run(run.decode(engine), **where)
+        return SweepRow.of_run(run.decode(engine), **where)
 
-    log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), Row)
+    log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), SweepRow)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}
     yield from log.fill(todo, measure, warm_up(prompts[0], lanes))
 
@@ -167,7 +167,7 @@ def header(
     return {
         "kind": kind,
         "prompts": digest(prompts),
-        "cells": [setting.key for setting in settings],
+        "lanes": [setting.key for setting in settings],
         "settings": {name: value for name, value in base.to_dict().items() if name not in SWEPT},
         "device": started.device,
         "dtype": started.dtype,

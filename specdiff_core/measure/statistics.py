@@ -1,26 +1,32 @@
 """Speed-ups and means over prompts, with 95 % intervals: percentiles of a bootstrap, which are too narrow over few
-prompts; there, Student's t on the jackknife."""
+prompts; there, Student's t on the jackknife. Also shares, and Pearson's χ² test."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LEVEL = 0.95
 RESAMPLES = 2000
 FEW = 10
 """If a group has fewer prompts, the interval is Student's."""
+POOLED = 5.0
+"""Outcomes expected less often than this are pooled in the χ² test."""
 
 
 class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ratio or a mean, its bounds at :data:`LEVEL`, and how they were made."""
+    """A ratio, a mean or a share, its bounds at :data:`LEVEL`, and how they were made."""
 
     value: float
     low: float
     high: float
-    by: Literal["bootstrap", "student"] = "bootstrap"
+    by: Literal["bootstrap", "student", "wilson"] = "bootstrap"
 
 
 Costs = Mapping[str, tuple[float, int]]  # prompt -> (seconds or rounds, tokens), repeats added up
@@ -112,3 +118,26 @@ def student(share: float, freedom: float) -> float:
     density = np.cos(angles) ** (freedom - 1)
     areas = np.cumsum([0, *(density[1:] + density[:-1])])
     return float(freedom**0.5 * np.tan(np.interp((2 * share - 1) * areas[-1], areas, angles)))
+
+
+def wilson(hits: int, count: int) -> Interval:
+    """The share of ``hits``, with Wilson's interval."""
+    share, z = hits / count, 1.96
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return Interval(share, middle - half, middle + half, "wilson")
+
+
+def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
+    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes are pooled."""
+    rare = expected < POOLED
+    kept_seen, kept = list(seen[~rare]), list(expected[~rare])
+    if rare.any():
+        kept_seen.append(seen[rare].sum())
+        kept.append(expected[rare].sum())
+    half = sum((s - e) ** 2 / e for s, e in zip(kept_seen, kept, strict=True) if e > 0) / 2
+    if len(kept) < 2 or half == 0:
+        return 1.0
+    steps, odd = divmod(len(kept) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1), from Q(0, x) or Q(½, x)
+    terms = (math.exp(a * math.log(half) - half - math.lgamma(a + 1)) for a in (i + odd / 2 for i in range(steps)))
+    return sum(terms, math.erfc(half**0.5) if odd else 0.0)

@@ -1,4 +1,4 @@
-"""Stores measurements: rows as they are measured, and results. Files call a setting a ``cell``."""
+"""Stores measurements: rows as they are measured, and results."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Measured(msgspec.Struct, kw_only=True):
         return tuple(getattr(self, name) for name in self.KEY)
 
 
-class Row(Measured, kw_only=True):
+class SweepRow(Measured, kw_only=True):
     """One run of a sweep."""
 
     KEY = ("prompt", "repeat", "setting")
     repeat: int  # −1: a warm-up
-    setting: str = msgspec.field(name="cell")  # its key
+    setting: str  # its key
     metrics: Metrics
     reason: str
     text: str  # a hash: equal for equal texts
     loops: bool = False  # whether the text ends repeating itself
 
     @classmethod
-    def of_run(cls, events: Sequence[Event], **where: Any) -> Row:
+    def of_run(cls, events: Sequence[Event], **where: Any) -> SweepRow:
         """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
         last = final(events)
         assert last is not None, "a decode ends with Finished or raises"

@@ -14,7 +14,7 @@ import msgspec
 
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import Interval, costs, interval
-from specdiff_core.measure.store import Result, Row, RowLog
+from specdiff_core.measure.store import Result, RowLog, SweepRow
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED, Metrics
@@ -49,7 +49,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
     versions: dict[str, str]
     prompts: dict[str, int]  # flavour -> how many
     repeats: int
-    entries: list[SettingResult] = msgspec.field(name="cells")  # the baseline first
+    entries: list[SettingResult]  # the baseline first
     commit: str = ""
 
     @property
@@ -68,7 +68,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
         return [entry.waiting for entry in self.entries if entry.waiting is not None]
 
 
-def whole_turns(rows: Sequence[Row]) -> list[Row]:
+def whole_turns(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Rows of the (prompt, repeat) pairs that every setting completed, without warm-ups."""
     counted = [row for row in rows if row.repeat >= 0]
     settings = {row.setting for row in counted}
@@ -78,7 +78,7 @@ def whole_turns(rows: Sequence[Row]) -> list[Row]:
     return [row for row in counted if seen[row.prompt, row.repeat] == settings]
 
 
-def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
+def sweep_result(log: RowLog[SweepRow], provenance: Provenance) -> Sweep:
     """The result of a sweep, also of a partial one.
 
     Raises:
@@ -86,12 +86,12 @@ def sweep_result(log: RowLog[Row], provenance: Provenance) -> Sweep:
     """
     rows = whole_turns(log.rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    return log.result(Sweep, provenance=provenance, prompts=prompts, cells=aggregate(rows))
+    return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows))
 
 
-def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
+def aggregate(rows: Sequence[SweepRow]) -> list[SettingResult]:
     """One result for each setting, the baseline first."""
-    by_setting: dict[str, list[Row]] = {VANILLA.key: []}
+    by_setting: dict[str, list[SweepRow]] = {VANILLA.key: []}
     flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
     for row in rows:
         by_setting.setdefault(row.setting, []).append(row)
@@ -127,7 +127,7 @@ def aggregate(rows: Sequence[Row]) -> list[SettingResult]:
     return entries
 
 
-def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
+def _texts(rows: Sequence[SweepRow]) -> dict[str, list[str]]:
     """Prompt -> its text in every repeat."""
     texts: dict[str, list[str]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.repeat):
@@ -136,7 +136,7 @@ def _texts(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _result(
-    setting: BenchSetting, rows: Sequence[Row], speed: Mapping[str, Interval], vanilla: Mapping[str, list[str]]
+    setting: BenchSetting, rows: Sequence[SweepRow], speed: Mapping[str, Interval], vanilla: Mapping[str, list[str]]
 ) -> SettingResult:
     by_flavour: dict[str, Metrics] = {}
     for row in rows:

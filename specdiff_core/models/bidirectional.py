@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specdiff_core.models.causal import ADAPTED, config_of, load_network
 from specdiff_core.models.files import tensor_names
 from specdiff_core.models.folders import RELEASED, read_config, shown
-from specdiff_core.models.network import Decoder, attend
+from specdiff_core.models.network import CausalLM, attend
 from specdiff_core.schema.errors import WeightsError
 
 FAMILIES = ("gpt2", "llama", "qwen2", "dream")
@@ -30,13 +30,13 @@ class DenoiserConfig(NamedTuple):
 
 
 class Bidirectional(nn.Module):
-    """A frozen :class:`~specdiff_core.models.network.Decoder` with bidirectional attention.
+    """A frozen :class:`~specdiff_core.models.network.CausalLM` with bidirectional attention.
 
     Args:
         mask_id: the mask token.
     """
 
-    def __init__(self, network: Decoder, mask_id: int) -> None:
+    def __init__(self, network: CausalLM, mask_id: int) -> None:
         super().__init__()
         self.network = network
         self.config = DenoiserConfig(int(network.config.vocab_size), mask_id, network.context)

@@ -21,7 +21,7 @@ from specdiff_core.models.files import (
     tensor_names,
 )
 from specdiff_core.models.folders import described, read_config, read_gguf, shown
-from specdiff_core.models.network import Decoder, slides, unbuilt
+from specdiff_core.models.network import CausalLM, slides, unbuilt
 from specdiff_core.models.stock import unusable
 from specdiff_core.schema.errors import WeightsError
 
@@ -59,7 +59,7 @@ def load_causal(
     device: torch.device | None = None,
     spread: Mapping[int | str, int] | None = None,
     role: str = "target",
-) -> tuple[Decoder | PreTrainedModel, str]:
+) -> tuple[CausalLM | PreTrainedModel, str]:
     """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
 
     Args:
@@ -121,7 +121,7 @@ def load_network(
     context: int,
     device: torch.device | None = None,
     role: str = "target",
-) -> Decoder:
+) -> CausalLM:
     """Load the weights in ``folder`` into this lab's network, layer by layer, frozen; see
     :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file.
 
@@ -131,7 +131,7 @@ def load_network(
     with described(folder, role), torch.device("meta"):
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
-        network = Decoder(config, context=context)
+        network = CausalLM(config, context=context)
     index = read_gguf(folder) if device is None or device.type == "cpu" else None
     read = _reader(folder, network)
 
@@ -217,7 +217,7 @@ class Vocabulary(NamedTuple):
 
 def vocabulary(model: Any) -> Vocabulary:
     """The vocabulary of a loaded model, of this lab or of transformers."""
-    if isinstance(model, Decoder):
+    if isinstance(model, CausalLM):
         return Vocabulary(model.embed_tokens, model.lm_head, model.head)
     head = model.get_output_embeddings()
     return Vocabulary(model.get_input_embeddings(), head, head)
@@ -230,9 +230,9 @@ class _Stored(NamedTuple):
     turned: bool = False  # transposed, as in GPT-2
 
 
-def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
+def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
     """A function that reads the tensors of a network on the meta device: (prefix of
-    :meth:`Decoder.freeze`, names to leave out) -> names and tensors."""
+    :meth:`CausalLM.freeze`, names to leave out) -> names and tensors."""
     own = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
     known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
@@ -278,7 +278,7 @@ def _reader(folder: Path, network: Decoder) -> Callable[[str, Collection[str]], 
     return read
 
 
-def _gpt2_names(network: Decoder) -> dict[str, _Stored]:
+def _gpt2_names(network: CausalLM) -> dict[str, _Stored]:
     """GPT-2's names of tensors, and their contents."""
     files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("places.weight",))}
     files["lm_head.weight"] = _Stored(("lm_head.weight",))

@@ -48,7 +48,7 @@ class EagleHead(nn.Module):
         if qkv_bias is not None:
             self.shape = shape = dataclasses.replace(shape, qkv_bias=qkv_bias)
         self.fc = nn.Linear(2 * shape.width, shape.width, bias=bias)
-        self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in Decoder
+        self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
     def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
@@ -149,7 +149,7 @@ class Eagle3Head(EagleHead):
         count = 3 if spec.read is None else len(spec.read)
         self.fc = nn.Linear(count * (spec.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
         joined = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
-        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in Decoder
+        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in CausalLM
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = spec.draft_vocab_size or vocab

@@ -319,7 +319,7 @@ class Layer(nn.Module):
         return attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
 
 
-class Decoder(nn.Module):
+class CausalLM(nn.Module):
     """A causal language model, for decoding.
 
     Args:
@@ -347,7 +347,7 @@ class Decoder(nn.Module):
         self.norm = shape.norm()
         self.lm_head = nn.Linear(shape.width, vocab, bias=False)
 
-    def freeze(self, load: Callable[[str], None] = lambda prefix: None) -> Decoder:
+    def freeze(self, load: Callable[[str], None] = lambda prefix: None) -> CausalLM:
         """Prepare for decoding, on the device of the weights.
 
         Args:

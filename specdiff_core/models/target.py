@@ -15,7 +15,7 @@ from specdiff_core.maths.trees import places
 from specdiff_core.models.cache import BORDERS, CausalReading, Pool
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
-from specdiff_core.models.network import Decoder
+from specdiff_core.models.network import CausalLM
 from specdiff_core.models.stock import StockRun
 from specdiff_core.schema.errors import ContextOverflow
 
@@ -27,7 +27,7 @@ class Scores(NamedTuple):
     features: Tensor | None  # [n, F] hidden states of the requested layers, concatenated
 
 
-Network = Decoder | EagleHead  # this lab's networks, which use its caches
+Network = CausalLM | EagleHead  # this lab's networks, which use its caches
 
 
 class NetworkRun:

@@ -1,7 +1,7 @@
 """Published models, a row each: repository, commit, size, licence, and its part in a family of
 pairs. Data only, read without torch; ``schema/pairs.py`` makes the pairs.
 
-Sizes follow from each model's config.json (a test counts them again); those of DSpark's drafters
+Sizes follow from each model's config.json (a test counts most again); those of DSpark's drafters
 come from public listings of the files. A commit is given only where public sources name it."""
 
 from __future__ import annotations

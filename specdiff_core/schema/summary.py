@@ -13,7 +13,7 @@ from specdiff_core.schema.metrics import Metrics, fold, speed_up
 
 LOOP_TOKENS, LOOP_TRIGRAMS = 48, 13
 """A text loops if its last 48 tokens have fewer than 13 different trigrams."""
-Runs = Mapping[str, Sequence[Sequence[Event]]]
+RunsByLane = Mapping[str, Sequence[Sequence[Event]]]
 """Lane -> its runs; the n-th runs of all lanes form a repeat."""
 
 
@@ -77,7 +77,7 @@ QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second
 """An attached server's own numbers in a summary; None: not reported."""
 
 
-def race_summary(runs: Runs) -> dict[str, Any]:
+def race_summary(runs: RunsByLane) -> dict[str, Any]:
     """Summarise a race of n interleaved repeats: for each lane the numbers of its last run, and its
     comparison with vanilla.
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.files import replacing
 from specdiff_core.models.folders import shown
-from specdiff_core.models.network import Decoder, attend
+from specdiff_core.models.network import CausalLM, attend
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import CorpusError, SpecDiffError
 from specdiff_core.schema.summary import loops
@@ -46,7 +46,7 @@ HEADER = "specdiff"
 # Prompts.
 
 
-class Prompt(NamedTuple):
+class EncodedPrompt(NamedTuple):
     id: str
     flavour: str
     tokens: tuple[int, ...]
@@ -54,7 +54,7 @@ class Prompt(NamedTuple):
 
 def encode_prompts(
     lines: Iterable[texts.Prompt], encode: Callable[[str], Sequence[int]], *, longest: int
-) -> list[Prompt]:
+) -> list[EncodedPrompt]:
     """Encode the prompts, without those of more than ``longest`` tokens or that ``encode`` rejects,
     for example for a control token of the chat template.
 
@@ -69,7 +69,7 @@ def encode_prompts(
             why = error.message
             continue
         if 0 < len(tokens) <= longest:
-            found.append(Prompt(line.id, line.flavour, tokens))
+            found.append(EncodedPrompt(line.id, line.flavour, tokens))
     if not found:
         raise CorpusError(f"None of these prompts can be used. {why}", hint="Give shorter ones, or a larger --longest.")
     return found
@@ -78,10 +78,10 @@ def encode_prompts(
 # Writing.
 
 
-class Answer(NamedTuple):
+class TrainingExample(NamedTuple):
     """A prompt and its answer, with the target's results at each of their n tokens."""
 
-    prompt: Prompt
+    prompt: EncodedPrompt
     temperature: float
     tokens: Tensor  # [n] int32
     features: Tensor  # [n, F, W] bf16: outputs of F layers
@@ -105,7 +105,7 @@ class Writing:
 
 def write_answers(
     target: Target,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[EncodedPrompt],
     folder: Path,
     writing: Writing,
     *,
@@ -134,7 +134,7 @@ def write_answers(
     waiting = [pair for pair in zip(prompts, temperatures, strict=True) if pair[0].id not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
-    write = write_together if isinstance(target.model, Decoder) else _one_by_one
+    write = write_together if isinstance(target.model, CausalLM) else _one_by_one
     answers = write(target, waiting, writing, generator, going)
     tokens, fresh, began = held.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
@@ -146,7 +146,7 @@ def write_answers(
         yield facts | {"tokens_per_second": fresh / max(1e-9, now - began)}
 
 
-def _save(answers: Sequence[Answer], path: Path, layers: Sequence[int]) -> None:
+def _save(answers: Sequence[TrainingExample], path: Path, layers: Sequence[int]) -> None:
     rows = [
         {
             "id": one.prompt.id,
@@ -196,11 +196,11 @@ def _top(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 def _one_by_one(
     target: Target,
-    prompts: Sequence[tuple[Prompt, float]],
+    prompts: Sequence[tuple[EncodedPrompt, float]],
     writing: Writing,
     generator: torch.Generator,
     going: Callable[[], bool],
-) -> Iterator[Answer]:
+) -> Iterator[TrainingExample]:
     """Answers through the target's sessions: slow, for models that transformers runs."""
     width = int(target.model.config.hidden_size)
     for prompt, temperature in prompts:
@@ -224,7 +224,7 @@ def _one_by_one(
         states = torch.cat(known) if known else torch.zeros(size, 0, width)
         top_ids, top_logs = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
         before = (0, 0, first - 1, 0)  # rows inside the prompt
-        yield Answer(
+        yield TrainingExample(
             prompt,
             temperature,
             torch.tensor(ids[:size], dtype=torch.int32),
@@ -244,7 +244,7 @@ class _Slots:
 
     def __init__(self, target: Target, layers: Sequence[int], slots: int, room: int) -> None:
         self.target = target
-        self.model: Decoder = target.model
+        self.model: CausalLM = target.model
         shape, device = self.model.shape, self.model.device
         self._layers = (*layers, shape.layers - 1)  # the head reads the last one's output
         keys, top = (shape.layers, slots, shape.kv_heads, room, shape.head_dim), min(TOP, target.vocab_size)
@@ -300,20 +300,20 @@ class _Slots:
         self._top_ids[slots, places], self._top_logs[slots, places] = _top(logits)
         return logits
 
-    def take(self, slot: int, prompt: Prompt, temperature: float, ids: Sequence[int]) -> Answer:
+    def take(self, slot: int, prompt: EncodedPrompt, temperature: float, ids: Sequence[int]) -> TrainingExample:
         """The answer in a slot, whose text is ``ids``."""
         stored = (part[slot, : len(ids)].cpu().clone() for part in (self._features, self._top_ids, self._top_logs))
-        return Answer(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
+        return TrainingExample(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
 
 
 @torch.inference_mode()
 def write_together(
     target: Target,
-    prompts: Sequence[tuple[Prompt, float]],
+    prompts: Sequence[tuple[EncodedPrompt, float]],
     writing: Writing,
     generator: torch.Generator,
     going: Callable[[], bool],
-) -> Iterator[Answer]:
+) -> Iterator[TrainingExample]:
     """Answers by this lab's network, many at once; a free slot takes the next prompt."""
     if not prompts or not going():
         return
@@ -321,7 +321,7 @@ def write_together(
     longest = max(len(prompt.tokens) for prompt, _ in prompts)
     room = min(target.context, longest + writing.new_tokens)
     held = _Slots(target, writing.layers, count, room)
-    waiting, texts = iter(prompts), dict[int, tuple[Prompt, float, list[int]]]()
+    waiting, texts = iter(prompts), dict[int, tuple[EncodedPrompt, float, list[int]]]()
     last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
 
     def begin(free: Iterable[int]) -> None:
@@ -359,7 +359,7 @@ def write_together(
 # Reading.
 
 
-class Row(NamedTuple):
+class ShardRow(NamedTuple):
     """The position of an answer in its shard."""
 
     shard: str
@@ -394,7 +394,7 @@ class Batch(NamedTuple):
         return Batch(*(part.to(device) for part in self))
 
 
-def batch_of(answers: Sequence[Answer]) -> Batch:
+def batch_of(answers: Sequence[TrainingExample]) -> Batch:
     lengths = [len(one.tokens) for one in answers]
 
     def padded(name: str, fill: float) -> Tensor:
@@ -425,7 +425,7 @@ class Answers:
     """
 
     def __init__(self, folder: Path, layers: Sequence[int]) -> None:
-        self.folder, self.layers, self.rows = folder, tuple(layers), list[Row]()
+        self.folder, self.layers, self.rows = folder, tuple(layers), list[ShardRow]()
         self._open: dict[str, tuple[dict[str, Any], list[int]]] = {}  # shard -> tensors, columns
         self.refresh()
 
@@ -444,7 +444,7 @@ class Answers:
                 tensors = {name: file.get_slice(name) for name in TENSORS}
                 ends = np.cumsum([row["length"] for row in header.rows]).tolist()
                 rows = [
-                    Row(path.name, end - row.pop("length"), end, row.pop("prompt"), row.pop("id"), **row)
+                    ShardRow(path.name, end - row.pop("length"), end, row.pop("prompt"), row.pop("id"), **row)
                     for row, end in zip(header.rows, ends, strict=True)
                 ]
             except (SafetensorError, OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
@@ -477,20 +477,20 @@ class Answers:
             what = f"The answers in {shown(self.folder)} were written by another target."
             raise CorpusError(what, hint="Give another folder for --answers.")
 
-    def text(self, row: Row) -> list[int]:
+    def text(self, row: ShardRow) -> list[int]:
         """The tokens of an answer, without its prompt."""
         return self.whole(row)[row.prompt :]
 
-    def whole(self, row: Row) -> list[int]:
+    def whole(self, row: ShardRow) -> list[int]:
         """The tokens of an answer with its prompt."""
         found: list[int] = self._open[row.shard][0]["tokens"][row.first : row.end].tolist()
         return found
 
-    def batch(self, rows: Sequence[Row]) -> Batch:
+    def batch(self, rows: Sequence[ShardRow]) -> Batch:
         return batch_of([self._read(row) for row in rows])
 
-    def _read(self, row: Row) -> Answer:
+    def _read(self, row: ShardRow) -> TrainingExample:
         tensors, columns = self._open[row.shard]
         parts = {name: tensors[name][row.first : row.end] for name in TENSORS}
-        prompt = Prompt(row.prompt_id, row.flavour, tuple(parts["tokens"][: row.prompt].tolist()))
-        return Answer(prompt, row.temperature, **parts | {"features": parts["features"][:, columns]})
+        prompt = EncodedPrompt(row.prompt_id, row.flavour, tuple(parts["tokens"][: row.prompt].tolist()))
+        return TrainingExample(prompt, row.temperature, **parts | {"features": parts["features"][:, columns]})

@@ -16,7 +16,7 @@ OTHER_CREDITS = "Trained on a corpus of your own. Name its sources and licences 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class ModelCard:
     name: str
     summary: str
     shape: str
@@ -47,7 +47,7 @@ def training_of(
     )
 
 
-def render_card(card: Card) -> str:
+def render_card(card: ModelCard) -> str:
     """The card as Markdown with hub front matter."""
     tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
@@ -72,7 +72,7 @@ def render_card(card: Card) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_card(card: Card, folder: Path) -> Path:
+def write_card(card: ModelCard, folder: Path) -> Path:
     """Put the card, and the history of the runs on it, beside the weights."""
     write_history(folder / HISTORY, card.history)
     path = folder / "README.md"

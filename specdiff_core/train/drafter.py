@@ -38,19 +38,19 @@ from specdiff_core.train.answers import (
     LEAST,
     Answers,
     Batch,
-    Prompt,
-    Row,
+    EncodedPrompt,
+    ShardRow,
     Writing,
     encode_prompts,
     write_answers,
 )
-from specdiff_core.train.cards import Card, training_of, write_card
+from specdiff_core.train.cards import ModelCard, training_of, write_card
 from specdiff_core.train.curve import last_scores, read_metrics
 from specdiff_core.train.learners import (
     BlockLearner,
+    DraftVocab,
     EagleLearner,
     Learner,
-    Words,
     block_config,
     default_taps,
     frequent_words,
@@ -58,7 +58,7 @@ from specdiff_core.train.learners import (
     new_eagle,
 )
 from specdiff_core.train.settings import DrafterSettings
-from specdiff_core.train.trainer import Event, Trainer, log, now, read_checkpoint
+from specdiff_core.train.trainer import LogLine, Trainer, log, now, read_checkpoint
 
 WARMUP = 60
 """Steps of rising learning rate."""
@@ -133,14 +133,14 @@ class DrafterTraining:
         learnt from is never measured on."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
-        def read(lines: Sequence[texts.Prompt]) -> list[Prompt]:
+        def read(lines: Sequence[texts.Prompt]) -> list[EncodedPrompt]:
             return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
 
         every = read(prompts)
         if valid:
             chosen = spread(read(valid), HELD_OUT)
         elif held.exists():
-            chosen = msgspec.json.decode(held.read_bytes(), type=list[Prompt])
+            chosen = msgspec.json.decode(held.read_bytes(), type=list[EncodedPrompt])
         else:
             chosen = spread(every, min(HELD_OUT, len(every) // 8))
         self._never = {one.id for one in chosen}
@@ -148,7 +148,7 @@ class DrafterTraining:
         self.prompts = [every[i] for i in order if every[i].id not in self._never]
         self.held_out = chosen or every[:1]
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[LogLine]:
         """Write answers, then train; every event is in the run's log, too.
 
         Raises:
@@ -164,7 +164,7 @@ class DrafterTraining:
         if not self.stopped():
             yield from self._train()
 
-    def _answer(self) -> Iterator[Event]:
+    def _answer(self) -> Iterator[LogLine]:
         settings, until = self.settings, self.total * self.settings.answering
         before, began = self.answering, now(self.device)
         if (held := Answers(self.folder, self.layers)).rows:
@@ -188,7 +188,7 @@ class DrafterTraining:
         for facts in write_answers(self.target, self.prompts, self.folder, writing, going=going, clock=clock):
             yield log(self.run, {"kind": "answers", **facts})
 
-    def _train(self) -> Iterator[Event]:
+    def _train(self) -> Iterator[LogLine]:
         settings, answers = self.settings, Answers(self.folder, self.read)
         answers.check(self.target)
         state = read_checkpoint(self.run)
@@ -232,7 +232,7 @@ class DrafterTraining:
         texts, prompts = (answers.text(row) for row in answers.rows), (prompt.tokens for prompt in self.prompts)
         size, count = self.target.vocab_size, settings.words
         ids = state["words"] if state else frequent_words(texts, prompts, vocabulary=size, count=count, never=mask)
-        shared: Any = (table, Words.of(ids, table), self.read, settings)
+        shared: Any = (table, DraftVocab.of(ids, table), self.read, settings)
         if settings.kind == "eagle":
             return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)
         source = self.engine.pair.spec.target
@@ -243,7 +243,7 @@ class DrafterTraining:
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
         """Answers in random order, each once before any comes again. New answers join with the next pass."""
-        rng, order = np.random.default_rng([self.settings.seed, step]), list[Row]()
+        rng, order = np.random.default_rng([self.settings.seed, step]), list[ShardRow]()
         while True:
             while len(order) < self.settings.rows:
                 answers.refresh()
@@ -255,10 +255,10 @@ class DrafterTraining:
             chosen, order = order[: self.settings.rows], order[self.settings.rows :]
             yield answers.batch(chosen)
 
-    def _is_usable(self, row: Row) -> bool:
+    def _is_usable(self, row: ShardRow) -> bool:
         return not row.looped and row.end - row.first - row.prompt >= LEAST and row.prompt_id not in self._never
 
-    def _measured(self, trainer: Trainer) -> Iterator[Event]:
+    def _measured(self, trainer: Trainer) -> Iterator[LogLine]:
         """Measure τ; nothing where all answers loop or the run was stopped."""
         if scores := self._measure():
             yield trainer.log("measured", scores=scores)
@@ -306,7 +306,7 @@ class DrafterTraining:
         build = block_diffusion.build if self.settings.kind == "block" else eagle.build
         return build(spec, pair.placement, target=pair.model, pair=pair.spec)
 
-    def _card(self, learner: Learner) -> Card:
+    def _card(self, learner: Learner) -> ModelCard:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
         learnt = (
             f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
@@ -316,7 +316,7 @@ class DrafterTraining:
         words = command(self.argv)
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
         parameters = sum(parameter.numel() for parameter in learner.model.parameters()) / 1e6
-        return Card(
+        return ModelCard(
             name=f"{'Block' if settings.kind == 'block' else 'EAGLE'} drafter for {Path(pair.spec.target).name}",
             summary=f"{learner.about}\n\n{learnt}",
             shape=f"{parameters:.1f} M parameters; see config.json.",
@@ -329,11 +329,11 @@ class DrafterTraining:
 def decode_greedily(
     engine: Engine,
     drafter: Drafter,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[EncodedPrompt],
     gamma: int,
     new_tokens: int,
     stopped: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Prompt, Metrics, bool]]:
+) -> Iterator[tuple[EncodedPrompt, Metrics, bool]]:
     """Decode with drafts of γ tokens in one pass, until ``stopped`` returns True; yields each
     prompt, the metrics of its run, and whether its answer loops, which flatters them."""
     config = DecodeConfig(gamma=gamma, max_new_tokens=new_tokens)
@@ -347,7 +347,7 @@ def decode_greedily(
         yield prompt, fold(events), isinstance(last, Finished) and loops(last.ids)
 
 
-def tau_by_flavour(runs: Iterable[tuple[Prompt, Metrics]]) -> dict[str, float]:
+def tau_by_flavour(runs: Iterable[tuple[EncodedPrompt, Metrics]]) -> dict[str, float]:
     """τ by flavour and its mean over flavours, as :data:`SCORE` names them."""
     found = dict[str, Metrics]()
     for prompt, metrics in runs:
@@ -360,9 +360,9 @@ def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
     return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 
-def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
+def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:
     """At most ``most`` prompts, as many of each flavour, evenly spaced in their order."""
-    flavours: dict[str, list[Prompt]] = {}
+    flavours: dict[str, list[EncodedPrompt]] = {}
     for prompt in prompts:
         flavours.setdefault(prompt.flavour, []).append(prompt)
     found = []
@@ -372,7 +372,7 @@ def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
     return found[:most]
 
 
-def choose_mask(engine: Engine, prompts: Sequence[Prompt]) -> int:
+def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first
     special token without a role, or else the last id that is in no prompt. Not one with an
     embedding of zeros, as rows that fill up a table may have: attention couldn't distinguish such

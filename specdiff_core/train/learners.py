@@ -61,7 +61,7 @@ def default_taps(depth: int) -> tuple[int, ...]:
     return tuple(sorted({min(round(share * (depth - 1)), max(0, depth - 2)) for share in DEPTHS}))
 
 
-class Words(NamedTuple):
+class DraftVocab(NamedTuple):
     """The words that a drafter has, most frequent first."""
 
     ids: Tensor  # [d] of the target's vocabulary
@@ -69,7 +69,7 @@ class Words(NamedTuple):
     rows: Tensor  # [d, W] of the target's output head
 
     @classmethod
-    def of(cls, ids: Sequence[int], target: Vocabulary) -> Words:
+    def of(cls, ids: Sequence[int], target: Vocabulary) -> DraftVocab:
         """Those with the ids of ``target``."""
         rows = target.read_rows()
         found = torch.tensor(ids, device=rows.device)
@@ -77,10 +77,10 @@ class Words(NamedTuple):
         places[found] = torch.arange(len(found), device=rows.device)
         return cls(found, places, rows[found])
 
-    def first(self, count: int) -> Words:
+    def first(self, count: int) -> DraftVocab:
         """The ``count`` most frequent ones."""
         places = torch.where(self.places < count, self.places, -1)
-        return Words(self.ids[:count], places, self.rows[:count])
+        return DraftVocab(self.ids[:count], places, self.rows[:count])
 
 
 def frequent_words(
@@ -106,7 +106,7 @@ class Learner(ABC):
     model: Any
 
     def __init__(
-        self, model: nn.Module, table: Vocabulary, words: Words, layers: Sequence[int], settings: DrafterSettings
+        self, model: nn.Module, table: Vocabulary, words: DraftVocab, layers: Sequence[int], settings: DrafterSettings
     ) -> None:
         self.model, self.words, self.layers, self.settings = model, words, tuple(layers), settings
         self.embedding = table.read_embedding()  # in memory, wherever the target reads it
@@ -128,7 +128,7 @@ class Learner(ABC):
     def about(self) -> str:
         """What its card says: how it works, and what was checked of its layout."""
 
-    def _objective(self, finishing: bool) -> tuple[Words, float]:
+    def _objective(self, finishing: bool) -> tuple[DraftVocab, float]:
         """The words that the loss compares, and the weight of total variation."""
         return (self.words, TV) if finishing else (self._frequent, 0.0)
 

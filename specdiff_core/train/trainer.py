@@ -17,7 +17,7 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon
 
-Event = dict[str, Any]
+LogLine = dict[str, Any]
 """A line of a run's log: its ``kind`` (``answers``, ``step``, ``measured``, ``saved``) and facts."""
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
@@ -60,7 +60,7 @@ class Trainer:
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
 
-    def learn(self, loss: Callable[[], tuple[Tensor, int]], rate: float) -> Event:
+    def learn(self, loss: Callable[[], tuple[Tensor, int]], rate: float) -> LogLine:
         """One step, at ``rate`` times the peak learning rates; ``loss`` returns its value and the tokens behind it.
 
         Raises:
@@ -85,11 +85,11 @@ class Trainer:
         speed = tokens / max(1e-9, took)
         return self.log("step", loss=found, rate=rate, tokens=self.tokens, tokens_per_second=speed)
 
-    def log(self, kind: str, **facts: Any) -> Event:
+    def log(self, kind: str, **facts: Any) -> LogLine:
         """Append an event to the run's log."""
         return log(self.run, {"kind": kind, "step": self.step, "seconds": self.seconds, **facts})
 
-    def save(self, **more: Any) -> Event:
+    def save(self, **more: Any) -> LogLine:
         """Replace the checkpoint by the state of the training, with ``more`` in it."""
         optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
         state = {"model": self.model.state_dict(), "optimizers": optimizers, **more}
@@ -110,7 +110,7 @@ def now(device: torch.device) -> float:
     return time.perf_counter() if device.type == "cuda" else time.process_time() / torch.get_num_threads()
 
 
-def log(run: Path, event: Event) -> Event:
+def log(run: Path, event: LogLine) -> LogLine:
     """Append an event to the log of a run."""
     run.mkdir(parents=True, exist_ok=True)
     with (run / METRICS).open("a", encoding="utf-8") as file:
