@@ -302,11 +302,11 @@ function Sources({ app }) {
   const choice = (/** @type {Source} */ source, file, words) => ({
     words,
     pressed: source === now && (source !== 'recorded' || file === stem),
-    act: () => app.choose(source, file),
+    act: () => app.visit(() => app.choose(source, file)),
   });
   const known = [
     ...Object.entries(app.options.recorded[name]).map(([file, label]) =>
-      choice('recorded', file, label ? `Recorded: ${label}` : 'Recorded')
+      choice('recorded', file, `Recorded: ${label}`)
     ),
     ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
     ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
@@ -367,7 +367,7 @@ export function Explored({ app }) {
     words: title,
     title: question,
     pressed: own === name,
-    act: () => app.select(own),
+    act: () => own !== name && app.visit(() => app.select(own)),
   }));
   const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`
