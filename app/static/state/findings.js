@@ -216,7 +216,7 @@ export const FINDINGS = {
   alignment: {
     run: (
       {
-        config: { num_drafts: drafts, selection },
+        config: { num_drafts: drafts, selection, temperature },
         kinds,
         tested,
         odds,
@@ -225,7 +225,7 @@ export const FINDINGS = {
       },
     ) =>
       drafts > 1 && selection === 'self' && kinds.join() === 'delta'
-        ? `each draft was the best of K = ${drafts}, and all ${
+        ? `at temperature ${temperature} each draft was the best of K = ${drafts}, and all ${
           plural(tested, 'test')
         } treated it as a point mass: accept with probability p, ${whole(odds)} on average. α = ${
           percent(accepted)
