@@ -82,13 +82,16 @@ def letters(words: str) -> str:
 
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read and to print. Its explanation is hidden until the question is answered or skipped."""
-    starts = {"type": "button", "data_lesson": lesson.name}
-    start = element("button", text="Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}", **starts)
+
+    def button(words: str, **more: object) -> str:
+        return element("button", text=words, type="button", data_lesson=lesson.name, **more)
 
     def options(words: Iterable[str]) -> str:
-        """Answers to choose from; choosing one starts the lesson at its question."""
-        chosen = (element("button", text=one, class_="sd-link", data_option=i, **starts) for i, one in enumerate(words))
-        return element("ol", *(element("li", button) for button in chosen), type="a")
+        """Answers to choose from, which start the lesson at their question."""
+        chosen = (button(one, class_="sd-link", data_option=i) for i, one in enumerate(words))
+        return element("ol", *(element("li", one) for one in chosen), type="a")
+
+    start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
 
     figure = element(
         "figure",

@@ -112,8 +112,8 @@ export class App extends Job {
     this.trace = null;
     this.source = ''; // where the trace comes from
     this.asked = ''; // the settings of the trace, as a link's query
-    /** @type {any} the race on the stage as `open` takes it; null: a run, or a file of the visitor */
-    this.race = null;
+    /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
+    this.place = null;
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
     this.chosen = false; // the visitor or a link chose a race
@@ -295,7 +295,7 @@ export class App extends Job {
     }
     const call = (this.calls += 1);
     this.chosen ||= chosen;
-    this.race = race;
+    this.place = race;
     this.card.hide();
     try {
       const trace = await fetchTrace(url);
@@ -323,13 +323,6 @@ export class App extends Job {
     if (!measuring()) visit(`tab=${this.options.kind}&trace=${file}`);
   }
 
-  /** What `open` shows again; null if it cannot. */
-  get place() {
-    const { race, file, asked } = this;
-    const source = this.source === 'file' ? 'file' : 'kept';
-    return race ?? (isRun(file) ? { url: `runs/${file}`, source, asked } : null);
-  }
-
   // ---- the stage ----
 
   /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source
@@ -350,7 +343,8 @@ export class App extends Job {
     }
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
-    if (asked === null) this.race = null;
+    const again = { url: `runs/${file}`, source: own ? 'kept' : source, asked: this.asked };
+    if (asked === null) this.place = isRun(file) ? again : null;
     if (own && file) this.remember();
     mark();
     if (own) {

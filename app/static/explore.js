@@ -230,9 +230,8 @@ export class Explore extends Job {
         query.set(name, Array.isArray(value) ? value.join(',') : String(value));
       }
     }
-    if (this.shown.from !== 'live' && this.stem !== this.stemOf(this.name)) {
-      query.set('answer', this.stem);
-    }
+    const usual = this.stemOf(this.name);
+    if (this.shown.from !== 'live' && this.stem !== usual) query.set('answer', this.stem);
     return query.toString();
   }
 
@@ -286,7 +285,7 @@ export class Explore extends Job {
     this.choose(source, stem);
   }
 
-  /** Make an entry of the browser's history for what the visitor chooses. @param {() => unknown} change */
+  /** Make an entry of the browser's history for a change. @param {() => unknown} change */
   async visit(change) {
     visit(location.search);
     await change();
@@ -338,7 +337,7 @@ export class Explore extends Job {
     return stems.includes(file) ? file : stems[0];
   }
 
-  /** The answer to a question, the visitor's own or a recorded one, and whether it is the visitor's. */
+  /** The visitor's answer to a question, or a recorded one, and whether it is the visitor's. */
   async answerOf(name, file) {
     const live = this.answers.live[name];
     if (live) {

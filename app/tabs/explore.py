@@ -37,7 +37,7 @@ class _Recorded(msgspec.Struct):
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which the recordings of a question may differ; its labels name those that do, or else the pair."""
+"""Settings by which a question's recordings may differ; labels name those that do, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
