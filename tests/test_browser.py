@@ -987,9 +987,13 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('run=')")
         tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim()"
-        for opened in ("Explore", "Live"):
+        for opened in ("Explore", "Explore", "Live"):  # a question has an entry, too
             page.go_back()
             page.wait_for_function(f"{tab} === '{opened}'")
+        page.go_back()
+        page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
+        page.get_by_label("Another recording").first.select_option(index=1)
+        page.wait_for_function(f"{ready('live')} && {prompt} !== 'A run to keep' && location.search.includes('trace=')")
         page.go_back()
         page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
     with visit(browser, link) as page:

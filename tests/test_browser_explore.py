@@ -262,6 +262,18 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
         assert not serious(page)
 
 
+def test_back_and_forward_walk_through_recorded_answers_and_questions(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?explore=losslessness", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer")
+        first, other = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
+        page.get_by_label("Answer", exact=True).select_option(index=1)
+        page.locator(".sd-exp-questions button").first.click()
+        for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
+            walk()
+            page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)
+        assert f"answer={other}" in page.url
+
+
 def test_a_cell_of_the_recorded_map_opens_its_race(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=window-map", size="1440x2600", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer")

@@ -88,6 +88,8 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
         assert f"You said “{lesson.guesses[wrong]}”" in page.inner_text(f"#lesson-{lesson.name}")
         assert lesson.explain[0] in page.inner_text(f"#lesson-{lesson.name}")
+        page.locator(f"#lesson-{lesson.name} > ol button").nth(lesson.right).click()  # a tap on the page counts
+        assert page.inner_text(f"{CARD} [aria-pressed=true]") == lesson.guesses[lesson.right]
 
 
 def at_step(page: Any, number: int, step: int) -> None:

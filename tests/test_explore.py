@@ -207,6 +207,9 @@ def test_stop_keeps_what_was_done(engine: Engine) -> None:
     assert (final.done, final.total) == (REPEATS + 3, 2 * REPEATS + 10)
     assert sum(row["prompts"] for row in final.explored.rows) == 3
     assert len(final.races) == 3
+    asked = itertools.count()
+    final = Exploring(parse(Losslessness, {}), engine, lambda: next(asked) > 70).advance()
+    assert 50 < final.done == final.explored.facts["runs"] < 100, "also within a batch"
 
 
 def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:

@@ -70,14 +70,14 @@ def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
 def _one_pass() -> str:
     curve = dict(answer("explore/what-it-takes")["facts"]["curve"])
     one, far = 1000 * curve[1], 1000 * curve[ROWS]
-    return f"It takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
+    return f"In the recording it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
 
 
 def _gamma() -> str:
     few, many = (row("explore/window-map.block", gamma=gamma, steps=1) for gamma in (4, 16))
     return (
-        f"A window of 4 runs at {few['speedup']:.2f}×, a window of 16 at {many['speedup']:.2f}×, although the tokens "
-        f"per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
+        f"Over {few['prompts']} prompts a window of 4 runs at {few['speedup']:.2f}× and a window of 16 at "
+        f"{many['speedup']:.2f}×, although the tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
     )
 
 
@@ -90,16 +90,17 @@ def _accept() -> str:
 def _denoise() -> str:
     one, four = (row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4))
     return (
-        f"Four passes give {four['tau']:.2f} tokens per round and one gives {one['tau']:.2f}, but the speed is "
-        f"{four['speedup']:.2f}× against {one['speedup']:.2f}×."
+        f"Over {four['prompts']} other prompts four passes give τ {four['tau']:.2f} and one {one['tau']:.2f}, but the "
+        f"speed is {four['speedup']:.2f}× against {one['speedup']:.2f}×."
     )
 
 
 def _temperature() -> str:
     cold, warm = (row("explore/temperature", temperature=own, draft_temperature=own) for own in (0.0, 1.0))
     return (
-        f"It falls from {percent(cold['alpha'])} at temperature 0 to {percent(warm['alpha'])} at temperature 1, if the "
-        f"drafter has the same temperature; τ falls from {cold['tau']:.2f} to {warm['tau']:.2f}."
+        f"Over {cold['prompts']} prompts it falls from {percent(cold['alpha'])} at temperature 0 to "
+        f"{percent(warm['alpha'])} at temperature 1, if the drafter has the same temperature; τ falls from "
+        f"{cold['tau']:.2f} to {warm['tau']:.2f}."
     )
 
 
@@ -110,7 +111,7 @@ def _alignment() -> str:
     return (
         f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at position 1, and "
         f"{last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are accepted more often at every position: "
-        f"{twin['tau']:.2f} tokens per round against {plain['tau']:.2f}, at temperature 0."
+        f"{twin['tau']:.2f} tokens per round against {plain['tau']:.2f} in {twin['prompts']} texts at temperature 0."
     )
 
 
@@ -119,8 +120,8 @@ def _trees() -> str:
     for temperature in (0.0, 1.0):
         tree, window = (compared(method, temperature) for method in ("ddtree", "dflash"))
         found.append(
-            f"At temperature {temperature:g} the tree gives {tree['tau']:.2f} tokens per round "
-            f"({tree['speedup']:.2f}×) and the window {window['tau']:.2f} ({window['speedup']:.2f}×)."
+            f"In {tree['prompts']} texts at temperature {temperature:g} the tree gives {tree['tau']:.2f} tokens per "
+            f"round ({tree['speedup']:.2f}×) and the window {window['tau']:.2f} ({window['speedup']:.2f}×)."
         )
     return " ".join(found)
 

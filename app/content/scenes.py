@@ -135,7 +135,7 @@ def _accept() -> str:
     test = own.verified.tests[-1]
     caption = (
         f"The drafter drew “{_shown(own.draft[own.verified.accepted])}” with q = {test.q:.2f}; the target gives it "
-        f"p = {test.p:.2f}. So it is accepted with probability p/q = {test.threshold:.2f}. The random number was "
+        f"p = {test.p:.2f}. So it is accepted with probability p/q, about {test.threshold:.1f}. The random number was "
         f"{test.draw:.2f}: it is rejected, and “{_shown(own.own)}” is drawn from the residual."
     )
     return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))

@@ -5,7 +5,7 @@ explains it with one formula, and ends with a check. All of it can be read witho
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +82,17 @@ def letters(words: str) -> str:
 
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read and to print. Its explanation is hidden until the question is answered or skipped."""
-    start = element(
-        "button",
-        text="Start",
-        type="button",
-        class_="sd-start",
-        data_lesson=lesson.name,
-        aria_label=f"Start the lesson: {lesson.title}",
-    )
+
+    def button(words: str, **more: object) -> str:
+        return element("button", text=words, type="button", data_lesson=lesson.name, **more)
+
+    def options(words: Iterable[str]) -> str:
+        """Answers to choose from, which start the lesson at their question."""
+        chosen = (button(one, class_="sd-link", data_option=i) for i, one in enumerate(words))
+        return element("ol", *(element("li", one) for one in chosen), type="a")
+
+    start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
+
     figure = element(
         "figure",
         formula(lesson.formula),
@@ -102,7 +105,7 @@ def article(number: int, lesson: Lesson) -> str:
         "article",
         element("header", element("h3", text=f"{number}. {lesson.title}"), start),
         element("p", text=lesson.predict, class_="sd-predict"),
-        element("ol", *(element("li", text=words) for words in lesson.guesses), type="a"),
+        options(lesson.guesses),
         element("p", class_="sd-guessed"),
         element("button", text="Skip the question: show the explanation", type="button", class_="sd-link sd-skip"),
         element(
@@ -117,7 +120,7 @@ def article(number: int, lesson: Lesson) -> str:
         element(
             "div",
             element("p", element("b", text="Check. "), element("span", letters(lesson.check))),
-            element("ol", *(element("li", text=one.words) for one in lesson.answers), type="a"),
+            options(one.words for one in lesson.answers),
             element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
             class_="sd-check",
         ),

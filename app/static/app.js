@@ -4,7 +4,8 @@
 import { Job, listen } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register, visit } from './page.js';
+import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
+import { mark, visit } from './page.js';
 import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
@@ -111,6 +112,8 @@ export class App extends Job {
     this.trace = null;
     this.source = ''; // where the trace comes from
     this.asked = ''; // the settings of the trace, as a link's query
+    /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
+    this.place = null;
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
     this.chosen = false; // the visitor or a link chose a race
@@ -284,16 +287,15 @@ export class App extends Job {
    *   source?: string, asked?: string}} race
    * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens the page
    */
-  async open(
-    { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' },
-    chosen = true,
-  ) {
+  async open(race, chosen = true) {
+    const { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' } = race;
     if (measuring()) {
       this.card.show(REFUSAL);
       return;
     }
     const call = (this.calls += 1);
     this.chosen ||= chosen;
+    this.place = race;
     this.card.hide();
     try {
       const trace = await fetchTrace(url);
@@ -312,6 +314,13 @@ export class App extends Job {
       this.card.show(isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING);
       console.warn('recording not shown:', error);
     }
+  }
+
+  /** Show a recording that the visitor chose from the list. @param {{url: string}} recording */
+  choose(recording) {
+    this.open(recording);
+    const file = encodeURIComponent(fileOf(recording.url));
+    if (!measuring()) visit(`tab=${this.options.kind}&trace=${file}`);
   }
 
   // ---- the stage ----
@@ -334,7 +343,10 @@ export class App extends Job {
     }
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
+    const again = { url: `runs/${file}`, source: own ? 'kept' : source, asked: this.asked };
+    if (asked === null) this.place = isRun(file) ? again : null;
     if (own && file) this.remember();
+    mark();
     if (own) {
       keepRuns(
         stage.names.flatMap((name) =>

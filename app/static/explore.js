@@ -17,7 +17,7 @@ import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.
 import { html, render } from './views/ui.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
-import { canRun, openRace, pauseAll, register } from './page.js';
+import { canRun, mark, openRace, pauseAll, register, visit } from './page.js';
 import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
@@ -82,7 +82,7 @@ export class Explore extends Job {
     this.addressOf = addresses(); // gives their lanes, as one file, an address to fetch
     this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
-      Object.entries(options.recorded).map(([name, files]) => [name, Object.keys(files)[0]]),
+      Object.keys(options.recorded).map((name) => [name, this.stemOf(name)]),
     ); // the recorded file that is shown; undefined if none ships
     /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
@@ -115,7 +115,7 @@ export class Explore extends Job {
       ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
     this.status.element.removeAttribute('role'); // it changes every second
-    this.place();
+    this.begin();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
@@ -133,7 +133,7 @@ export class Explore extends Job {
   }
 
   /** Begin with the question of the link. */
-  place() {
+  begin() {
     const query = new URLSearchParams(location.search);
     const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
     const asked = this.options.renamed[named] ?? named;
@@ -230,8 +230,8 @@ export class Explore extends Job {
         query.set(name, Array.isArray(value) ? value.join(',') : String(value));
       }
     }
-    const [first] = Object.keys(this.options.recorded[this.name]);
-    if (this.shown.from !== 'live' && this.stem !== first) query.set('answer', this.stem);
+    const usual = this.stemOf(this.name);
+    if (this.shown.from !== 'live' && this.stem !== usual) query.set('answer', this.stem);
     return query.toString();
   }
 
@@ -275,6 +275,23 @@ export class Explore extends Job {
     return aboutWords(this.form.values(), scales, known, weight);
   }
 
+  get place() {
+    return { name: this.name, source: this.source, stem: this.stem };
+  }
+
+  /** Show an answer again. @param {Explore['place']} place */
+  open({ name, source, stem }) {
+    this.select(name);
+    this.choose(source, stem);
+  }
+
+  /** Make an entry of the browser's history for a change. @param {() => unknown} change */
+  async visit(change) {
+    visit(location.search);
+    await change();
+    if (this.prefix === 'explore') address(this.query());
+  }
+
   /** @param {string} name of a question */
   select(name) {
     this.name = name;
@@ -290,6 +307,7 @@ export class Explore extends Job {
         given: (run, round) => this.opened.given(run, round, Object.keys(this.options.pairs)),
       })
       : null;
+    mark();
     this.draw();
     if (this.looked) this.fetchRecorded();
   }
@@ -299,6 +317,7 @@ export class Explore extends Job {
     this.source = source;
     this.races = null;
     this.stems[this.name] = stem;
+    mark();
     this.draw();
     await this.fetchRecorded();
     if (this.stem === stem) this.repeat();
@@ -312,14 +331,21 @@ export class Explore extends Job {
     if (from === 'recorded') this.repeated[this.stem] = JSON.stringify(this.form.changed());
   }
 
-  /** The answer to a question, and whether this visitor measured it. */
-  async answerOf(name) {
+  /** A recorded answer to a question: this file, or the default one; undefined if none ships. */
+  stemOf(name, file = '') {
+    const stems = Object.keys(this.options.recorded[name]);
+    return stems.includes(file) ? file : stems[0];
+  }
+
+  /** The visitor's answer to a question, or a recorded one, and whether it is the visitor's. */
+  async answerOf(name, file) {
     const live = this.answers.live[name];
     if (live) {
       return { answer: live, own: true, busy: Boolean(busyMachine(live, this.options.crowded)) };
     }
-    await this.fetchRecorded(this.stems[name]);
-    const answer = this.answers.recorded[this.stems[name]];
+    const stem = this.stemOf(name, file);
+    await this.fetchRecorded(stem);
+    const answer = this.answers.recorded[stem];
     return answer ? { answer, own: false, busy: false } : null;
   }
 
@@ -563,6 +589,7 @@ export class Explore extends Job {
     this.putBack();
     this.more = {};
     this.bar = null;
+    mark();
     for (const widget of Object.values(this.widgets)) widget?.over?.();
     keep(this.kept, null, 'sessionStorage');
     this.draw();

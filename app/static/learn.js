@@ -102,10 +102,12 @@ class Learn {
     });
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
-      const start = target.closest('[data-lesson]');
-      const lesson = start &&
-        lessons.find(({ name }) => name === start.getAttribute('data-lesson'));
-      if (lesson) this.start(lesson);
+      const start = /** @type {HTMLElement | null} */ (target.closest('[data-lesson]'));
+      const lesson = start && lessons.find(({ name }) => name === start.dataset.lesson);
+      if (lesson) {
+        this.start(lesson, start.closest('.sd-check') ? CHECK : 0);
+        if (start.dataset.option) this.guide.choose(Number(start.dataset.option));
+      }
       const skipped = target.closest('.sd-skip')?.closest('article')?.id;
       if (skipped) this.keep({ guess: -1 }, skipped.replace('lesson-', ''));
       if (target.closest('.sd-print')) window.print();
@@ -273,13 +275,11 @@ class Learn {
     }
     const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
-    if (Object.hasOwn(player.options.recorded[explore] ?? {}, answer)) {
-      player.stems[explore] = answer;
-    }
+    player.stems[explore] = player.stemOf(explore, answer);
     player.only = lines.length ? { panel, lines } : null;
     player.select(explore);
     const offer = async () => {
-      const found = watched(lesson.name, await player.answerOf(explore));
+      const found = watched(lesson.name, await player.answerOf(explore, answer));
       this.offer(
         found ? [found] : [],
         player,
@@ -355,7 +355,7 @@ class Learn {
       console.warn('recording not read:', error);
       return null;
     });
-    const explored = (await explore?.answerOf(asked)) ?? null;
+    const explored = (await explore?.answerOf(asked, watch.answer)) ?? null;
     if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch)); // making a player opened its tab
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();

@@ -10,7 +10,7 @@ import { address, giveLink, say } from './views/link.js';
  *  race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
  *  actions?: () => {toggle: () => void, step: (count: number) => void},
- *  open?: (race: Asked) => void}} Player */
+ *  open?: (place: any) => void, place?: any}} Player `place`: what it shows, as `open` takes it */
 
 const MOST_RUNS = 32;
 
@@ -46,6 +46,7 @@ export function keepRuns(runs) {
 /** @param {string} kind its tab @param {Player} player */
 export function register(kind, player) {
   page.players[kind] = player;
+  mark();
   if (kind !== 'race' || !wanted || !player.open) return;
   player.open(wanted);
   wanted = null;
@@ -71,31 +72,43 @@ export function openTab(kind) {
   if (button instanceof HTMLElement) button.click();
 }
 
-// ---- Back and Forward walk through tabs and runs ----
+// ---- Back and Forward walk through tabs, questions, recordings and runs ----
 
 const runOf = () => new URLSearchParams(location.search).get('run');
 let run = runOf(); // the visitor's run that the address named last
 let walking = false;
 
-/** Add a finished run to the browser's history, so that Back returns to the previous address. */
+/** What the page shows, for an entry of the browser's history. */
+const shown = () => {
+  const places = Object.entries(page.players).map(([kind, { place }]) => ({ kind, place }));
+  return { tab: tabOf(), run, places };
+};
+
+/** Keep what the page shows now in the current entry of the browser's history. */
+export const mark = () => history.replaceState(shown(), '');
+
+/** Begin an entry of the browser's history, so that Back returns to what is shown before. */
 export function visit(query) {
-  address(query, 'pushState', { tab: tabOf() });
-  run = runOf();
+  run = new URLSearchParams(query).get('run') ?? run;
+  address(query, 'pushState', shown());
 }
 
 addEventListener('click', ({ target }) => {
   const button = target instanceof Element ? target.closest('#sd-tabs [role=tab]') : null;
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
-  address(location.search, 'replaceState', { tab: from });
-  address(location.search, 'pushState', { tab: to });
+  mark();
+  address(location.search, 'pushState', { ...shown(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
-  if (runOf() !== run) location.reload();
-  else if (state?.tab) {
-    walking = true;
-    openTab(state.tab);
-    walking = false;
+  if (!state?.tab) return; // a link within the page
+  if (state.run !== run) return location.reload();
+  walking = true;
+  openTab(state.tab);
+  walking = false;
+  for (const { kind, place } of state.places) {
+    const player = page.players[kind];
+    if (place && JSON.stringify(place) !== JSON.stringify(player?.place)) player?.open?.(place);
   }
 });
 

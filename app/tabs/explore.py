@@ -37,7 +37,7 @@ class _Recorded(msgspec.Struct):
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which the recordings of a question may differ; its labels name those that do."""
+"""Settings by which a question's recordings may differ; labels name those that do, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
@@ -65,14 +65,15 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in choices.values()}) > 1]
 
     def label(stem: str) -> str:
-        words = {field: choices[stem][field] for field in differing}
+        words = {field: choices[stem][field] for field in differing or ["pair"]}
         if "pair" in words:
             words["pair"] = find_pair(words["pair"]).short
         if "temperature" in words:
             words["temperature"] = f"temperature {words['temperature']:g}"
         if "controller" in words:
             words["controller"] = "controller" if words["controller"] else ""
-        return " · ".join(filter(None, words.values())) or stem.partition(".")[2].replace("-", " ")
+        own = EXPLORATIONS[name].parts.get(stem.partition(".")[2], "")
+        return " · ".join(filter(None, [*words.values(), own]))
 
     return {stem: label(stem) for stem in sorted(choices, key=place)}
 

@@ -183,13 +183,15 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             return tuple(written[: self.length])
 
         for first in range(0, self.runs, BATCH):
-            after = min(first + BATCH, self.runs)
+            if stopped():
+                return
             with cpu_threads(1):  # more threads don't help; not across a yield: other runs decode then
-                for run in range(first, after):
+                for run in range(first, min(first + BATCH, self.runs)):
                     if stopped():
-                        return
+                        break
                     for number, rule in enumerate(rules):  # each with its own draws: one bad sample affects one rule
                         counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
+            after = counts[rules[0]].total()
             if after >= min(due, self.runs):  # evenly spaced on a logarithmic axis
                 due = after * (self.runs / 100) ** (1 / POINTS)
                 rows += _points(self, law, counts)

@@ -60,7 +60,7 @@ test('an address without a recording asks for nothing, and a foreign one is read
     lane: '',
     round: 1,
     at: 'commit',
-    whole: false,
+    whole: true,
     asked: '',
   });
   for (const round of ['-1', '1.5', 'x', '']) {

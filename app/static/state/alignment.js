@@ -255,9 +255,9 @@ export function alignmentWords({ facts }) {
       prompt === null
         ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs ' +
           'that spell the same words.'
-        : `One prompt continues the other, and the run with the shorter prompt wrote the rest itself: run ${
-          starts.a > starts.b ? 'A' : 'B'
-        } begins ${Math.abs(starts.a - starts.b)} characters later.`,
+        : 'One prompt continues the other, and the run with the shorter prompt wrote the rest ' +
+          `itself: run ${starts.a > starts.b ? 'A' : 'B'} begins ` +
+          `${Math.abs(starts.a - starts.b)} characters later.`,
     ],
     beginnings: [
       prompt === null

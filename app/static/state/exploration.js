@@ -66,9 +66,8 @@ export function originOf({ origin, machine }) {
 /** A sentence on where, when and how completely an answer was measured. @param {Answer} answer */
 export function originWords({ origin, machine, done, total }) {
   const part = done < total ? ` ${done} of ${total} steps so far.` : '';
-  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ${
-    plural(machine.threads, 'thread')
-  }.${part}`;
+  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ` +
+    `${plural(machine.threads, 'thread')}.${part}`;
 }
 
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */
@@ -76,9 +75,9 @@ export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
   return worst < crowded
     ? ''
-    : `⚠ Busy machine: other programs were using the processor, so these times may be many times too large or too small. Threads that had to wait, on average, in the worst row: ${
-      ratio(worst)
-    }. On a quiet machine it is 0.`;
+    : '⚠ Busy machine: other programs were using the processor, so these times may be many ' +
+      'times too large or too small. Threads that had to wait, on average, in the worst row: ' +
+      `${ratio(worst)}. On a quiet machine it is 0.`;
 }
 
 /** The size of a setting: a number, or the entries of a list. */

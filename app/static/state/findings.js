@@ -86,48 +86,42 @@ export const FINDINGS = {
   'one-pass': {
     run: ({ v, c, rows, quiet }) =>
       quiet && v && c !== null
-        ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c = ${
-          ratio(c)
-        }. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
+        ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c ` +
+          `= ${ratio(c)}. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
         : '',
     answer: ({ facts: { curve } }) => {
       const v = costAt(curve, 17) / costAt(curve, 1);
-      return `a pass over 17 rows costs v = ${
-        ratio(v)
-      }. With c = 0 and nothing accepted that is 1/v = ${times(1 / v)}.`;
+      return `a pass over 17 rows costs v = ${ratio(v)}. With c = 0 and nothing accepted that ` +
+        `is 1/v = ${times(1 / v)}.`;
     },
     watch: ({ facts: { curve } }) => {
       const [one, far] = [costAt(curve, 1), costAt(curve, 17)];
-      return `one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far)} ms: ${
-        ratio(far / one)
-      } times as long.`;
+      return `one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far)} ms: ` +
+        `${ratio(far / one)} times as long.`;
     },
   },
   gamma: {
     run: ({ window, config: { gamma }, tested, expected, tau: perRound }) =>
       window && tested
-        ? `with the acceptance rate of each position the formula predicts ${
-          ratio(expected)
-        } tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
+        ? `with the acceptance rate of each position the formula predicts ${ratio(expected)} ` +
+          `tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
         : '',
     answer: ({ rows }) => {
       const known = rows.filter((row) => row.predicted_tau);
       if (!known.length) return '';
       const wide = known.reduce((most, row) => row.gamma > most.gamma ? row : most);
       const more = known.filter((row) => row.predicted_tau > row.tau).length;
-      return `the formula predicts ${
-        ratio(wide.predicted_tau)
-      } tokens per round at γ ${wide.gamma}, T ${wide.steps}; measured: τ = ${
-        ratio(wide.tau)
-      }. It predicts too many in ${more} of ${plural(known.length, 'cell')}.`;
+      return `the formula predicts ${ratio(wide.predicted_tau)} tokens per round at γ ` +
+        `${wide.gamma}, T ${wide.steps}; measured: τ = ${ratio(wide.tau)}. It predicts too many ` +
+        `in ${more} of ${plural(known.length, 'cell')}.`;
     },
     watch: ({ rows, choice }) => {
       const own = rows.filter((row) => row.speedup && row.steps === 1);
       if (own.length < 2) return '';
       const [few, many] = [own.find((row) => row.gamma >= 4) ?? own[0], own[own.length - 1]];
-      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ${
-        ratio(few.tau)
-      }, γ ${many.gamma} gives ${times(many.speedup)} and τ ${ratio(many.tau)}.`;
+      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ` +
+        `${ratio(few.tau)}, γ ${many.gamma} gives ${times(many.speedup)} and τ ` +
+        `${ratio(many.tau)}.`;
     },
   },
   accept: {
@@ -137,19 +131,16 @@ export const FINDINGS = {
         delta: 'p alone, as point masses',
       }[run.kinds.length === 1 ? run.kinds[0] : ''];
       return sampled(run) && chance
-        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${
-          whole(run.odds)
-        } on average, and ${percent(run.alpha)} of them were accepted.`
+        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${whole(run.odds)} on ` +
+          `average, and ${percent(run.alpha)} of them were accepted.`
         : '';
     },
     answer: (answer) => {
       const certain = last(answer).find((row) => row.rule === 'delta');
       return certain
-        ? `“delta”, which tests every token with p alone, is ${
-          ratio(certain.distance, 3)
-        } away from the exact distribution after ${
-          certain.runs.toLocaleString('en')
-        } runs; 99 % of exact samples stay below ${ratio(certain.floor_high, 3)}.`
+        ? `“delta”, which tests every token with p alone, is ${ratio(certain.distance, 3)} away ` +
+          `from the exact distribution after ${certain.runs.toLocaleString('en')} runs; 99 % of ` +
+          `exact samples stay below ${ratio(certain.floor_high, 3)}.`
         : '';
     },
   },
@@ -164,20 +155,16 @@ export const FINDINGS = {
       const apart = other?.tau && run.tau
         ? ` With T = ${other.config.steps} it was ${ratio(other.tau)}.`
         : '';
-      return `c = ${ratio(c)} and v = ${
-        ratio(v)
-      }, so two steps must raise τ by more than c/(v + c) = ${
-        whole(c / (v + c))
-      }${many}. At T = ${steps}, τ was ${ratio(run.tau)}.${apart}`;
+      return `c = ${ratio(c)} and v = ${ratio(v)}, so two steps must raise τ by more than c/(v ` +
+        `+ c) = ${whole(c / (v + c))}${many}. At T = ${steps}, τ was ${ratio(run.tau)}.${apart}`;
     },
   },
   temperature: {
     run: ({ config: { temperature, draft_temperature: own }, alpha: accepted, tested }) =>
       accepted === null
         ? ''
-        : `the target’s temperature was ${temperature} and the drafter’s ${
-          own ?? temperature
-        }; of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
+        : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; ` +
+          `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
     answer: ({ rows, facts }) => {
       const warmest = Math.max(...rows.map((row) => row.temperature));
       const own = rows.filter((row) =>
@@ -189,9 +176,8 @@ export const FINDINGS = {
           a.ece - b.ece
         )[0];
       const calibrated = sure
-        ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ${
-          ratio(sure.ece)
-        }.`
+        ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ` +
+          `${ratio(sure.ece)}.`
         : '';
       return `with the target at ${warmest}, α is ${
         own.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`).join(
@@ -207,16 +193,15 @@ export const FINDINGS = {
       const degrees = rows.map((row) => row.temperature);
       const [cold, warm] = [Math.min(...degrees), Math.max(...degrees)];
       return Number.isFinite(best(warm))
-        ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${
-          ratio(best(warm))
-        } at ${warm}.`
+        ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${ratio(best(warm))} ` +
+          `at ${warm}.`
         : '';
     },
   },
   alignment: {
     run: (
       {
-        config: { num_drafts: drafts, selection },
+        config: { num_drafts: drafts, selection, temperature },
         kinds,
         tested,
         odds,
@@ -225,11 +210,10 @@ export const FINDINGS = {
       },
     ) =>
       drafts > 1 && selection === 'self' && kinds.join() === 'delta'
-        ? `each draft was the best of K = ${drafts}, and all ${
-          plural(tested, 'test')
-        } treated it as a point mass: accept with probability p, ${whole(odds)} on average. α = ${
-          percent(accepted)
-        } were accepted, τ = ${ratio(perRound)}.`
+        ? `at temperature ${temperature} each draft was the best of K = ${drafts}, and all ` +
+          `${plural(tested, 'test')} treated it as a point mass: accept with probability p, ` +
+          `${whole(odds)} on average. α = ${percent(accepted)} were accepted, τ = ` +
+          `${ratio(perRound)}.`
         : '',
   },
   trees: {
@@ -240,9 +224,8 @@ export const FINDINGS = {
       if (!tree) return '';
       const { tree_nodes: nodes } = tree.config;
       const rows = tree.quiet && tree.v
-        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}, so each node costs ${
-          percent((tree.v - 1) / nodes)
-        } of a pass.`
+        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}, so each node costs ` +
+          `${percent((tree.v - 1) / nodes)} of a pass.`
         : '';
       const beside = chain
         ? `, and the window of γ = ${chain.config.gamma} τ = ${ratio(chain.tau)}`
@@ -251,9 +234,8 @@ export const FINDINGS = {
     },
     answer: ({ facts: { curve } }) => {
       const one = costAt(curve, 1);
-      return `from 1 to 17 rows, each extra row costs ${
-        percent((costAt(curve, 17) - one) / 16 / one)
-      } of a pass.`;
+      return 'from 1 to 17 rows, each extra row costs ' +
+        `${percent((costAt(curve, 17) - one) / 16 / one)} of a pass.`;
     },
   },
   lossless: {
@@ -280,21 +262,17 @@ export const FINDINGS = {
       );
       const far = Math.max(...exact.map((row) => row.distance));
       return wrong && !wrong.lossless && exact.length
-        ? `at temperature ${answer.choice.temperature}, “${wrong.rule}” is ${
-          ratio(wrong.distance, 3)
-        } away from the exact distribution after ${
-          wrong.runs.toLocaleString('en')
-        } runs, and the exact rules at most ${ratio(far, 3)}; 99 % of exact samples stay below ${
-          ratio(wrong.floor_high, 3)
-        }.`
+        ? `at temperature ${answer.choice.temperature}, “${wrong.rule}” is ` +
+          `${ratio(wrong.distance, 3)} away from the exact distribution after ` +
+          `${wrong.runs.toLocaleString('en')} runs, and the exact rules at most ` +
+          `${ratio(far, 3)}; 99 % of exact samples stay below ${ratio(wrong.floor_high, 3)}.`
         : '';
     },
     watch: ({ rows, facts }) => {
       const seen = rows.find((row) => !row.lossless && row.distance > row.floor_high);
       return seen
-        ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ${
-          facts.runs.toLocaleString('en')
-        } of each rule were drawn.`
+        ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ` +
+          `${facts.runs.toLocaleString('en')} of each rule were drawn.`
         : '';
     },
   },
@@ -353,9 +331,7 @@ export function proven(lesson, runs, explored, recorded, sliders = null) {
 /** @param {Sliders} sliders */
 function sliderWords({ p, q, tokens }) {
   const list = (of) => tokens.map((token, i) => `${token} ${ratio(of[i])}`).join(', ');
-  return `The p and q on the sliders, computed: if the drafter always proposed “${
-    tokens[q.indexOf(Math.max(...q))]
-  }” and that were tested with p/q, the result would be ${list(pointMass(p, q))}. It should be ${
-    list(p)
-  }.`;
+  return 'The p and q on the sliders, computed: if the drafter always proposed ' +
+    `“${tokens[q.indexOf(Math.max(...q))]}” and that were tested with p/q, the result would be ` +
+    `${list(pointMass(p, q))}. It should be ${list(p)}.`;
 }

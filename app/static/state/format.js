@@ -146,9 +146,8 @@ export function testWords(test, greedy) {
     return `${numbers}; shared noise: accepted if the target draws the same token`;
   }
   if (test.kind === 'tree') {
-    return `the branches here have p = ${exact(test.threshold)} together; the target drew ${
-      test.accepted ? 'one of them' : 'another token'
-    }`;
+    return `the branches here have p = ${exact(test.threshold)} together; the target drew ` +
+      `${test.accepted ? 'one of them' : 'another token'}`;
   }
   if (greedy) {
     return test.accepted
@@ -156,9 +155,8 @@ export function testWords(test, greedy) {
       : 'temperature 0: the target’s most probable token is a different one';
   }
   if (test.kind === 'block') {
-    const chance = `${numbers}; the draft up to here passes as a whole with probability ${
-      exact(test.threshold)
-    }`;
+    const chance = `${numbers}; the draft up to here passes as a whole with probability ` +
+      `${exact(test.threshold)}`;
     return test.draw === null
       ? `${chance}; a longer part of it passed`
       : `${chance}, drawn u = ${exact(test.draw)}`;
@@ -188,9 +186,8 @@ export function decisionWords(decided, draft, last) {
     const least = decided.row_seconds * decided.rate;
     const nodes = plural(draft.ids.length, 'node');
     return least > 0
-      ? `Auto: a tree of ${nodes}; a node with a probability below ${
-        exact(least)
-      } costs more than it saves ${row}.`
+      ? `Auto: a tree of ${nodes}; a node with a probability below ${exact(least)} costs more ` +
+        `than it saves ${row}.`
       : `Auto: a tree of ${nodes}, the largest allowed, to measure its cost.`;
   }
   const { gamma, steps, best_gamma: best } = decided;
@@ -198,9 +195,8 @@ export function decisionWords(decided, draft, last) {
     return 'Auto: the tree will hold the nodes that save more than they cost.';
   }
   const why = decided.seconds > 0
-    ? `a whole window pays best at γ ${best || gamma}, ${
-      decided.tokens.toFixed(1)
-    } tokens expected in ${milliseconds(decided.seconds)}`
+    ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens ` +
+      `expected in ${milliseconds(decided.seconds)}`
     : 'to measure its cost';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
   const cut = draft && draft.ids.length < gamma && last !== END
@@ -249,9 +245,8 @@ export function narrate(view, word, greedy) {
     } in one pass.`;
   }
   if (draft && draft.branches.length) {
-    return `${name}: ${draft.branches.length} drafts are drawn from one drafter pass, ${
-      plural(draft.ids.length, 'node')
-    } in all.`;
+    return `${name}: ${draft.branches.length} drafts are drawn from one drafter pass, ` +
+      `${plural(draft.ids.length, 'node')} in all.`;
   }
   if (view.tree && draft) {
     return `${name}: ${
@@ -265,9 +260,8 @@ export function narrate(view, word, greedy) {
     }, because an earlier passage continued like that.`;
   }
   if (view.unrecorded && draft) {
-    return `${name}: ${plural(view.drafted, 'token')} drafted in ${
-      plural(draft.nfe, 'pass')
-    } of the drafter.`;
+    return `${name}: ${plural(view.drafted, 'token')} drafted in ${plural(draft.nfe, 'pass')} ` +
+      'of the drafter.';
   }
   const step = view.passes[view.passes.length - 1];
   if (step) {
@@ -275,13 +269,11 @@ export function narrate(view, word, greedy) {
     const what = step.revealed.length > 5
       ? `${step.revealed.length} positions`
       : `position${step.revealed.length > 1 ? 's' : ''} ${where}`;
-    return `${name}: denoising step ${step.step + 1} of ${
-      view.steps || view.passes.length
-    } reveals ${what}.`;
+    return `${name}: denoising step ${step.step + 1} of ${view.steps || view.passes.length} ` +
+      `reveals ${what}.`;
   }
-  return `${name}: the drafter has ${plural(view.size, 'mask')} to fill after ${
-    quoted(word(view.anchor))
-  }.`;
+  return `${name}: the drafter has ${plural(view.size, 'mask')} to fill after ` +
+    `${quoted(word(view.anchor))}.`;
 }
 
 /** @param {PartialRound} view @param {Verified} verified @param {(id: number) => string} word */
@@ -291,9 +283,9 @@ function verdict(view, verified, word, greedy) {
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
   if (last && last.kind === 'tree') {
-    const walked = `the target’s draws follow the tree of ${
-      plural(draft ? draft.ids.length : 0, 'node')
-    } for ${plural(verified.accepted, 'token')}`;
+    const walked = 'the target’s draws follow the tree of ' +
+      `${plural(draft ? draft.ids.length : 0, 'node')} for ` +
+      `${plural(verified.accepted, 'token')}`;
     if (!view.extra) return `${walked}, and the text ends there.`;
     return verified.source === 'bonus'
       ? `${walked}, to the end of a branch; it adds a bonus token, ${extra}.`

@@ -88,9 +88,8 @@ function block(answer, figure, { gamma }, lane) {
       }),
     ],
     words: [
-      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${
-        now.pace.toFixed(0)
-      } tokens per second after prefill.`,
+      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${now.pace.toFixed(0)} ` +
+      'tokens per second after prefill.',
       best.size < last.size
         ? `From γ ${best.size} to γ ${last.size}, tokens per round ${
           ratio(best.tau) === ratio(last.tau)
@@ -100,11 +99,9 @@ function block(answer, figure, { gamma }, lane) {
         : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
       ...(drafted
         ? [
-          `The block below was drafted in round ${
-            drafted.round + 1
-          } of the recorded run. Cut at γ ${gamma}, it yields ${
-            plural(accepted + 1, 'token')
-          }: ${accepted} accepted and one of the target’s own.`,
+          `The block below was drafted in round ${drafted.round + 1} of the recorded run. Cut ` +
+          `at γ ${gamma}, it yields ${plural(accepted + 1, 'token')}: ${accepted} accepted ` +
+          'and one of the target’s own.',
         ]
         : []),
     ],
@@ -251,9 +248,8 @@ function matched(answer, figure, { target, drafter }) {
       trace('matched', [best.degree], [best.alpha], '@lane-2', { mark: 'star' }),
     ],
     words: [
-      `Matched drafter temperature for a target at ${ratio(target)}: ${
-        ratio(best.degree)
-      }, where α is ${ratio(best.alpha)}. At ${ratio(drafter)} it is ${ratio(now)}.`,
+      `Matched drafter temperature for a target at ${ratio(target)}: ${ratio(best.degree)}, ` +
+      `where α is ${ratio(best.alpha)}. At ${ratio(drafter)} it is ${ratio(now)}.`,
     ],
   };
 }

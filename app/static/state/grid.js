@@ -144,9 +144,8 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
       heat: walked ? 5 : 2,
       node,
       words: `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`,
-      title: `node ${node + 1}, position ${depth + 1}, ${after}: ${JSON.stringify(word)}${score}${
-        walked ? '; the target drew it' : ''
-      }`,
+      title: `node ${node + 1}, position ${depth + 1}, ${after}: ` +
+        `${JSON.stringify(word)}${score}${walked ? '; the target drew it' : ''}`,
     };
   };
 }

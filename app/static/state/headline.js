@@ -56,11 +56,10 @@ export function verdict({ drafted, vanilla }, doubt) {
     busy: trusted ? '' : doubt,
     final: compared ? speedUp(pace(drafted), pace(vanilla)) : null,
     predicted: cost
-      ? `Predicted, not measured, for the whole run: τ / (v + c·NFE/round) = ${
-        ratio(cost.tau)
-      } / (${ratio(cost.verify)} + ${ratio(cost.cost)}·${ratio(cost.passes)}) = ${
-        times(cost.value)
-      }. v and c are the costs of a verifying pass and of a drafter pass here, in vanilla passes.`
+      ? `Predicted, not measured, for the whole run: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
+        `/ (${ratio(cost.verify)} + ${ratio(cost.cost)}·${ratio(cost.passes)}) = ` +
+        `${times(cost.value)}. v and c are the costs of a verifying pass and of a drafter pass ` +
+        'here, in vanilla passes.'
       : '',
   };
 }
@@ -116,15 +115,13 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
 function disturbed(drafted, vanilla) {
   const [own, base] = [passesOf(drafted), passesOf(vanilla)];
   const slower = drafted.duration > vanilla.duration
-    ? ` The drafted lane was slower, on a disturbed clock: ${seconds(drafted.duration)} s against ${
-      seconds(vanilla.duration)
-    } s.`
+    ? ` The drafted lane was slower, on a disturbed clock: ${seconds(drafted.duration)} s ` +
+      `against ${seconds(vanilla.duration)} s.`
     : '';
   return [
     `${own.target} : ${base.target}`,
-    `target passes, vanilla’s on the right, plus ${
-      plural(own.drafter, 'drafter pass')
-    }: counted, because the clock was disturbed.${slower}`,
+    `target passes, vanilla’s on the right, plus ${plural(own.drafter, 'drafter pass')}: ` +
+    `counted, because the clock was disturbed.${slower}`,
   ];
 }
 
@@ -175,9 +172,8 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   if (isServed(drafted)) {
     return {
       before: `${who} answers over the network.`,
-      after: ` It wrote ${plural(tokens, 'token')} in ${seconds(drafted.duration)} s. It reports: ${
-        quotedWords(drafted.finished?.quoted ?? null)
-      }.`,
+      after: ` It wrote ${plural(tokens, 'token')} in ${seconds(drafted.duration)} s. It ` +
+        `reports: ${quotedWords(drafted.finished?.quoted ?? null)}.`,
     };
   }
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
@@ -186,11 +182,11 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   const passes = trusted ? '' : `, plus ${plural(passesOf(drafted).drafter, 'drafter pass')}`;
   const fast = trusted && speed !== null ? `, ${speedWords(speed)}` : `${passes}${slower}`;
   const instead = tokens === vanilla.shown.length ? ` instead of ${vanilla.rounds.length}` : '';
-  const numbers = `${same ? 'the same ' : ''}${
-    plural(tokens, 'token')
-  } in ${drafted.rounds.length} ${count > 2 ? 'target ' : ''}${
-    drafted.rounds.length === 1 ? 'pass' : 'passes'
-  }${instead}${fast}.`;
+  const numbers = `${same ? 'the same ' : ''}${plural(tokens, 'token')} in ` +
+    `${drafted.rounds.length} ` +
+    `${count > 2 ? 'target ' : ''}${
+      drafted.rounds.length === 1 ? 'pass' : 'passes'
+    }${instead}${fast}.`;
   if (count > 2) {
     return {
       before: `${count} lanes answer the same prompt with the same target model.`,
@@ -260,25 +256,21 @@ export function whySlow(drafted, vanilla) {
   const costs = [
     [
       own.draft,
-      `Drafting takes ${share(own.draft)} of the time: ${
-        plural(sums.nfe, 'drafter pass')
-      }, each as long as ${passes(own.draft / sums.nfe)}; the longest draft took ${
-        milliseconds(draft.seconds)
-      }.`,
+      `Drafting takes ${share(own.draft)} of the time: ${plural(sums.nfe, 'drafter pass')}, ` +
+      `each as long as ${passes(own.draft / sums.nfe)}; the longest draft took ` +
+      `${milliseconds(draft.seconds)}.`,
       draft.round,
     ],
     [
       own.score - sums.calls * pass,
-      `A verifying pass takes as long as ${
-        passes(own.score / sums.calls)
-      }: it reads up to ${rows} tokens at once.`,
+      `A verifying pass takes as long as ${passes(own.score / sums.calls)}: it reads up to ` +
+      `${rows} tokens at once.`,
       longest('TargetScored').round,
     ],
     [
       wasted(rejected),
-      `The target rejects the first drafted token in ${
-        of(rejected.length)
-      }; such a round costs a whole draft and yields one token.`,
+      `The target rejects the first drafted token in ${of(rejected.length)}; such a round costs ` +
+      'a whole draft and yields one token.',
       rejected[0]?.round ?? 0,
     ],
     [
@@ -288,9 +280,8 @@ export function whySlow(drafted, vanilla) {
     ],
     [
       duration - unread,
-      `Reading the prompt takes ${share(own.prefill)} of the time, and ${
-        plural(sums.committed, 'token')
-      } are too few to make up for it.`,
+      `Reading the prompt takes ${share(own.prefill)} of the time, and ` +
+      `${plural(sums.committed, 'token')} are too few to make up for it.`,
       rounds.length - 1,
     ],
   ];

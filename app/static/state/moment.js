@@ -66,7 +66,7 @@ export function readMoment(search) {
     lane: query.get('lane') ?? '',
     round: Number.isInteger(round) && round > 0 ? round : 1,
     at: query.get('at') ?? 'commit',
-    whole: query.has('run') && !query.has('round'),
+    whole: !query.has('round'),
   };
   for (const name of ['tab', 'trace', 'run', 'lane', 'round', 'at']) query.delete(name);
   return moment.trace ? { ...moment, asked: query.toString() } : null;

@@ -85,16 +85,14 @@ export function predictedWords(predictions, typical, asked, denoises) {
   const [speedUp, tau] = (map && samplesAsUsual(config) && useOf(config) === 'window' &&
     between(map.cells, [temperature, steps, gamma])) || [];
   if (speedUp) {
-    return `Predicted: ${times(speedUp)} with ${
-      ratio(tau)
-    } tokens per round, from runs on ${map.device}.`;
+    return `Predicted: ${times(speedUp)} with ${ratio(tau)} tokens per round, from runs on ` +
+      `${map.device}.`;
   }
   const near = nearest(typical, config, denoises);
   if (!near) return 'No prediction: nothing similar has been recorded.';
   const { one, cell: [, , , , low, high, words] } = near;
-  return `Predicted: ${ratio(low)}–${times(high)} ${one.over}, from runs at ${words} on ${
-    named(one.device)
-  }.`;
+  return `Predicted: ${ratio(low)}–${times(high)} ${one.over}, from runs at ${words} on ` +
+    `${named(one.device)}.`;
 }
 
 /**
@@ -115,9 +113,8 @@ export function typicalWords(known, { config, device, dtype }, denoises) {
   }${far ? ` at ${words}` : ''}`;
   return {
     spread: one.spread,
-    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${
-      times(high)
-    } ${one.over}`,
+    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ` +
+      `${one.over}`,
     about:
       `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
   };

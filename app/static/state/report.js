@@ -54,9 +54,8 @@ function processorOf(lanes) {
     [name, lane],
   ) => `${name} ${ratio(waiting(lane))}`);
   if (!known.length) return 'Whether threads had to wait for a processor was not measured.';
-  return `Threads that waited for a processor, on average: ${
-    known.join(', ')
-  }. On a quiet machine it is about 0.`;
+  return `Threads that waited for a processor, on average: ${known.join(', ')}. On a quiet ` +
+    'machine it is about 0.';
 }
 
 /** @param {Lanes} lanes @returns {[string, string][]} */
@@ -64,9 +63,8 @@ const serversOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) =>
     !lane || !isServed(lane) ? [] : [[
       name,
-      `Measured here: its tokens, and when they arrived, network included. It reports: ${
-        quotedWords(lane.finished && lane.finished.quoted)
-      }. ` +
+      'Measured here: its tokens, and when they arrived, network included. It reports: ' +
+      `${quotedWords(lane.finished && lane.finished.quoted)}. ` +
       'Not checked: its distribution, what else it is serving, and whether it has the model, tokenizer and machine of the other lanes.',
     ]]
   );
@@ -79,9 +77,8 @@ export function factsOf(lanes, header, title) {
     Object.entries(values).map(([name, value]) => `${name} ${(value ?? '') === '' ? '–' : value}`)
       .join(', ');
   const model = ({ name = '', own = header }) =>
-    `${several || own.server ? name : 'drafter'}: ${
-      own.server ? own.models.target : own.models.drafter
-    }`;
+    `${several || own.server ? name : 'drafter'}: ` +
+    `${own.server ? own.models.target : own.models.drafter}`;
   return [
     ['Order', orderOf(lanes)],
     ['Clock', CLOCK],

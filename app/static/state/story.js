@@ -44,9 +44,8 @@ function why(what, greedy, word) {
   const likely = holds === 'all' ? rows[0] : null;
   const best = likely?.p ? `${word(likely.id)}, p = ${ratio(likely.p)}` : '';
   if (likely?.p && likely.p < SURE && (greedy || !sure)) {
-    return `The target was unsure: its likeliest token is ${best}, and its entropy at least ${
-      entropy(what).toFixed(1)
-    } nats.`;
+    return `The target was unsure: its likeliest token is ${best}, and its entropy at least ` +
+      `${entropy(what).toFixed(1)} nats.`;
   }
   const prefers = best && likely !== guess ? `the target prefers ${best}` : '';
   if (q === null) return prefers && `T${prefers.slice(1)}.`;
@@ -78,14 +77,12 @@ function event(what, greedy, judged, word) {
       `accepted while it is the same.${instead}`;
   }
   if (test.kind === 'match') {
-    return `${verdict}: p = ${exact(test.p)}; with the same noise as vanilla the target draws ${
-      word(test.wanted)
-    }.${instead}`;
+    return `${verdict}: p = ${exact(test.p)}; with the same noise as vanilla the target draws ` +
+      `${word(test.wanted)}.${instead}`;
   }
   const drawn = test.draw === null ? '' : `; drawn u = ${exact(test.draw)}`;
-  return `${verdict}: p = ${exact(test.p)}, q = ${exact(test.q)}, accepted with probability ${
-    exact(test.threshold)
-  }${drawn}.${instead}`;
+  return `${verdict}: p = ${exact(test.p)}, q = ${exact(test.q)}, accepted with probability ` +
+    `${exact(test.threshold)}${drawn}.${instead}`;
 }
 
 /** @param {Inspected} what @param {Word} word */
@@ -120,13 +117,11 @@ function walked({ test, drafted, options }, greedy, word) {
     : `${none}, so the walk ends and the target writes it`;
   const verdict = test.accepted && !other ? '✓ Accepted' : '✕ Rejected';
   if (greedy) {
-    return `${verdict}: at temperature 0 the target takes its likeliest token, ${
-      word(test.wanted)
-    }${other}; ${then}.`;
+    return `${verdict}: at temperature 0 the target takes its likeliest token, ` +
+      `${word(test.wanted)}${other}; ${then}.`;
   }
-  const drawn = `the ${one ? 'token' : plural(options.length, 'token')} drafted here ${
-    one ? 'has' : 'have together'
-  } p = ${exact(test.threshold)}`;
+  const drawn = `the ${one ? 'token' : plural(options.length, 'token')} drafted here ` +
+    `${one ? 'has' : 'have together'} p = ${exact(test.threshold)}`;
   return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${other}; ${then}.`;
 }
 
@@ -146,9 +141,9 @@ export function aside(what, greedy, judged) {
     ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'
     : '';
   const odds = known
-    ? `Probability that a rule accepts this token: ratio ${ratio(known.ratio)}, delta ${
-      ratio(known.delta)
-    }, match ${ratio(known.match)} (if the shared noise gives the same token)${mass}.`
+    ? `Probability that a rule accepts this token: ratio ${ratio(known.ratio)}, delta ` +
+      `${ratio(known.delta)}, match ${ratio(known.match)} (if the shared noise gives the same ` +
+      `token)${mass}.`
     : '';
   return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
 }
@@ -165,7 +160,6 @@ function missing({ tree, holds, rows, options, reached, test }, greedy) {
     : ', and no q from the drafter';
   if (holds === 'all') return q && 'This trace has no q for its tree nodes.';
   if (holds === 'drafted') return `This trace has p for the drafted tokens only${q}.`;
-  return `This trace has no p for its tree nodes${
-    greedy ? ' at temperature 0' : ''
-  }${q}: only which token the target drew.`;
+  return `This trace has no p for its tree nodes${greedy ? ' at temperature 0' : ''}${q}: only ` +
+    'which token the target drew.';
 }

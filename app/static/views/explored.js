@@ -299,18 +299,14 @@ function Full({ app, answer }) {
 function Sources({ app }) {
   const { name, stem, answers, opened } = app;
   const { from: now, answer } = app.shown;
-  const choice = (/** @type {Source} */ source, file, words) => ({
-    words,
-    pressed: source === now && (source !== 'recorded' || file === stem),
-    act: () => app.choose(source, file),
-  });
-  const known = [
-    ...Object.entries(app.options.recorded[name]).map(([file, label]) =>
-      choice('recorded', file, label ? `Recorded: ${label}` : 'Recorded')
-    ),
-    ...(answers.live[name] ? [choice('live', stem, 'Measured here')] : []),
-    ...(answers.opened[name] ? [choice('opened', stem, 'Opened traces')] : []),
-  ];
+  const recorded = Object.entries(app.options.recorded[name]);
+  const known = /** @type {[source: Source, file: string, words: string][]} */ ([
+    ...recorded.map(([file, label]) => ['recorded', file, `Recorded: ${label}`]),
+    ...(answers.live[name] ? [['live', stem, 'Measured here']] : []),
+    ...(answers.opened[name] ? [['opened', stem, 'Opened traces']] : []),
+  ]);
+  const pick = (i) => app.visit(() => app.choose(known[i][0], known[i][1]));
+  const at = known.findIndex(([source, file]) => source === now && file === stem);
   const pair = answer?.choice.pair ?? 'embedded';
   const words = answer
     ? (now === 'opened'
@@ -348,8 +344,8 @@ function Sources({ app }) {
     <span class="sd-source-words">${words}</span>
     ${
     known.length > 1 && html`
-      <${Select} class="sd-pick" label="Answer" value=${known.findIndex(({ pressed }) => pressed)}
-        options=${known.map(({ words: title }, i) => [i, title])} act=${(i) => known[i].act()} />
+      <${Select} class="sd-pick" label="Answer" value=${at}
+        options=${known.map(([, , title], i) => [i, title])} act=${pick} />
     `
   }
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
@@ -367,7 +363,7 @@ export function Explored({ app }) {
     words: title,
     title: question,
     pressed: own === name,
-    act: () => app.select(own),
+    act: () => own !== name && app.visit(() => app.select(own)),
   }));
   const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`

@@ -130,6 +130,19 @@ export class Guide {
     );
   }
 
+  /** Whether the answer to the step's question cannot be changed. */
+  get fixed() {
+    return this.once && this.chosen[this.at] !== undefined && !this.note;
+  }
+
+  /** Answer the step's question. @param {number} option */
+  choose(option) {
+    if (this.fixed) return;
+    this.chosen[this.at] = option;
+    this.answered(this.at, option);
+    this.draw();
+  }
+
   /** @param {Option[]} options */
   answers(options) {
     const { at, room, open, votes } = this;
@@ -138,13 +151,6 @@ export class Guide {
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, i) =>
       right !== undefined && (room ? open : i === chosen);
-    const fixed = this.once && this.chosen[at] !== undefined && !this.note;
-    const choose = (i) => {
-      if (fixed) return;
-      this.chosen[at] = i;
-      this.answered(at, i);
-      this.draw();
-    };
     const own = options[chosen];
     const noted = this.note ? '' : 'Noted. Now watch.';
     const verdict = room || !own ? '' : own.right === undefined ? noted : mark(own);
@@ -154,9 +160,9 @@ export class Guide {
       const count = votes?.[i] ?? 0;
       return html`
         <button type="button" class="sd-guide-option" aria-pressed=${String(i === chosen)}
-          aria-disabled=${fixed ? 'true' : null} data-right=${right
+          aria-disabled=${this.fixed ? 'true' : null} data-right=${right
             ? String(option.right)
-            : null} onclick=${() => choose(i)}>
+            : null} onclick=${() => this.choose(i)}>
           ${option.words}${room && right && html`<small>${mark(option)}</small>`}
           ${room && open && all > 0 &&
             html`<span class="sd-guide-votes" style="--share: ${

@@ -119,7 +119,7 @@ export class Source extends Component {
             `}
             ${!scene.running && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Another recording" all=${recordings}
-                words=${({ title }) => title} open=${({ url }) => app.open({ url })} />
+                words=${({ title }) => title} open=${(one) => app.choose(one)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />

@@ -343,15 +343,12 @@ export class Playground {
       ? `After a rejection: ${shares(residual)}.`
       : 'p = q: nothing is ever rejected.';
     const seen = this.drawn
-      ? ` Of ${MANY} drafts ${
-        this.drawn.accepted.toLocaleString('en')
-      } were accepted; the resulting shares are close to p: ${
-        shares(this.drawn.counts.map((count) => count / DRAWS))
-      }.`
+      ? ` Of ${MANY} drafts ${this.drawn.accepted.toLocaleString('en')} were accepted; the ` +
+        'resulting shares are close to p: ' +
+        `${shares(this.drawn.counts.map((count) => count / DRAWS))}.`
       : '';
-    return `Accepted: Σ min(p, q) = ${
-      ratio(alpha)
-    }. ${rest} The two areas of each bar add up to p: ${areas.join(', ')}.${seen}`;
+    return `Accepted: Σ min(p, q) = ${ratio(alpha)}. ${rest} The two areas of each bar add up ` +
+      `to p: ${areas.join(', ')}.${seen}`;
   }
 
   view() {
