@@ -1,10 +1,20 @@
 // The player of the page, for any number of lanes. It holds one trace in the browser and moves the
 // playhead; while it plays it makes no requests. The Live and the Race tab each have one.
 
-import { Job, listen } from './job.js';
+import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register, visit } from './page.js';
+import {
+  canRun,
+  isOpen,
+  isShown,
+  keepRuns,
+  measuring,
+  openTab,
+  REFUSAL,
+  register,
+  visit,
+} from './page.js';
 import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
@@ -56,7 +66,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
-const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
+const NOT_RUN = 'These settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
@@ -74,12 +84,12 @@ const UNREADABLE = {
 const NO_RECORDING = {
   title: 'This recording could not be shown',
   message: 'The download was incomplete, or it has none of the requested lanes.',
-  hint: 'Reload the page, or press Run for a race of your own.',
+  hint: 'Reload the page.',
 };
 const NOT_KEPT = {
   title: 'This run is no longer available',
   message: 'The server deletes runs after some days, and when it restarts.',
-  hint: 'Its prompt and settings are in the form. Press Run.',
+  hint: 'Its prompt and settings are in the form.',
 };
 const KEPT = ' The page shows what arrived before that.';
 
@@ -159,6 +169,12 @@ export class App extends Job {
     const pair = new URLSearchParams(this.wanted).get('pair');
     const lane = Object.values(this.stage.lanes).find((one) => one?.header);
     return Boolean(pair && lane && lane.header?.config.pair !== pair);
+  }
+
+  /** Which button starts a run, if the page has one. */
+  get press() {
+    const name = document.getElementById(`${this.prefix}-run`)?.textContent?.trim();
+    return canRun(this.prefix) ? ` Press ${name}.` : '';
   }
 
   // ---- messages of the server ----
@@ -309,7 +325,8 @@ export class App extends Job {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
       if (isRun(fileOf(url)) && !this.trace && opening) await this.open({ url: opening.url });
-      this.card.show(isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING);
+      const refused = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
+      this.card.show({ ...refused, hint: `${refused.hint}${this.press}` });
       console.warn('recording not shown:', error);
     }
   }
@@ -564,7 +581,8 @@ export class App extends Job {
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
     this.stale = other
-      ? `${NOT_RUN} ${predictedWords(predictions, typical, this.wanted, denoises)}`.trim()
+      ? `${NOT_RUN}${this.press} ${predictedWords(predictions, typical, this.wanted, denoises)}`
+        .trim()
       : '';
     this.redraw();
   }
@@ -609,14 +627,8 @@ export class App extends Job {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     this.cancel(); // Gradio still considers the run active and would not start another
-    const message = `The server has stopped responding.${kept}${
-      kept && ' Download it if you want to keep it.'
-    }`;
-    this.card.show({
-      title: 'The connection was lost',
-      message,
-      hint: 'When it is back, the page reloads itself with your prompt and settings.',
-    });
+    const keeps = kept && `${kept} Download it if you want to keep it.`;
+    this.card.show(lostCard(keeps, 'your prompt and settings'));
   }
 
   /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */

@@ -7,7 +7,7 @@ import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
-import { Job, listen } from './job.js';
+import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
@@ -578,18 +578,21 @@ export class Explore extends Job {
   }
 
   /** @override */ lost(stopped) {
-    this.failed(
-      `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
-    );
+    this.failed('The server hasn’t confirmed that it stopped.');
+    if (stopped) return;
+    const own = this.shown.from === 'live' ? ' Download the results if you want to keep them.' : '';
+    this.card.show(lostCard(own, 'your question. Then measure again'));
   }
 
   /** Called when Gradio's event ends: a final message that is missing won't come. */
   ended() {
     const { token } = this;
-    setTimeout(() => {
-      if (token === this.token && (this.busy || this.waiting)) {
-        this.failed('The server refused the measurement, or the connection was lost.');
-      }
+    const waits = () => token === this.token && (this.busy || this.waiting);
+    setTimeout(async () => {
+      if (!waits()) return;
+      const there = await this.watchdog.answers();
+      if (waits() && !there) this.lost(false);
+      else if (waits()) this.failed('The server refused the measurement.');
     }, 2500);
   }
 

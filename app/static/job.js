@@ -6,6 +6,13 @@ import { Watchdog } from './watchdog.js';
 import { guard } from './page.js';
 import { queueWords } from './state/format.js';
 
+/** The card for a server that is gone. @param {string} kept of the run @param {string} back with the page */
+export const lostCard = (kept, back) => ({
+  title: 'The connection was lost',
+  message: `The server has stopped responding.${kept}`,
+  hint: `When it is back, the page reloads itself with ${back}.`,
+});
+
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way;
  *  frame_throttle.js asks whether it is `warming` */
 export class Job {

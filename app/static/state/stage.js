@@ -147,7 +147,11 @@ export function roundOf(state, stands) {
   const round = state && state.window;
   if (!state || !round) return { round: null, phase: 'draft', older: '' };
   if (!round.size && state.last) {
-    return { round: state.last, phase: 'commit', older: `${round.round + 1} drafts nothing` };
+    return {
+      round: state.last,
+      phase: 'commit',
+      older: `drafts nothing; round ${state.last.round + 1} is shown`,
+    };
   }
   const begun = round.passes.length || round.draft || round.scored;
   if (!begun && state.last && !stands) return { round: state.last, phase: 'commit', older: '' };

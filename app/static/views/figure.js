@@ -25,7 +25,14 @@ const AXIS = {
 const LAYOUT = {
   margin: { l: 44, r: 10, t: 8, b: 38 },
   showlegend: false,
-  legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } },
+  legend: {
+    orientation: 'h',
+    y: 1.02,
+    yanchor: 'bottom',
+    x: 0,
+    font: { size: 11.5 },
+    maxheight: 0.7,
+  },
   paper_bgcolor: 'rgba(0,0,0,0)',
   plot_bgcolor: 'rgba(0,0,0,0)',
   font: { family: 'Inter, system-ui, sans-serif', size: 12, color: '@ink' },

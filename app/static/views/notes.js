@@ -1,6 +1,7 @@
 // Messages of a job: a card for errors, and a status line for the server's progress.
 
 import { html, render } from './ui.js';
+import { seated } from '../page.js';
 
 /** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
 
@@ -49,6 +50,16 @@ export class CardView {
       fold.open = true;
     }
   }
+}
+
+/** Why a page of a room starts no run, and the way out; hidden when the room is closed. */
+export function Seat() {
+  const own = new URL(location.href);
+  for (const name of ['room', 'lesson', 'step']) own.searchParams.delete(name);
+  return seated && html`
+    <p class="sd-sub sd-seat">While the room is open, nobody can start a run on this page. <a
+      class="sd-link" href=${own.href}>Leave the room</a></p>
+  `;
 }
 
 /** The status line. Its mark turns with each message: an animation would take a core. */

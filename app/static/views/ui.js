@@ -156,10 +156,16 @@ export function walk(event, all, moves = ALONG) {
 
 let arrows = false; // whether the listener is installed
 
-/** Let the arrow keys open the tabs of the page. */
+/** Let the arrow keys open the tabs of the page, and keep the Tab key from Gradio's dropdowns, which open their lists
+ *  again after they lost the focus. */
 export function arrowTabs() {
   if (arrows) return;
   arrows = true;
+  document.addEventListener('keydown', (event) => {
+    const { key, target } = event;
+    const left = key === 'Tab' && target instanceof Element && target.closest('[role=combobox]');
+    if (left) event.stopPropagation();
+  }, true);
   document.addEventListener('keydown', (event) => {
     const { target } = event;
     const list = target instanceof Element
