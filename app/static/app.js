@@ -459,6 +459,7 @@ export class App extends Job {
     return [
       narrate(round, (id) => piece(lane, id), greedy),
       whyNothing(round, greedy, wordsOf(lane)),
+      shown.older,
     ].filter(Boolean).join(' ');
   }
 

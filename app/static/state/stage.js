@@ -147,11 +147,8 @@ export function roundOf(state, stands) {
   const round = state && state.window;
   if (!state || !round) return { round: null, phase: 'draft', older: '' };
   if (!round.size && state.last) {
-    return {
-      round: state.last,
-      phase: 'commit',
-      older: `drafts nothing; round ${state.last.round + 1} is shown`,
-    };
+    const older = `This round drafts nothing; the window shows round ${state.last.round + 1}.`;
+    return { round: state.last, phase: 'commit', older };
   }
   const begun = round.passes.length || round.draft || round.scored;
   if (!begun && state.last && !stands) return { round: state.last, phase: 'commit', older: '' };

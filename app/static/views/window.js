@@ -251,7 +251,7 @@ export class DraftWindow extends Component {
       'data-noted': String(Boolean(lane && isNoted(lane))),
       'data-older': String(Boolean(older)),
     };
-    const of = drawn ? ` of ${lane?.rounds.length}${older ? ` (${older})` : ''}` : '';
+    const of = drawn ? ` of ${lane?.rounds.length}` : '';
     const at = older ? scene.state?.window : round;
     const where = !at || scene.running ? '' : `round ${at.round + 1}${of}`;
     return html`
