@@ -4,17 +4,7 @@
 import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import {
-  canRun,
-  isOpen,
-  isShown,
-  keepRuns,
-  measuring,
-  openTab,
-  REFUSAL,
-  register,
-  visit,
-} from './page.js';
+import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register, visit } from './page.js';
 import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
@@ -171,12 +161,6 @@ export class App extends Job {
     return Boolean(pair && lane && lane.header?.config.pair !== pair);
   }
 
-  /** Which button starts a run, if the page has one. */
-  get press() {
-    const name = document.getElementById(`${this.prefix}-run`)?.textContent?.trim();
-    return canRun(this.prefix) ? ` Press ${name}.` : '';
-  }
-
   // ---- messages of the server ----
 
   /** @override */ async receive(message) {
@@ -325,8 +309,8 @@ export class App extends Job {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
       if (isRun(fileOf(url)) && !this.trace && opening) await this.open({ url: opening.url });
-      const refused = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
-      this.card.show({ ...refused, hint: `${refused.hint}${this.press}` });
+      const { hint, ...refused } = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
+      this.card.show({ ...refused, hint: hint + this.pressWords });
       console.warn('recording not shown:', error);
     }
   }
@@ -582,8 +566,9 @@ export class App extends Job {
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
     this.stale = other
-      ? `${NOT_RUN}${this.press} ${predictedWords(predictions, typical, this.wanted, denoises)}`
-        .trim()
+      ? `${NOT_RUN}${this.pressWords} ${
+        predictedWords(predictions, typical, this.wanted, denoises)
+      }`
       : '';
     this.redraw();
   }
@@ -628,8 +613,8 @@ export class App extends Job {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     this.cancel(); // Gradio still considers the run active and would not start another
-    const keeps = kept && `${kept} Download it if you want to keep it.`;
-    this.card.show(lostCard(keeps, 'your prompt and settings'));
+    const keeps = kept && ' Download it if you want to keep it.';
+    this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }
 
   /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */

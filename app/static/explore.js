@@ -579,9 +579,8 @@ export class Explore extends Job {
 
   /** @override */ lost(stopped) {
     this.failed('The server hasn’t confirmed that it stopped.');
-    if (stopped) return;
-    const own = this.shown.from === 'live' ? ' Download the results if you want to keep them.' : '';
-    this.card.show(lostCard(own, 'your question. Then measure again'));
+    const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
+    if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
   }
 
   /** Called when Gradio's event ends: a final message that is missing won't come. */
@@ -589,10 +588,8 @@ export class Explore extends Job {
     const { token } = this;
     const waits = () => token === this.token && (this.busy || this.waiting);
     setTimeout(async () => {
-      if (!waits()) return;
-      const there = await this.watchdog.answers();
-      if (waits() && !there) this.lost(false);
-      else if (waits()) this.failed('The server refused the measurement.');
+      const there = waits() && (await this.watchdog.answers());
+      if (waits()) there ? this.failed('The server refused the measurement.') : this.lost(false);
     }, 2500);
   }
 

@@ -15,10 +15,7 @@ import { check } from './views/room.js';
 
 const MOST_RUNS = 32;
 
-const AGAIN = 5000; // milliseconds between questions whether the room is open
-
-/** The code of the room whose link opened this page; while the room is open, such a page starts no run, because thirty
- *  would queue up. */
+/** The room whose link opened this page; while it is open, no run starts: thirty would queue up. */
 export const seated = new URLSearchParams(location.search).get('room') ?? '';
 const { classList } = document.body;
 if (seated) {
@@ -27,12 +24,9 @@ if (seated) {
     if (!(await check(seated))) return;
     clearInterval(timer);
     classList.remove('sd-seated');
-  }, AGAIN);
+  }, 5000);
   document.addEventListener('click', (event) => {
-    const { target } = event;
-    if (
-      classList.contains('sd-seated') && target instanceof Element && target.closest('[id$="-run"]')
-    ) {
+    if (event.target instanceof Element && event.target.closest('.sd-seated [id$="-run"]')) {
       event.preventDefault();
       event.stopImmediatePropagation();
     }

@@ -137,9 +137,9 @@ class Figures extends Component {
       const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
       const data = /** @type {any[]} */ (figure.data ?? []);
       const map = data.find(({ type }) => type === 'heatmap');
-      const columns = map?.x ?? (Array.isArray(data[0]?.x?.[0]) ? data[0].x[0] : []); // or groups of bars
+      const columns = map?.x ?? (Array.isArray(data[0]?.x?.[0]) ? data[0].x[0] : []); // or bars
       const named = data.filter(({ name, showlegend = true }) => name && showlegend).length;
-      const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`; // on a phone
+      const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;
       return html`
         <section class="sd-panel sd-chart ${shape}" style=${style} aria-label=${title}
           hidden=${app.races?.figure === key}>

@@ -64,10 +64,8 @@ export function means(symbol) {
   return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
 }
 
-/**
- * Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
- * @param {string} words @param {Set<string>} [said]
- */
+/** Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
+ *  @param {string} words @param {Set<string>} [said] */
 export function parts(words, said = new Set()) {
   const found = [''];
   let end = 0;

@@ -53,14 +53,11 @@ export class CardView {
 }
 
 /** Why a page of a room starts no run, and the way out; hidden when the room is closed. */
-export function Seat() {
-  const own = new URL(location.href);
-  for (const name of ['room', 'lesson', 'step']) own.searchParams.delete(name);
-  return seated && html`
+export const Seat = () =>
+  seated && html`
     <p class="sd-sub sd-seat">While the room is open, nobody can start a run on this page. <a
-      class="sd-link" href=${own.href}>Leave the room</a></p>
+      class="sd-link" href="?">Leave the room</a></p>
   `;
-}
 
 /** The status line. Its mark turns with each message: an animation would take a core. */
 export class StatusView {
