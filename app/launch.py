@@ -148,7 +148,7 @@ def trace_file(request: Request) -> Response:
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
     """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option. A POST with ``voter`` and ``option`` adds a
-    choice, a PUT opens the room. The status is 404 if the room isn't open."""
+    choice, a PUT opens the room, a DELETE closes it. The status is 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
@@ -156,6 +156,8 @@ def counting(rooms: Rooms) -> Callable[[Request], Response]:
         option = query.get("option", "")
         if request.method == "PUT":
             rooms.open(room)
+        elif request.method == "DELETE":
+            rooms.close(room)
         counted = request.method != "POST" or (
             option.isdecimal() and len(option) < 3 and rooms.guess(room, question, query.get("voter", ""), int(option))
         )
@@ -224,7 +226,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *first_load.routes(),
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
         Route("/runs/{name}", trace_file),
-        Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT"]),
+        Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT", "DELETE"]),
         *probes(loading),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.

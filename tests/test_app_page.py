@@ -243,7 +243,7 @@ def test_the_endpoint_of_several_methods() -> None:
     assert failed["failed"] == "model.safetensors is missing. Restore the folder." and failed["speedup"] is None
     assert answer["lossless"] is True and answer["lanes"]["vanilla"]["speedup"] == 1
     assert answer["quiet"] is False, "a lane that failed hides no busy machine"
-    assert failed["lossless"] is None and failed["same_text_as_vanilla"] is None, "it claims nothing"
+    assert failed["lossless"] is None and failed["same_text_as_vanilla"] is None, "no claim"
     json.dumps(answer)
     with pytest.raises(gr.Error, match="no method called"):
         list(endpoint("Once", ["nonsense"]))
@@ -360,7 +360,7 @@ def test_the_code_of_a_link_leads_to_this_page_only() -> None:
 
 
 def test_a_room_counts_each_page_once_for_a_question() -> None:
-    count = launch.counting(Rooms())
+    count = launch.counting(kept := Rooms())
     client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST", "PUT"])]))
     place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
     assert client.get(place).status_code == client.post(f"{place}?voter={one}&option=0").status_code == 404, "not open"
@@ -368,6 +368,8 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
     assert client.put(place).json() == {"counts": []}
     for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts: then the phone shows the answer
         assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
+    kept.close("0123456789ab")
+    assert client.post(f"{place}?voter={one}&option=0").status_code == 404, "it is closed"
     assert client.put(place).json() == client.get(place).json() == {"counts": [1, 0, 1]}
     assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": []}
     for wrong in (f"{place}?voter=Ada&option=1", f"{place}?voter={one}&option=99", f"{place}?voter={one}&option=x"):

@@ -18,6 +18,7 @@ class Rooms:
     def __init__(self) -> None:
         self._lock = Lock()
         self._rooms: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
+        self._closed: set[str] = set()
 
     def open(self, room: str) -> None:
         """Open a room, unless it is open or its code is malformed."""
@@ -27,13 +28,19 @@ class Rooms:
                 self._rooms.move_to_end(room)
                 if len(self._rooms) > ROOMS:
                     self._rooms.popitem(last=False)
+                self._closed &= self._rooms.keys() - {room}
+
+    def close(self, room: str) -> None:
+        """Close a room whose presentation has ended; its counts stay for :meth:`open`."""
+        with self._lock:
+            self._closed |= self._rooms.keys() & {room}
 
     def guess(self, room: str, question: str, voter: str, option: int) -> bool:
         """Count a choice; whether it could be counted: names have a form, and a room is open and has limits."""
         if not (QUESTION.fullmatch(question) and VOTER.fullmatch(voter) and 0 <= option < OPTIONS):
             return False
         with self._lock:
-            questions = self._rooms.get(room)
+            questions = None if room in self._closed else self._rooms.get(room)
             if questions is None or (question not in questions and len(questions) >= QUESTIONS):
                 return False
             voters = questions.setdefault(question, {})
@@ -45,7 +52,7 @@ class Rooms:
     def counts(self, room: str, question: str) -> list[int] | None:
         """How many chose each option, up to the last that was chosen; None if the room isn't open."""
         with self._lock:
-            if room not in self._rooms:
+            if room not in self._rooms or room in self._closed:
                 return None
             chosen = [*self._rooms[room].get(question, {}).values()]
         return [chosen.count(option) for option in range(1 + max(chosen, default=-1))]

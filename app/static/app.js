@@ -1,7 +1,7 @@
 // The player of the page, for any number of lanes. It holds one trace in the browser and moves the
 // playhead; while it plays it makes no requests. The Live and the Race tab each have one.
 
-import { Job, listen } from './job.js';
+import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
 import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
@@ -57,7 +57,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
-const NOT_RUN = 'These settings haven’t been run yet. Press Run.';
+const NOT_RUN = 'These settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
@@ -75,12 +75,12 @@ const UNREADABLE = {
 const NO_RECORDING = {
   title: 'This recording could not be shown',
   message: 'The download was incomplete, or it has none of the requested lanes.',
-  hint: 'Reload the page, or press Run for a race of your own.',
+  hint: 'Reload the page.',
 };
 const NOT_KEPT = {
   title: 'This run is no longer available',
   message: 'The server deletes runs after some days, and when it restarts.',
-  hint: 'Its prompt and settings are in the form. Press Run.',
+  hint: 'Its prompt and settings are in the form.',
 };
 const KEPT = ' The page shows what arrived before that.';
 
@@ -311,7 +311,8 @@ export class App extends Job {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
       if (isRun(fileOf(url)) && !this.trace && opening) await this.open({ url: opening.url });
-      this.card.show(isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING);
+      const { hint, ...refused } = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
+      this.card.show({ ...refused, hint: hint + this.pressWords });
       console.warn('recording not shown:', error);
     }
   }
@@ -454,6 +455,7 @@ export class App extends Job {
     return [
       narrate(round, (id) => piece(lane, id), greedy),
       whyNothing(round, greedy, wordsOf(lane)),
+      shown.older,
     ].filter(Boolean).join(' ');
   }
 
@@ -576,7 +578,9 @@ export class App extends Job {
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
     this.stale = other
-      ? `${NOT_RUN} ${predictedWords(predictions, typical, this.wanted, denoises)}`.trim()
+      ? `${NOT_RUN}${this.pressWords} ${
+        predictedWords(predictions, typical, this.wanted, denoises)
+      }`
       : '';
     this.redraw();
   }
@@ -621,14 +625,8 @@ export class App extends Job {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     this.cancel(); // Gradio still considers the run active and would not start another
-    const message = `The server has stopped responding.${kept}${
-      kept && ' Download it if you want to keep it.'
-    }`;
-    this.card.show({
-      title: 'The connection was lost',
-      message,
-      hint: 'When it is back, the page reloads itself with your prompt and settings.',
-    });
+    const keeps = kept && ' Download it if you want to keep it.';
+    this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }
 
   /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */

@@ -7,7 +7,7 @@ import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
-import { Job, listen } from './job.js';
+import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
@@ -605,18 +605,18 @@ export class Explore extends Job {
   }
 
   /** @override */ lost(stopped) {
-    this.failed(
-      `The server has${stopped ? 'n’t confirmed that it stopped' : ' stopped responding'}.`,
-    );
+    this.failed('The server hasn’t confirmed that it stopped.');
+    const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
+    if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
   }
 
   /** Called when Gradio's event ends: a final message that is missing won't come. */
   ended() {
     const { token } = this;
-    setTimeout(() => {
-      if (token === this.token && (this.busy || this.waiting)) {
-        this.failed('The server refused the measurement, or the connection was lost.');
-      }
+    const waits = () => token === this.token && (this.busy || this.waiting);
+    setTimeout(async () => {
+      const there = waits() && (await this.watchdog.answers());
+      if (waits()) there ? this.failed('The server refused the measurement.') : this.lost(false);
     }, 2500);
   }
 

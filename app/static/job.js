@@ -3,8 +3,15 @@
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
-import { guard } from './page.js';
+import { canRun, guard } from './page.js';
 import { queueWords } from './state/format.js';
+
+/** The card for a server that is gone. @param {string} kept @param {string} back with the page */
+export const lostCard = (kept, back) => ({
+  title: 'The connection was lost',
+  message: `The server has stopped responding.${kept}`,
+  hint: `When it is back, the page reloads itself with ${back}.`,
+});
 
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way;
  *  frame_throttle.js asks whether it is `warming` */
@@ -64,6 +71,12 @@ export class Job {
     guard();
   }
 
+  /** Which button starts a run, if the page has one. */
+  get pressWords() {
+    const name = document.getElementById(`${this.prefix}-run`)?.textContent?.trim();
+    return canRun(this.prefix) ? ` Press ${name}.` : '';
+  }
+
   /** Show the progress of the run. */
   showStatus(words) {
     this.status.show(words);
@@ -120,11 +133,9 @@ export class Job {
   }
 }
 
-/**
- * Pass the messages of a component to its player; an unchanged value is ignored.
- * @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
- * @param {{title: string, message: string, hint: string}} unreadable shown on an error
- */
+/** Pass the messages of a component to its player; an unchanged value is ignored.
+ *  @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
+ *  @param {{title: string, message: string, hint: string}} unreadable shown on an error */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};
   let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab

@@ -2,6 +2,7 @@
 // open, the race that another tab wants to play, and the browser's history.
 
 import { address, giveLink, say } from './views/link.js';
+import { check } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
 
@@ -14,12 +15,18 @@ import { address, giveLink, say } from './views/link.js';
 
 const MOST_RUNS = 32;
 
-/** The code of the room whose link opened this page; such a page starts no run, because thirty would queue up. */
+/** The room whose link opened this page; while it is open, no run starts: thirty would queue up. */
 export const seated = new URLSearchParams(location.search).get('room') ?? '';
+const { classList } = document.body;
 if (seated) {
-  document.body.classList.add('sd-seated'); // the style sheet puts the reason in place of the controls
+  classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
+  const timer = setInterval(async () => {
+    if (!(await check(seated))) return;
+    clearInterval(timer);
+    classList.remove('sd-seated');
+  }, 5000);
   document.addEventListener('click', (event) => {
-    if (event.target instanceof Element && event.target.closest('[id$="-run"]')) {
+    if (event.target instanceof Element && event.target.closest('.sd-seated [id$="-run"]')) {
       event.preventDefault();
       event.stopImmediatePropagation();
     }
@@ -27,7 +34,8 @@ if (seated) {
 }
 
 /** Whether a tab can start a run: an export and a room's page cannot. @param {string} prefix of the ids of its controls */
-export const canRun = (prefix) => !seated && Boolean(document.getElementById(`${prefix}-run`));
+export const canRun = (prefix) =>
+  !classList.contains('sd-seated') && Boolean(document.getElementById(`${prefix}-run`));
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink,

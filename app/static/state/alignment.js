@@ -274,11 +274,9 @@ export function alignmentWords({ facts }) {
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
 
-/**
- * What the server needs to branch off a run at the target's token of a round, or why it cannot.
- * @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows
- * @returns {{given: string, pair: string} | {why: string}}
- */
+/** What the server needs to branch off a run at the target's token of a round, or why it cannot.
+ *  @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows
+ *  @returns {{given: string, pair: string} | {why: string}} */
 export function givenOf({ lane }, round, pairs) {
   const { header } = lane;
   if (!header) {

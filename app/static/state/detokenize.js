@@ -25,10 +25,8 @@ function decoded(bytes) {
   }
 }
 
-/**
- * Make pieces readable. A character whose bytes are spread over tokens appears at the token that
- * completes it; bytes that never complete one stay written as \xNN. @param {string[]} pieces
- */
+/** Make pieces readable. A character whose bytes are spread over tokens appears at the token that
+ *  completes it; bytes that never complete one stay written as \xNN. @param {string[]} pieces */
 export function joinPieces(pieces) {
   const shown = pieces.slice();
   for (let i = 0; i < pieces.length; i += 1) {

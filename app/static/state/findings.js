@@ -23,11 +23,9 @@ function pointMass(p, q) {
   return p.map((_, i) => (i === top ? accepted : 0) + (1 - accepted) * (residual?.[i] ?? 0));
 }
 
-/**
- * A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
- * @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
- * @param {boolean} [quiet] whether no thread had to wait, so that its times are valid
- */
+/** A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
+ *  @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {boolean} [quiet] whether no thread had to wait, so that its times are valid */
 export const runOf = (lane, vanilla, noSteps, quiet = true) =>
   lane?.header && vanilla && complete(lane) && complete(vanilla)
     ? measured(lane, vanilla, noSteps, quiet)
@@ -293,15 +291,13 @@ export function watched(lesson, explored) {
   return explored && found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
-/**
- * Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
- * latest run that has some, otherwise from recordings.
- * @param {string} lesson @param {Run[]} runs of the visitor, the latest first
- * @param {Explored} explored
- * @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
- * @param {Sliders | null} [sliders]
- * @returns {string[]} sentences
- */
+/** Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
+ *  latest run that has some, otherwise from recordings.
+ *  @param {string} lesson @param {Run[]} runs of the visitor, the latest first
+ *  @param {Explored} explored
+ *  @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
+ *  @param {Sliders | null} [sliders]
+ *  @returns {string[]} sentences */
 export function proven(lesson, runs, explored, recorded, sliders = null) {
   const { run: ofRun, answer: ofAnswer } = FINDINGS[lesson] ?? {};
   const by = (who, found) => found ? [`${who}: ${found}`] : [];

@@ -109,10 +109,8 @@ const REASONS = {
 };
 export const reasonWords = (reason) => Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason;
 
-/**
- * The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
- * @param {Record<string, any>} config @param {Set<string>} noSteps
- */
+/** The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
+ *  @param {Record<string, any>} config @param {Set<string>} noSteps */
 export function settingsWords(config, noSteps) {
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
     config;
@@ -175,11 +173,9 @@ export function testFigures(test, greedy) {
   return `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`;
 }
 
-/**
- * A controller's decision for a round, and whether it cut the draft.
- * @param {Decided} decided @param {DraftReady | null} draft
- * @param {string} last the piece that the draft ends with
- */
+/** A controller's decision for a round, and whether it cut the draft.
+ *  @param {Decided} decided @param {DraftReady | null} draft
+ *  @param {string} last the piece that the draft ends with */
 export function decisionWords(decided, draft, last) {
   const row = `(${milliseconds(decided.row_seconds)} at ${rate(decided.rate)} tokens/s)`;
   if (draft && draft.parents.length) {

@@ -108,10 +108,8 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
   return [times(final), words, final < 1];
 }
 
-/**
- * The counts shown if the clock was disturbed: all passes, and which lane took longer.
- * @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]}
- */
+/** The counts shown if the clock was disturbed: all passes, and which lane took longer.
+ *  @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]} */
 function disturbed(drafted, vanilla) {
   const [own, base] = [passesOf(drafted), passesOf(vanilla)];
   const slower = drafted.duration > vanilla.duration
@@ -157,12 +155,10 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
   };
 }
 
-/**
- * A sentence with the measured numbers, in two parts: shown before the replay, and only after it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
- * @param {number} count of lanes @param {boolean} trusted whether the clock is
- * @returns {{before: string, after: string}}
- */
+/** A sentence with the measured numbers, in two parts: shown before the replay, and only after it.
+ *  @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
+ *  @param {number} count of lanes @param {boolean} trusted whether the clock is
+ *  @returns {{before: string, after: string}} */
 export function leadWords(drafted, vanilla, who, count, trusted) {
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla);
   if (!compared || !drafted.shown.length || !vanilla.shown.length) {
@@ -211,13 +207,11 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
 
 const BARELY = 1.1; // from this speed-up on no explanation is offered
 
-/**
- * Explain why a lane is slower than vanilla, or barely faster: find the cost that
- * would save most time if it alone were removed. Null if the lane is faster, or not timed by this
- * lab. `round`: a round that shows it.
- * @param {Lane | null} drafted @param {Lane | null} vanilla
- * @returns {{question: string, words: string, round: number} | null}
- */
+/** Explain why a lane is slower than vanilla, or barely faster: find the cost that
+ *  would save most time if it alone were removed. Null if the lane is faster, or not timed by this
+ *  lab. `round`: a round that shows it.
+ *  @param {Lane | null} drafted @param {Lane | null} vanilla
+ *  @returns {{question: string, words: string, round: number} | null} */
 export function whySlow(drafted, vanilla) {
   const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;
   const [own, base] = [drafted?.finished?.seconds_by, vanilla?.finished?.seconds_by];

@@ -132,13 +132,11 @@ export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: 
 export const residual = (rows) =>
   normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
 
-/**
- * Repeat a test `draws` times with other draws: how often it accepts, and how often each row
- * came out otherwise. In a tree the target draws from p, and any token that was drafted there is
- * accepted.
- * @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed
- * @returns {{accepted: number, counts: number[]}}
- */
+/** Repeat a test `draws` times with other draws: how often it accepts, and how often each row
+ *  came out otherwise. In a tree the target draws from p, and any token that was drafted there is
+ *  accepted.
+ *  @param {Inspected} what @param {number} threshold @param {number} draws @param {number} seed
+ *  @returns {{accepted: number, counts: number[]}} */
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);
   const walks = test?.kind === 'tree';

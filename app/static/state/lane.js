@@ -24,11 +24,9 @@ function eventTime(event, last) {
   return 'span' in event ? Math.max(last, event.span.start + event.span.seconds) : last;
 }
 
-/**
- * A draft tree as a picture. A node's first child stays on its line, so the first line is the most
- * probable window and every other child begins a branch of its own.
- * @param {number[]} parents
- */
+/** A draft tree as a picture. A node's first child stays on its line, so the first line is the most
+ *  probable window and every other child begins a branch of its own.
+ *  @param {number[]} parents */
 export function treeOf(parents) {
   /** @type {number[][]} the last: nodes without a parent */
   const children = Array.from({ length: parents.length + 1 }, () => []);
@@ -51,11 +49,9 @@ export function treeOf(parents) {
   };
 }
 
-/**
- * The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
- * those on the target's path, that of the draft it chose, then the longest.
- * @param {Tree} tree @param {number} most @returns {number[]}
- */
+/** The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
+ *  those on the target's path, that of the draft it chose, then the longest.
+ *  @param {Tree} tree @param {number} most @returns {number[]} */
 export function linesShown(tree, most) {
   if (tree.count <= most) return Array.from({ length: tree.count }, (_, line) => line);
   const { lines, depths, path, branches, chosen } = tree;

@@ -63,13 +63,11 @@ export function spare(methods) {
   return (i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
 }
 
-/**
- * The lanes of a race by name: what they are called and how they are drawn.
- * @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
- * @param {Record<string, Method>} methods
- * @param {Record<string, {label: string, method?: string}>} own words that came with a recording
- * @returns {Record<string, Named>}
- */
+/** The lanes of a race by name: what they are called and how they are drawn.
+ *  @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
+ *  @param {Record<string, Method>} methods
+ *  @param {Record<string, {label: string, method?: string}>} own words that came with a recording
+ *  @returns {Record<string, Named>} */
 export function nameLanes(names, lanes, baseline, methods, own) {
   const free = spare(methods);
   const taken = new Set(); // no two lanes look the same

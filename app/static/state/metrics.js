@@ -15,10 +15,8 @@ export const tau = ({ sums }) => ratioOf(sums.committed, sums.rounds);
 /** α, accepted of tested. @param {State} state */
 export const alpha = ({ sums }) => ratioOf(sums.accepted, sums.tested);
 
-/**
- * A lane's decode clock at race time t: seconds, tokens per second so far (null before the first
- * token), and whether it is over. @param {Lane} lane @param {State} state @param {number} t
- */
+/** A lane's decode clock at race time t: seconds, tokens per second so far (null before the first
+ *  token), and whether it is over. @param {Lane} lane @param {State} state @param {number} t */
 export function clockOf(lane, state, t) {
   const seconds = Math.min(t, lane.duration);
   const { length } = state.tokens;
@@ -47,11 +45,9 @@ export function waiting(lane) {
     : null;
 }
 
-/**
- * τ / (v + c · NFE per round): the speed-up if only passes cost time, at their cost in these runs.
- * A prediction, never shown as a measurement; null if undefined. @param {Lane | null} drafted
- * @param {Lane | null} vanilla
- */
+/** τ / (v + c · NFE per round): the speed-up if only passes cost time, at their cost in these runs.
+ *  A prediction, never shown as a measurement; null if undefined. @param {Lane | null} drafted
+ *  @param {Lane | null} vanilla */
 export function predicted(drafted, vanilla) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;
   const [by, base] = [drafted.finished.seconds_by, vanilla.finished.seconds_by];

@@ -13,12 +13,10 @@ import { useOf } from './marks.js';
  *  over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and
  *  shape; `spread`: over prompts, not of means (app/content/predictions.py) */
 
-/**
- * Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
- * other; null outside the measured range.
- * @param {number[][]} cells the coordinates, then two values
- * @param {number[]} where as many coordinates @returns {number[] | null}
- */
+/** Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
+ *  other; null outside the measured range.
+ *  @param {number[][]} cells the coordinates, then two values
+ *  @param {number[]} where as many coordinates @returns {number[] | null} */
 export function between(cells, where) {
   if (!cells.length) return null;
   if (!where.length) return cells[0];
@@ -38,12 +36,10 @@ export function between(cells, where) {
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
-/**
- * The measured range nearest to the settings of a run; null if the pair, the temperature or the
- * method was not measured, or only with windows less than half or more than twice the size.
- * @param {Measured[]} known @param {Record<string, any>} config @param {boolean} denoises whether the drafter uses T
- * @param {string} [dtype] preferred among equally near ranges
- */
+/** The measured range nearest to the settings of a run; null if the pair, the temperature or the
+ *  method was not measured, or only with windows less than half or more than twice the size.
+ *  @param {Measured[]} known @param {Record<string, any>} config @param {boolean} denoises whether the drafter uses T
+ *  @param {string} [dtype] preferred among equally near ranges */
 function nearest(known, config, denoises, dtype = '') {
   if (!samplesAsUsual(config)) return null;
   const shape = useOf(config);
@@ -95,12 +91,10 @@ export function predictedWords(predictions, typical, asked, denoises) {
     `${named(one.device)}.`;
 }
 
-/**
- * The measured range nearest to the settings of a run, in words, and its source: a range over prompts, which a single
- * prompt can be compared with, or else a range of means. Null if the kind of device or similar settings were not
- * measured. @param {Measured[]} known @param {RunStarted} header
- * @param {boolean} denoises whether the drafter uses T
- */
+/** The measured range nearest to the settings of a run, in words, and its source: a range over prompts, which a single
+ *  prompt can be compared with, or else a range of means. Null if the kind of device or similar settings were not
+ *  measured. @param {Measured[]} known @param {RunStarted} header
+ *  @param {boolean} denoises whether the drafter uses T */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
   const among = (spread) => known.filter((a) => a.spread === spread && a.device.startsWith(kind));

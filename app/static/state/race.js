@@ -57,12 +57,10 @@ export function standings(lanes, names) {
   }));
 }
 
-/**
- * The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
- * @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name
- * @param {string | null} baseline
- * @param {number} t @param {number} total
- */
+/** The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
+ *  @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name
+ *  @param {string | null} baseline
+ *  @param {number} t @param {number} total */
 export function rowAt(lanes, states, name, baseline, t, total) {
   const [lane, state] = [lanes[name], states[name]];
   if (!lane || !state) return null;
@@ -79,11 +77,9 @@ export function rowAt(lanes, states, name, baseline, t, total) {
   };
 }
 
-/**
- * Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
- * each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
- * @param {string[]} names @param {string | null} selected @returns {Stop[]}
- */
+/** Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
+ *  each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
+ *  @param {string[]} names @param {string | null} selected @returns {Stop[]} */
 export function stopsOf(lanes, names, selected) {
   const own = selected ? lanes[selected] : null;
   /** @type {Stop[]} */
@@ -140,13 +136,11 @@ export function labelHeights(ends, most, gap) {
 const FEWER =
   'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens per second, not the clock.';
 
-/**
- * The head of a lane besides its numbers: its place, a kind for its style, and its progress.
- * @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end
- * @param {'now' | 'prepares' | 'waits' | 'measured' | null} progress of a race under way
- * @param {string} absent shown for a lane without events
- * @returns {{place: string, kind: string, words: string, title?: string, placeTitle?: string}}
- */
+/** The head of a lane besides its numbers: its place, a kind for its style, and its progress.
+ *  @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end
+ *  @param {'now' | 'prepares' | 'waits' | 'measured' | null} progress of a race under way
+ *  @param {string} absent shown for a lane without events
+ *  @returns {{place: string, kind: string, words: string, title?: string, placeTitle?: string}} */
 export function markOf(lane, row, end, progress, absent) {
   if (progress && !lane) {
     const words = progress === 'prepares' ? 'preparing' : 'waiting for its turn';

@@ -20,12 +20,10 @@ import { sharePieces } from './detokenize.js';
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
 export class Stage {
-  /**
-   * @param {string[]} names @param {Lanes} lanes null where a lane has no events
-   * @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
-   * waited for a processor, on average, from which a time cannot be trusted
-   * @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown
-   */
+  /** @param {string[]} names @param {Lanes} lanes null where a lane has no events
+   *  @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
+   *  waited for a processor, on average, from which a time cannot be trusted
+   *  @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown */
   constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
     this.names = names;
     this.lanes = lanes;
@@ -93,11 +91,9 @@ export class Stage {
     return stopsOf(this.lanes, this.names, selected);
   }
 
-  /**
-   * Everything that is shown at a moment.
-   * @param {Playhead | null} player null: all events so far of a race under way
-   * @param {string | null} selected the lane whose window and numbers are shown
-   */
+  /** Everything that is shown at a moment.
+   *  @param {Playhead | null} player null: all events so far of a race under way
+   *  @param {string | null} selected the lane whose window and numbers are shown */
   scene(player, selected) {
     const { lanes, names, named, states, baseline } = this;
     const total = player ? this.total : Math.max(
@@ -147,7 +143,8 @@ export function roundOf(state, stands) {
   const round = state && state.window;
   if (!state || !round) return { round: null, phase: 'draft', older: '' };
   if (!round.size && state.last) {
-    return { round: state.last, phase: 'commit', older: `${round.round + 1} drafts nothing` };
+    const older = `This round drafts nothing; the window shows round ${state.last.round + 1}.`;
+    return { round: state.last, phase: 'commit', older };
   }
   const begun = round.passes.length || round.draft || round.scored;
   if (!begun && state.last && !stands) return { round: state.last, phase: 'commit', older: '' };

@@ -40,14 +40,12 @@ function titles(element) {
 
 /** Draws figures in its own animation frames, while something new is on screen. */
 export class Charts {
-  /**
-   * @param {Record<string, HTMLElement>} places figure name -> element
-   * @param {Record<string, (scene: any, c: Colours) => Figure>} figures
-   * @param {{plotly: string, without: string, share?: number,
-   *   drawn?: (place: HTMLElement) => void}} options address of Plotly;
-   *   shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
-   *   called after each drawing
-   */
+  /** @param {Record<string, HTMLElement>} places figure name -> element
+   *  @param {Record<string, (scene: any, c: Colours) => Figure>} figures
+   *  @param {{plotly: string, without: string, share?: number,
+   *    drawn?: (place: HTMLElement) => void}} options address of Plotly;
+   *    shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
+   *    called after each drawing */
   constructor(places, figures, { plotly: address, without, share = SHARE, drawn = () => {} }) {
     this.places = places;
     this.figures = figures;

@@ -1,10 +1,8 @@
 // Makes elements. Text always becomes a text node, so a token can never become markup.
 
-/**
- * h('p', {class: 'x', title: 'y'}, 'text', child)
- * @param {string} tag @param {Record<string, any>} [attributes]
- * @param {(Node | string | null | undefined)[]} children @returns {any}
- */
+/** h('p', {class: 'x', title: 'y'}, 'text', child)
+ *  @param {string} tag @param {Record<string, any>} [attributes]
+ *  @param {(Node | string | null | undefined)[]} children @returns {any} */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -10,6 +10,7 @@ import { busyMachine, columnsOf, originOf, originWords, racesOf } from '../state
 import { cell as inCell } from '../state/format.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
+import { Seat } from './notes.js';
 /** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
@@ -134,18 +135,19 @@ class Figures extends Component {
     const panel = (/** @type {Figure} */ figure) => {
       const { key, title, hint, opens, formula } = figure;
       const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
-      const [map] = /** @type {any[]} */ (figure.data ?? []).filter(({ type }) =>
-        type === 'heatmap'
-      );
-      const least = map ? `--least: ${64 + 52 * map.x.length}px` : null; // on a phone
+      const data = /** @type {any[]} */ (figure.data ?? []);
+      const map = data.find(({ type }) => type === 'heatmap');
+      const columns = map?.x ?? (Array.isArray(data[0]?.x?.[0]) ? data[0].x[0] : []); // or bars
+      const named = data.filter(({ name, showlegend = true }) => name && showlegend).length;
+      const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;
       return html`
-        <section class="sd-panel sd-chart ${shape}" style=${least} aria-label=${title}
+        <section class="sd-panel sd-chart ${shape}" style=${style} aria-label=${title}
           hidden=${app.races?.figure === key}>
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
           ${formula && html`<${Computed} app=${app} figure=${figure} />`}
           <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
-            tabindex=${figure.wide ? 0 : null}>
+            tabindex=${figure.wide && columns.length ? 0 : null}>
             <div class="sd-plot"></div>
           </div>
         </section>
@@ -383,7 +385,7 @@ export function Explored({ app }) {
     <${Held} element=${app.card.element} />
     <section class="sd-panel sd-exp-ask" aria-label="What to measure">
       <header><h2>${forms[name].title}</h2></header>
-      <p class="sd-exp-question">${glossed(forms[name].question)}</p>
+      <p class="sd-exp-question">${glossed(forms[name].question)}</p><${Seat} />
       ${form}</section>
     <${Held} element=${app.status.element} />
     <div class="sd-voice" aria-live="polite">${app.voice}</div>

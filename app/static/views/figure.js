@@ -25,7 +25,7 @@ const AXIS = {
 const LAYOUT = {
   margin: { l: 44, r: 10, t: 8, b: 38 },
   showlegend: false,
-  legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: { size: 11.5 } },
+  legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', maxheight: 0.7, font: { size: 11.5 } },
   paper_bgcolor: 'rgba(0,0,0,0)',
   plot_bgcolor: 'rgba(0,0,0,0)',
   font: { family: 'Inter, system-ui, sans-serif', size: 12, color: '@ink' },
@@ -43,11 +43,9 @@ const styled = ({ title = '', range, ...more } = {}, reach = 0) => ({
   ...more,
 });
 
-/**
- * A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
- * @param {Partial<Figure>} figure @param {Colours} c
- * @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget
- */
+/** A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
+ *  @param {Partial<Figure>} figure @param {Colours} c
+ *  @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget */
 export function drawn({ data = [], layout: own = {}, empty = '' }, c, added = { data: [] }) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';

@@ -35,15 +35,24 @@ export function know(given) {
   tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
   document.body.append(/** @type {HTMLElement} */ (tip));
   const own = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
-  for (const event of ['mouseover', 'focusin']) {
+  /** @type {Element | null} */
+  let under = null; // the mouse, which must have moved: the page may scroll below it
+  document.addEventListener('pointermove', (found) => {
+    if (found.pointerType === 'touch' || own(found) === under) return;
+    under = own(found);
+    show(under);
+  });
+  for (const event of ['focusin', 'pointerup']) { // not pointerdown, which also begins a scroll
     document.addEventListener(event, (found) => show(own(found)));
   }
-  for (const event of ['mouseout', 'focusout']) {
+  for (const event of ['pointerout', 'focusout']) {
     document.addEventListener(event, (found) => {
+      if (/** @type {PointerEvent} */ (found).pointerType === 'touch') return; // ends each tap
+      under = null;
       if (own(found) === pointed) hide();
     });
   }
-  document.addEventListener('pointerdown', (found) => own(found) ? show(own(found)) : hide()); // taps
+  document.addEventListener('pointerdown', hide);
   document.addEventListener('keydown', ({ key }) => {
     if (key === 'Escape') hide();
   }, true);
@@ -55,10 +64,8 @@ export function means(symbol) {
   return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
 }
 
-/**
- * Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
- * @param {string} words @param {Set<string>} [said]
- */
+/** Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
+ *  @param {string} words @param {Set<string>} [said] */
 export function parts(words, said = new Set()) {
   const found = [''];
   let end = 0;

@@ -1,6 +1,7 @@
 // Messages of a job: a card for errors, and a status line for the server's progress.
 
 import { html, render } from './ui.js';
+import { seated } from '../page.js';
 
 /** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
 
@@ -50,6 +51,13 @@ export class CardView {
     }
   }
 }
+
+/** Why a page of a room starts no run, and the way out; hidden when the room is closed. */
+export const Seat = () =>
+  seated && html`
+    <p class="sd-sub sd-seat">While the room is open, nobody can start a run on this page. <a
+      class="sd-link" href="?">Leave the room</a></p>
+  `;
 
 /** The status line. Its mark turns with each message: an animation would take a core. */
 export class StatusView {

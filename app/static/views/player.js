@@ -9,6 +9,7 @@ import { drawn } from './figure.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { Lead, Source } from './source.js';
+import { Seat } from './notes.js';
 import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
 /** @import { Colours } from './charts.js' */
@@ -54,7 +55,7 @@ export class Player extends Component {
     return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
       <${Held} element=${app.card.element} />
       <${Lead} ...${of} /><${Source} ...${of} />
-      <p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
+      <${Seat} /><p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
       <${Held} element=${app.status.element} />
       <p class="sd-panel sd-empty">${app.options.empty}</p>
       <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>

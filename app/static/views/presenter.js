@@ -4,7 +4,7 @@
 
 import { classes, Dialog, html, render } from './ui.js';
 import { address } from './link.js';
-import { code, counts } from './room.js';
+import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 import { keep, recall } from '../storage.js';
 /** @import { Guide, Step } from './guide.js' */
@@ -227,6 +227,7 @@ export class Presenter {
 
   leave() {
     const { lesson } = this;
+    if (this.shared) close(this.room);
     this.number = -1;
     this.bar.hidden = true;
     this.guide.room = false;

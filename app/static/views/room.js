@@ -38,6 +38,10 @@ export function send(room, question, option) {
 export const check = (room) =>
   fetch(place(room, 'guess')).then(({ status }) => status === 404 ? CLOSED : '', () => '');
 
+/** Close the room. */
+export const close = (room) =>
+  fetch(place(room, 'guess'), { method: 'DELETE' }).catch(console.info);
+
 /** Open the room, unless it is open. Votes for each option; null if no server counts them. */
 export async function counts(room, question) {
   try {

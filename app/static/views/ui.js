@@ -117,10 +117,8 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
       ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
   `;
 
-/**
- * A dialog; `open` shows it, and `closed` is called when it is closed.
- * @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>}
- */
+/** A dialog; `open` shows it, and `closed` is called when it is closed.
+ *  @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>} */
 export class Dialog extends View {
   /** @override */ drawn() {
     const dialog = /** @type {HTMLDialogElement} */ (this.base);
@@ -156,10 +154,14 @@ export function walk(event, all, moves = ALONG) {
 
 let arrows = false; // whether the listener is installed
 
-/** Let the arrow keys open the tabs of the page. */
+/** Let the arrow keys open the tabs, and Tab close Gradio's lists, which reopen if they see it. */
 export function arrowTabs() {
   if (arrows) return;
   arrows = true;
+  document.addEventListener('keydown', (event) => {
+    const combobox = /** @type {Element} */ (event.target).getAttribute?.('role') === 'combobox';
+    if (combobox && event.key === 'Tab') event.stopPropagation();
+  }, true);
   document.addEventListener('keydown', (event) => {
     const { target } = event;
     const list = target instanceof Element

@@ -15,11 +15,9 @@ import {
 import { ratio, times } from '../state/format.js';
 /** @import { Answer, Sandbox as Box } from '../state/exploration.js' */
 
-/**
- * A labelled slider that shows its value.
- * @param {{label: string, title: string, min: number, max: number, step: number, value: number,
- *   act: (value: number) => void, hidden?: boolean}} props
- */
+/** A labelled slider that shows its value.
+ *  @param {{label: string, title: string, min: number, max: number, step: number, value: number,
+ *    act: (value: number) => void, hidden?: boolean}} props */
 export const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
   html`
     <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>

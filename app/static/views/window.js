@@ -231,7 +231,8 @@ export class DraftWindow extends Component {
     const { lane } = scene;
     const { game } = app;
     const round = game ? game.shown : scene.view;
-    const { phase, older } = scene.shown;
+    const { phase } = scene.shown;
+    const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
     const { pinned } = app;
@@ -250,8 +251,9 @@ export class DraftWindow extends Component {
       'data-noted': String(Boolean(lane && isNoted(lane))),
       'data-older': String(Boolean(older)),
     };
-    const of = drawn ? ` of ${lane?.rounds.length}${older ? ` (${older})` : ''}` : '';
-    const where = !round || scene.running ? '' : `round ${round.round + 1}${of}`;
+    const of = drawn ? ` of ${lane?.rounds.length}` : '';
+    const at = older ? scene.state?.window : round;
+    const where = !at || scene.running ? '' : `round ${at.round + 1}${of}`;
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
         id="${app.prefix}-panel" tabindex="-1">
