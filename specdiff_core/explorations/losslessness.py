@@ -312,7 +312,8 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     x = [" ".join(map(str, one["text"])) for one in outcomes]
     data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
     for i, rule in enumerate(rules):
-        colour = f"@lane-{i % draw.LANES + 1}" if Rule(SELECTIONS.get(rule, rule)).lossless else "@alarm"
+        lossless = Rule[SELECTIONS.get(rule, rule).upper()].lossless
+        colour = f"@lane-{i % draw.LANES + 1}" if lossless else "@alarm"
         data.append(draw.bars(x, [one[rule] for one in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
     return Figure(
         key="joint",
