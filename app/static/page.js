@@ -93,7 +93,13 @@ const shown = () => {
 };
 
 /** Keep what the page shows now in the current entry of the browser's history. */
-export const mark = () => history.replaceState(shown(), '');
+export function mark() {
+  try {
+    history.replaceState(shown(), '');
+  } catch (error) {
+    console.info('not kept in the history:', error);
+  } // some browsers forbid it for a page from disk
+}
 
 /** Begin an entry of the browser's history, so that Back returns to what is shown before. */
 export function visit(query) {
