@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from app.content.html import json_for_script
 
@@ -18,13 +18,11 @@ element.querySelectorAll('code').forEach((code) => {
   code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own);
 });"""
 
-_FIT = """(pair, drafter, gamma, steps) => {
+STEPS = """(gamma, steps) => {
   const typing = globalThis.document?.activeElement?.type === 'number';
-  if (typing || !(gamma >= 1) || !(steps >= 1)) return [gamma, steps];
-  const most = Math.min(gamma, LONGEST[pair]?.[drafter] ?? gamma);
-  return [most, Math.min(steps, most)];
+  return typing || !(gamma >= 1) || !(steps >= 1) ? steps : Math.min(steps, gamma);
 }"""
-"""Does nothing while a visitor types: before 16 comes 1."""
+"""T, at most γ. Does nothing while a visitor types: before 16 comes 1."""
 
 _QUERY = """((names, values) => {
   const query = new URLSearchParams();
@@ -74,8 +72,3 @@ def controls(tab: str, names: Sequence[str]) -> str:
 def run(tab: str) -> str:
     """A run's values, the last of which is the player's number of threads for this run."""
     return _RUN.replace("TAB", json_for_script(tab))
-
-
-def fit(longest: Mapping[str, Mapping[str, int]]) -> str:
-    """From pair, drafter, γ and T to the γ and T that work: γ up to the drafter's window, T up to γ."""
-    return _FIT.replace("LONGEST", json_for_script(longest))

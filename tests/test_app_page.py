@@ -434,25 +434,26 @@ def test_presets_fill_their_widgets_in_order() -> None:
         assert set(map(str, live.settings_of(other, "embedded"))) == {str(gr.skip())}
 
 
-def test_gamma_is_limited_by_the_window_of_the_drafter_and_t_by_gamma_but_not_while_somebody_types() -> None:
+def test_gamma_and_t_are_limited_by_the_window_of_the_drafter() -> None:
+    def limited(pair: str, drafter: str, *values: int | None) -> list[Any]:
+        return [(one["maximum"], one.get("value")) for one in live.window_of(pair, drafter, *values)]
+
+    assert limited("embedded", "block", 30, 20) == [(16, 16)] * 2
+    assert limited("smollm2", "block", 9, 4) == [(8, 8), (8, None)]
+    assert limited("new", "x", 7, None) == [(32, None)] * 2
+
+
+def test_t_is_limited_by_gamma_but_not_while_somebody_types() -> None:
     """Typing 16 passes through 1; an emptied box is no number."""
-    asked = [
-        ["embedded", "block", 30, 20],
-        ["embedded", "block", 9, 4],
-        ["embedded", "block", 9, 32],
-        ["smollm2", "block", 9, 4],
-        ["new", "x", 7, 7],
-        ["embedded", "block", None, 9],
-    ]
+    asked = [[9, 4], [9, 32], [7, 7], [None, 9]]
     found = node(f"""
         let focus = 'range';
         globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
-        const fit = {scripts.fit(live.LONGEST_WINDOWS)}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
+        const fit = {scripts.STEPS}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
         const before = all();
         focus = 'number';
         console.log(JSON.stringify([before, all()]));""")
-    assert found[0] == [[16, 16], [9, 4], [9, 9], [8, 4], [7, 7], [None, 9]]
-    assert found[1] == [one[2:] for one in asked]
+    assert found == [[4, 9, 7, 9], [4, 32, 7, 9]]
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:

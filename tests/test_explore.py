@@ -30,7 +30,7 @@ from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.figures import percent
+from specdiff_core.explorations.figures import html_page, percent
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness, Remembered
 from specdiff_core.explorations.round_cost import RoundCost
@@ -445,6 +445,7 @@ def test_every_pair_of_temperatures(engine: Engine) -> None:
         for side in "pq"
     )
     (figure,) = (one for one in final.explored.report.figures if one.formula == "matched")
+    assert figure.title in html_page("", final.explored.report)
     assert [slider.name for slider in figure.sliders] == ["target", "drafter"]
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
 
@@ -586,6 +587,8 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> N
     board = next(one for one in report.boards if one.when == {"temperature": "1", "flavour": "code"})
     values = [row["value"] for row in board.rows]
     assert values == sorted(values, reverse=True) and len(values) == 3
+    page = html_page("Compare", report)
+    assert page.count("<table") == len(report.boards) and all(f"<td>{row['label']}, " in page for row in board.rows)
 
 
 # What is recorded.

@@ -15,7 +15,7 @@ from app.content.html import element
 from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
 from specdiff_core.schema.methods import two_lanes
-from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 TAB = "live"
@@ -44,18 +44,11 @@ def place() -> Controls:
     gamma, steps = widgets["gamma"], widgets["steps"]
     both, window = [pair, widgets["drafter"]], [gamma, steps]
     knobs = [gamma.input, gamma.release, steps.input, steps.release]
-    gr.on(knobs, None, [*both, *window], window, js=scripts.fit(LONGEST_WINDOWS))
+    gr.on(knobs, None, window, steps, js=scripts.STEPS)
     pair.select(first_preset, [pair, preset], [preset, *chosen], **QUIET)
     pair.change(presets_here, pair, preset, **QUIET)
     pair.change(drafters_of, both, widgets["drafter"], **QUIET)
-    gr.on([pair.change, widgets["drafter"].change], window_of, both, window, **QUIET).then(
-        None,
-        [*both, *window],
-        window,
-        js=scripts.fit(LONGEST_WINDOWS),
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
     asked = "() => [window.specdiff.players.live.asked]"
     fill.click(lambda query: from_query(dict(parse_qsl(query))), own.threads, own.inputs, js=asked, **QUIET)
@@ -139,16 +132,10 @@ def drafters_of(pair: str, drafter: str) -> Any:
     return gr.update(choices=choices) if drafter in names else gr.update(choices=choices, value=names[0])
 
 
-def window_of(pair: str, drafter: str) -> list[Any]:
-    """The maximum of γ and T: the longest window that the drafter was trained for."""
-    return [gr.update(maximum=controls.longest_window(pair, drafter))] * 2
-
-
-LONGEST_WINDOWS = {
-    pair: {drafter.name: controls.longest_window(pair, drafter.name) for drafter in spec.drafters}
-    for pair, spec in PAIRS.items()
-}
-"""Pair -> drafter -> the largest γ that it takes."""
+def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
+    """The maximum of γ and T, the longest window that the drafter was trained for; larger values become it."""
+    most = controls.longest_window(pair, drafter)
+    return [gr.update(maximum=most, **({"value": most} if (value or 0) > most else {})) for value in values]
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:

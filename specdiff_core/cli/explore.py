@@ -59,7 +59,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     add = partial(parser.add_argument, type=Path)
     add("--json", metavar="FILE", help="write the answer, which the page opens")
     add("--csv", metavar="FILE", help="write its table")
-    add("--html", metavar="FILE", help="write the answer and its figures as one page")
+    add("--html", metavar="FILE", help="write the answer, its tables and its figures as one page")
     add("--png", metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
@@ -158,7 +158,7 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
         args.csv.write_text(table, encoding="utf-8")
     if args.html is not None:
         title = find_exploration(found.name).title
-        args.html.write_text(html_page(title, report.answer, report.notes, report.figures), encoding="utf-8")
+        args.html.write_text(html_page(title, report), encoding="utf-8")
     if args.png is not None:
         write_pictures(args.png, report.figures)
 

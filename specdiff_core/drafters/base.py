@@ -42,6 +42,12 @@ class Context:
     stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
+    @classmethod
+    def within(cls, room: int, *, gamma: int, steps: int = 1, **others: Any) -> Context:
+        """Of one draft outside a decode, limited by its session's ``room``."""
+        gamma = min(gamma, room)
+        return cls(gamma=gamma, steps=min(steps, gamma), **others)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenoiseState:

@@ -11,13 +11,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.palette import ROLES
+
+if TYPE_CHECKING:
+    from specdiff_core.explorations.base import Board, Report
 
 Row = Mapping[str, Any]
 
@@ -401,22 +404,38 @@ def plotly_script() -> Path:
         raise ConfigError("Figures need the package plotly.", field="html", hint=hint) from error
 
 
-def html_page(title: str, answer: str, notes: Sequence[str], figures: Sequence[Figure]) -> str:
-    """An answer as one HTML file that opens from disk."""
+def html_page(title: str, report: Report) -> str:
+    """An answer with its tables and figures as one HTML file that opens from disk."""
     library = plotly_script().read_text(encoding="utf-8")
-    drawn = [one for one in figures if one.data]
+    drawn, sliders = ([one for one in report.figures if getattr(one, name)] for name in ("data", "formula"))
     plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
+    notes = [*report.notes, *(f"“{one.title}” has sliders, so only the page can show it." for one in sliders)]
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
-    places = "".join(f"<section><p>{escaped(one.hint)}</p><div></div></section>" for one in drawn)
+    tables = "".join(map(_table, report.boards))
+    places = "".join(f"<section><p>{escaped(_place(one.hint, one.when))}</p><div></div></section>" for one in drawn)
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
-section p{{margin:0}}</style>
-<h1>{escaped(title)}</h1><p><strong>{escaped(answer)}</strong></p>{words}{places}
+section p{{margin:0}} table{{margin:1rem 0}} caption,td{{text-align:left;padding-right:1rem}}</style>
+<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}
 <script>{library}</script>
 <script>const figures = {plain};
 document.querySelectorAll('section > div').forEach((place, i) =>
 Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
 """
+
+
+def _table(board: Board) -> str:
+    lines = [["method", "speed-up", *(head for head, *_ in board.columns)]]
+    for row in board.rows:
+        speed = f"{times(row['value'])}, {row['said']}"
+        lines.append([f"{row['label']}, {row['words']}", speed, *(words for words, _ in row["cells"])])
+    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
+    return f"<table><caption>{escaped(_place(board.title, board.when))}</caption>{body}</table>"
+
+
+def _place(words: str, when: Mapping[str, str]) -> str:
+    """What is shown, and for which values of the page's switches."""
+    return "; ".join(filter(None, (words, *(f"{name} {value}" for name, value in when.items()))))
 
 
 def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:

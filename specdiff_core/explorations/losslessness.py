@@ -25,7 +25,7 @@ from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -312,8 +312,8 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     x = [" ".join(map(str, one["text"])) for one in outcomes]
     data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
     for i, rule in enumerate(rules):
-        lossless = Rule[SELECTIONS.get(rule, rule).upper()].lossless
-        colour = f"@lane-{i % draw.LANES + 1}" if lossless else "@alarm"
+        exact = SETTINGS["rule"].read(SELECTIONS.get(rule, rule)).lossless
+        colour = f"@lane-{i % draw.LANES + 1}" if exact else "@alarm"
         data.append(draw.bars(x, [one[rule] for one in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
     return Figure(
         key="joint",

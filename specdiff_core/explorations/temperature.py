@@ -179,12 +179,12 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         last = final(engine.decode(prompt.prompt, find_method(BASELINE).config(self.base), detail=False))
         ids, found = [*begun, *(last.ids if last else ())], []
         drafter, sampling = engine.drafter(self.drafter), Sampling(temperature=1.0)
-        order, sampler = self.base.order, Streams(self.seed, shared=False).draft(0)
+        sampler = Streams(self.seed, shared=False).draft(0)
+        shared: dict[str, Any] = {"order": self.base.order, "sampling": sampling, "sampler": sampler}
         for length in range(len(begun), len(ids), EVERY):
             target, session = engine.target.start(drafter.layers), drafter.start()
             session.observe(ids[: length - 1], target.read(ids[: length - 1]))
-            gamma = min(self.gamma, session.room)
-            context = Context(ids=ids[:length], gamma=gamma, steps=1, order=order, sampling=sampling, sampler=sampler)
+            context = Context.within(session.room, ids=ids[:length], gamma=self.gamma, **shared)
             q, scores = drained(session.draft(context)).probs, target.score([ids[length - 1]])
             if q is not None and len(q):
                 found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))

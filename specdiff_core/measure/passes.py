@@ -93,14 +93,11 @@ class PassTimes:
         def draft(gamma: int, steps: int) -> tuple[tuple[int, int], float]:  # γ and T as drafted, seconds
             session = self._drafter.start()  # some sessions need the result of one draft before the next
             session.observe(ids[:-1], features)
-            gamma = min(gamma, session.room)
-            steps = min(steps, gamma)
-            context = Context(
-                ids=ids, gamma=gamma, steps=steps, order=base.order, sampling=base.draft_sampling, sampler=sampler
-            )
+            shared = {"order": base.order, "sampling": base.draft_sampling, "sampler": sampler}
+            context = Context.within(session.room, ids=ids, gamma=gamma, steps=steps, **shared)
             clock.start()
             drained(session.draft(context))
-            return (gamma, steps), clock.finish()
+            return (context.gamma, context.steps), clock.finish()
 
         for number in range(2 + repeats):
             scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up

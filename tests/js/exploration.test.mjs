@@ -1,5 +1,6 @@
 // The sandbox, the playground, the tables and the figures of the Explore and the Compare tab.
 import assert from 'node:assert/strict';
+import { resolveObjectURL } from 'node:buffer';
 import { test } from 'node:test';
 
 import {
@@ -21,6 +22,7 @@ import {
 } from '../../app/static/state/exploration.js';
 import { make } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
+import { addresses, download } from '../../app/static/views/dom.js';
 
 const { drawn, isShown, settled } = await import('../../app/static/views/figure.js');
 
@@ -224,4 +226,19 @@ test('switches choose what is shown, and a value that is gone is the first again
     isShown({}, { t: '0' }),
     isShown({ when: { t: '1' } }, {}),
   ], [true, false, true, true]);
+});
+
+test('an address lives until the next one is made, and that of a download for a second', (t) => {
+  const [addressOf, bytes] = [addresses(), new Uint8Array(1)];
+  const [first, second] = [addressOf(bytes), addressOf(bytes)];
+  assert.deepEqual([first, second].map((one) => Boolean(resolveObjectURL(one))), [false, true]);
+  let address = '';
+  const setAttribute = (name, value) => name === 'href' && (address = value);
+  globalThis.document = { createElement: () => ({ setAttribute, click() {} }) };
+  t.after(() => delete globalThis.document);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  download('{}', 'application/json', 'answer.json');
+  assert.ok(resolveObjectURL(address));
+  t.mock.timers.tick(1000);
+  assert.equal(resolveObjectURL(address), undefined);
 });
