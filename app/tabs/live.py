@@ -135,7 +135,8 @@ def drafters_of(pair: str, drafter: str) -> Any:
 def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
     """The maximum of γ and T, the longest window that the drafter was trained for; larger values become it."""
     most = controls.longest_window(pair, drafter)
-    return [gr.update(maximum=most, **({"value": most} if (value or 0) > most else {})) for value in values]
+    whole, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
+    return [cut if (value or 0) > most else whole for value in values]
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:
