@@ -186,7 +186,7 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -
 
 def test_two_runs_share_nothing(engine: Engine) -> None:
     """Interleaved runs return what each returns alone."""
-    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=12) for s, d in enumerate(DRAFTERS)]
+    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=8) for s, d in enumerate(DRAFTERS)]
     alone = [ids_of(engine, item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     runs = [engine.decode(item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     last: list[object] = [None] * len(runs)
