@@ -247,8 +247,9 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
     ],
 )
 def test_a_template_foreign_to_the_drafter_is_named(
-    sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
+    sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(doctor, "EVERY", 13)  # one draft in each text: this drafter reads all of it
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
