@@ -137,17 +137,9 @@ def cell(*values: Any, quick: bool) -> Any:
     return pytest.param(*values, marks=() if quick else pytest.mark.slow)
 
 
-def spread(*lists: Sequence[Any], held: int = 2) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds
-    every combination of the values of any ``held`` lists; the rest is marked slow."""
-    cells = list(itertools.product(*(range(len(values)) for values in lists)))
-    places = list(itertools.combinations(range(len(lists)), held))
-    holds = {cell: {(place, tuple(cell[i] for i in place)) for place in places} for cell in cells}
-    missing, chosen = set().union(*holds.values()), set()
-    while missing:
-        best = max(cells, key=lambda cell: len(holds[cell] & missing))  # the first of equals
-        chosen.add(best)
-        missing -= holds[best]
-    return [
-        cell(*(values[i] for values, i in zip(lists, place, strict=True)), quick=place in chosen) for place in cells
-    ]
+def spread(*lists: Sequence[Any]) -> list[Any]:
+    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every value of each
+    list; the rest is marked slow."""
+    chosen = {tuple(n % len(values) for values in lists) for n in range(max(map(len, lists)))}
+    cells = itertools.product(*(range(len(values)) for values in lists))
+    return [cell(*(values[i] for values, i in zip(lists, at, strict=True)), quick=at in chosen) for at in cells]

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -35,7 +35,7 @@ FLAGS = [
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 SERVER = Path(__file__).resolve().parent / "browser_server.py"
 TIMES = (
-    "window.specdiffTimes = { quiet: 700, patience: 2000, again: 200 };"
+    "window.specdiffTimes = { quiet: 700, patience: 2000, again: 500 };"
     " if (!window.specdiffNew) localStorage.setItem('specdiff-tour', 'seen');"
 )
 """How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds. And the tour was
@@ -115,14 +115,11 @@ def visit(
     test causes.
 
     Fails on console errors and on any outside request. A page from disk finds no network. A blank page that an earlier
-    visitor left is used again: its process has the scripts compiled, which halves the work.
+    visitor left is used again, with a storage of its own: its process has the scripts compiled, which halves the work.
     """
-    from_disk = url.startswith("file:")
-    shared = browser.contexts[0]
-    page = next((left for left in shared.pages if left.url == "about:blank"), None)
-    own = from_disk or (page is None and shared.pages)  # a visitor beside another has a storage of their own
-    context = browser.new_context(offline=from_disk) if own else shared
-    page = page if page is not None and not own else context.new_page()
+    left = "about:blank#disk" if url.startswith("file:") else "about:blank"
+    blank = (page for context in browser.contexts for page in context.pages if page.url == left)
+    page = next(blank, None) or browser.new_context(offline=left != "about:blank").new_page()
     page.set_default_timeout(PATIENCE)
     width, height = SIZES.get(size) or map(int, size.split("x"))
     page.set_viewport_size({"width": width, "height": height})
@@ -150,24 +147,18 @@ def visit(
         page.goto(url)
         page.wait_for_function(until or ready("live"))
         yield page
-        lost = ("AbortError", "Connection errored out") if reloads else (told,) if told else ()
+        lost = (*(("AbortError", "Connection errored out") if reloads else ()), *((told,) if told else ()))
         troubles = [trouble for trouble in troubles if not any(words in trouble for words in lost)]
         assert not troubles, troubles
         for event, listener in heard.items():
             page.remove_listener(event, listener)
         script.close()
-        if not own:
-            page.evaluate("localStorage.clear(); sessionStorage.clear()")
-            page.mouse.move(0, 0)
-            page.goto("about:blank")
+        page.evaluate("try { localStorage.clear(); sessionStorage.clear(); } catch { /* a test denies them */ }")
+        page.mouse.move(0, 0)
+        page.goto(left)
     except BaseException:
-        with suppress(Exception):  # a page that didn't open has none
-            page.evaluate("localStorage.clear()")
-        page.close()
+        page.context.close()
         raise
-    finally:
-        if own:
-            context.close()
 
 
 def open_tab(page: Any, tab: str) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,23 +76,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(folder: Path) -> Iterator[str]:
-    """A server of the scripted page, one for all tests of a process."""
+def serve(folder: Path) -> Iterator[Any]:
+    """Start a server of the scripted page, which lives as long as the tests of a process."""
     from tests.browsing import serving
 
-    with serving(folder) as (url, _):
-        yield url
+    with ExitStack() as stack:
+        yield lambda port=None: stack.enter_context(serving(folder, port=port))
+
+
+@pytest.fixture(scope="session")
+def served(serve: Any) -> Any:
+    """The first one: its address, and its process."""
+    return serve()
+
+
+@pytest.fixture(scope="session")
+def address(served: Any) -> str:
+    """Where the scripted page is, for all tests of a process."""
+    return served[0]
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A Chromium, one for all tests of a process, with the context that visitors share."""
+    """A Chromium, one for all tests of a process."""
     from playwright.sync_api import sync_playwright
 
     from tests.browsing import CHROMIUM, FLAGS
 
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        chromium.new_context()
         yield chromium
         chromium.close()

@@ -27,8 +27,6 @@ from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 from tests.browsing import (
     MARKS,
-    PATIENCE,
-    TIMES,
     TOUR,
     app,
     clock_runs,
@@ -41,7 +39,6 @@ from tests.browsing import (
     ready,
     run,
     serious,
-    serving,
     stand,
     start,
     take_tour,
@@ -113,7 +110,7 @@ def test_on_a_phone_the_controls_follow_the_number(browser: Any, address: str) -
         assert not overflows(page)
 
 
-def test_the_window_is_never_blank(browser: Any, address: str) -> None:
+def test_the_window_is_never_blank_and_shows_every_step(browser: Any, address: str) -> None:
     """From the first round on there is always one: between two rounds, in a round without a draft, and at the end. What
     stands below it never moves."""
     with visit(browser, address) as page:
@@ -129,10 +126,6 @@ def test_the_window_is_never_blank(browser: Any, address: str) -> None:
             return [empty, below.size];
         }}""")
         assert stops > 50 and seen == [[], 1]
-
-
-def test_the_window_shows_every_step(browser: Any, address: str) -> None:
-    with visit(browser, address) as page:
         stand(page, "RoundStarted", 2)
         assert page.locator("#live-player .sd-steps .sd-mask").count() == 32, "γ 8, T 4"
         stand(page, "DenoiseStep", 6)
@@ -217,9 +210,22 @@ def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
 
 
 def test_settings(browser: Any, address: str) -> None:
-    """T ≤ γ, the drafter's longest window, presets and examples change the widgets."""
+    """Passing the presets or typing loses nothing. T ≤ γ, the drafter's longest window, presets and examples change
+    the widgets."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
+        gamma, steps = page.locator("#live-gamma input[type=number]"), page.locator("#live-steps input[type=number]")
+        number(page, "live", "steps", 3)
+        gamma.fill("")
+        gamma.press_sequentially("16", delay=60)
+        gamma.press("Tab")
+        value_of(page, "#live-preset input", "Your own settings")
+        page.locator("#live-preset input").focus()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Tab")
+        number(page, "live", "seed", 7)  # events are handled in their order
+        value_of(page, "#live-seed input", "7")
+        assert (gamma.input_value(), steps.input_value()) == ("16", "3")
         gamma, steps = "#live-gamma input[type=number]", "#live-steps input[type=number]"
         number(page, "live", "gamma", 12)
         number(page, "live", "steps", 12)
@@ -245,23 +251,6 @@ def test_settings(browser: Any, address: str) -> None:
         page.click("[role=option]:has-text('EAGLE-2')")
         value_of(page, gamma, "6")
         assert page.input_value("#live-tree_nodes input[type=number]") == "9"
-
-
-def test_passing_the_presets_or_typing_loses_nothing(browser: Any, address: str) -> None:
-    with visit(browser, address) as page:
-        open_drawer(page, "live")
-        gamma, steps = page.locator("#live-gamma input[type=number]"), page.locator("#live-steps input[type=number]")
-        number(page, "live", "steps", 3)
-        gamma.fill("")
-        gamma.press_sequentially("16", delay=60)
-        gamma.press("Tab")
-        value_of(page, "#live-preset input", "Your own settings")
-        page.locator("#live-preset input").focus()
-        page.keyboard.press("Escape")
-        page.keyboard.press("Tab")
-        number(page, "live", "seed", 7)  # events are handled in their order
-        value_of(page, "#live-seed input", "7")
-        assert (gamma.input_value(), steps.input_value()) == ("16", "3")
 
 
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
@@ -313,16 +302,18 @@ def test_a_method_card_brings_its_settings_and_its_recording(browser: Any, addre
         assert "streak" in page.input_value("#live-drafter input")
 
 
-@pytest.mark.parametrize("tab", ["compare", "learn", "race"])
-def test_a_share_link_opens_its_tab(browser: Any, address: str, tab: str) -> None:
+def test_a_share_link_opens_its_tab(browser: Any, address: str) -> None:
     selected = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]')?.textContent.trim().toLowerCase()"
+    links = {}
     with visit(browser, address) as page:
-        open_tab(page, tab)
-        page.click("#sd-share")
-        page.wait_for_function("document.querySelector('#sd-share').textContent !== 'Share link'")
-        link = page.url
-    with visit(browser, link, until=f"{selected} === '{tab}'") as page:
-        assert page.evaluate(selected) == tab
+        for tab in ("compare", "learn"):  # Race and Explore: see below, and test_browser_explore.py
+            open_tab(page, tab)
+            page.click("#sd-share")
+            page.wait_for_function(f"location.search.includes('tab={tab}')")
+            links[tab] = page.url
+    for tab, link in links.items():
+        with visit(browser, link, until=f"{selected} === '{tab}'") as page:
+            assert page.evaluate(selected) == tab
 
 
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
@@ -395,7 +386,15 @@ def test_focus_is_visible_on_every_control(browser: Any, address: str) -> None:
 # ---- runs ----
 
 
-def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
+FRAME = """new Promise((done) => requestAnimationFrame(() => {
+    const began = performance.now();
+    requestAnimationFrame(() => done(performance.now() - began));
+}))"""
+"""Milliseconds from one frame to the next."""
+
+
+def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
+    """One is downloaded. A measured lane is not disturbed, and Stop keeps it. A closed tab ends the decode."""
     with visit(browser, address) as page:
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
         assert "Your run" in page.text_content("#live-player .sd-chip")
@@ -410,16 +409,6 @@ def test_run_and_download(browser: Any, address: str, tmp_path: Path) -> None:
         assert path.name.endswith(".jsonl.gz")
         assert list(read_trace(path).lanes) == ["vanilla", "drafted"]
 
-
-FRAME = """new Promise((done) => requestAnimationFrame(() => {
-    const began = performance.now();
-    requestAnimationFrame(() => done(performance.now() - began));
-}))"""
-"""Milliseconds from one frame to the next."""
-
-
-def test_a_measured_lane_is_not_disturbed_and_stop_keeps_it(browser: Any, address: str, folder: Path) -> None:
-    with visit(browser, address) as page:
         player = page.locator("#live-player")
         start(page, "live", "A slow run that is stopped")
         page.wait_for_function(clock_runs("live"))
@@ -434,8 +423,13 @@ def test_a_measured_lane_is_not_disturbed_and_stop_keeps_it(browser: Any, addres
         page.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
         page.wait_for_function(f"{FRAME}.then((milliseconds) => milliseconds < 300)")
-        run(page, "live", "A quick one")
-        assert "Your run" in player.locator(".sd-chip").text_content()
+
+        start(page, "live", "A slow run, tab closed")
+        page.wait_for_function(clock_runs("live"))
+    closed, log = time.monotonic(), folder / "stopped"
+    while "tab closed" not in (log.read_text(encoding="utf-8") if log.exists() else ""):
+        assert time.monotonic() - closed < 4, "a second on a quiet machine"
+        time.sleep(0.05)
 
 
 def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: Any, address: str) -> None:
@@ -456,16 +450,6 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: An
         assert "×" in player.locator(".sd-speed").inner_text()
         run(page, "live", "A crowded run again")
         assert page.evaluate(f"{LIVE}.lanes.drafted.header.threads") == 2, "for that one run only"
-
-
-def test_a_closed_tab_ends_the_decode(browser: Any, address: str, folder: Path) -> None:
-    with visit(browser, address) as page:
-        start(page, "live", "A slow run, tab closed")
-        page.wait_for_function(clock_runs("live"))
-    closed, log = time.monotonic(), folder / "stopped"
-    while "tab closed" not in (log.read_text(encoding="utf-8") if log.exists() else ""):
-        assert time.monotonic() - closed < 4, "a second on a quiet machine"
-        time.sleep(0.05)
 
 
 def test_cards(browser: Any, address: str) -> None:
@@ -594,7 +578,7 @@ def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
 ORDER = ["Vanilla", "Small autoregressive drafter", "EAGLE", "SpecDiff", "Block diffusion (DFlash)"]
 
 
-@SCREENS
+@pytest.mark.parametrize(("size", "dark"), [("desktop", False), pytest.param("phone", True, marks=pytest.mark.slow)])
 def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_path: Path) -> None:
     """Places, numbers, a window for the selected lane, a chart and a file of all lanes; accessible."""
     with visit(browser, address, size=size, dark=dark) as page:
@@ -607,7 +591,6 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         speed = lanes(page, "race", "speed")
         assert speed[0] == "1.00×" and all(float(words[:-1]) > 1 for words in speed[1:])
         assert "Your run" in page.text_content("#race-player .sd-chip")
-        assert not serious(page), "after a race"
         assert not overflows(page)
         page.locator("#race-player .sd-lane").nth(1).click()
         assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
@@ -746,26 +729,18 @@ def test_the_first_values_of_the_controls_replace_no_race_that_was_asked_for(
         page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
         calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.calls - calls; }}")
         assert not calls, "nothing else is fetched"
-
-
-def test_of_several_recordings_the_last_is_shown(browser: Any, address: str, folder: Path) -> None:
-    """Also if the first one arrives later."""
-    url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"
-    with visit(browser, address) as page:
-        open_tab(page, "race")
-        page.wait_for_function(ready("race"))
-        page.evaluate(
+        page.evaluate(  # of several recordings the last is shown, also if the first one arrives later
             "(url) => { const { fetch } = window; let asked = 0; window.fetch = async (...words) => {"
             " const late = !asked++ && new Promise((done) => { window.arrive = done; });"
             " const answer = await fetch(...words); await late; return answer; };"
             " for (const lane of ['block/9/1', 'mdlm/4/1'])"
             " window.specdiff.openRace({ url, lanes: ['vanilla', lane] }); }",
-            url,
+            detail["url"],
         )
         shown = f"{RACE}.names.join() === 'vanilla,mdlm/4/1'"
         page.wait_for_function(f"{ready('race')} && {shown}")
         page.evaluate("window.arrive()")
-        page.evaluate("(url) => fetch(url).then((answer) => answer.arrayBuffer())", url)  # the late one was read, too
+        page.evaluate("({ url }) => fetch(url).then((answer) => answer.arrayBuffer())", detail)  # the late one was read
         assert page.evaluate(shown)
 
 
@@ -804,10 +779,9 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         assert page.evaluate(DARK) == dark
         assert not serious(page)
         assert not overflows(page)
-        for tab in ("learn", "api"):
-            open_tab(page, tab)
-            assert not overflows(page), tab
-            assert not serious(page), tab
+        open_tab(page, "api")  # Learn: test_browser_learn.py, test_browser_export.py
+        assert not overflows(page)
+        assert not serious(page), "API"
         open_tab(page, "live")
         start(page, "live", "")
         page.wait_for_selector("#live-player .sd-card:visible")
@@ -839,51 +813,41 @@ def test_no_tab_overflows_between_phone_and_desktop(browser: Any, address: str) 
 # ---- a server that dies under its visitors ----
 
 
-def test_a_server_that_dies(browser: Any, tmp_path: Path) -> None:
+def test_a_server_that_dies(browser: Any, serve: Any, served: Any) -> None:
     """A race that is measured stays as far as it came, and a waiting visitor is free again. When the server is back,
     the page reloads itself with prompt and settings, and runs."""
-
-    def arrive(tab: str, prompt: str) -> Any:
-        """A visitor before a tab's Run; a lost server leaves errors in the console."""
-        page = browser.contexts[0].new_page()
-        page.set_default_timeout(PATIENCE)
-        page.add_init_script(TIMES)
-        page.goto(url)
-        page.wait_for_function(ready("live"))
-        if tab != "live":
-            open_tab(page, tab)
-        open_drawer(page, tab)
-        page.fill(f"#{tab}-prompt textarea", prompt)
-        return page
-
-    with serving(tmp_path) as (url, process):
-        live, race = visitors = arrive("live", "slow and lost"), arrive("race", "lost in the queue")
+    url, process = served
+    lost = {"reloads": True, "told": "console error"}
+    with visit(browser, url, **lost) as live, visit(browser, url, **lost) as race:
+        visitors = {"live": live, "race": race}
+        open_tab(race, "race")
+        for (tab, page), prompt in zip(visitors.items(), ("slow and lost", "lost in the queue"), strict=True):
+            open_drawer(page, tab)
+            page.fill(f"#{tab}-prompt textarea", prompt)
         number(live, "live", "gamma", 5)
-        for tab, page in zip(("live", "race"), visitors, strict=True):
+        for tab, page in visitors.items():
             page.click(f"#{tab}-run")
         live.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
         live.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
         assert live.evaluate(f"{LIVE}.root.classList.contains('sd-busy')")
-        for page in visitors:
+        for page in visitors.values():
             page.evaluate("window.old = true")
         process.kill()
-        for tab, page in zip(("live", "race"), visitors, strict=True):
+        for tab, page in visitors.items():
             page.wait_for_selector(f"#{tab}-player .sd-card:not([hidden])")
             assert page.locator(".sd-busy").count() == 0
             assert not page.evaluate("document.querySelector('#sd-open').inert")
         assert live.evaluate(f"{LIVE}.source") == "stopped"
         assert live.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
         assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
-    with serving(tmp_path, port=urlparse(url).port):
-        for tab, page in zip(("live", "race"), visitors, strict=True):
+        serve(urlparse(url).port)
+        for tab, page in visitors.items():
             page.wait_for_function(f"!window.old && window.specdiff?.players.{tab}")
         value_of(live, "#live-prompt textarea", "slow and lost")
         value_of(race, "#race-prompt textarea", "lost in the queue")
         open_drawer(live, "live")
         value_of(live, "#live-gamma input[type=number]", "5")
         run(live, "live", "found again")
-        for page in visitors:
-            page.close()
 
 
 # ---- programs ----
@@ -945,12 +909,11 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         " else if (url.includes('/run/predict')) while (!asked) await pause(20);"
         " return get(...words); };"
     )
-    for script in ("", late):
-        with visit(browser, link, motion=True, before=script) as page:
-            page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
-            assert not playhead(page)["playing"]
-            assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
-            assert "Recording" in page.inner_text("#live-player .sd-chip")
+    with visit(browser, link, motion=True, before=late) as page:
+        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
+        assert not playhead(page)["playing"]
+        assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
+        assert "Recording" in page.inner_text("#live-player .sd-chip")
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(
@@ -958,11 +921,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         )
         page.wait_for_function(f"{app('live')}.wanted && {ready('live')}")  # as it opened
         assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
-    for link in (
-        "?trace=nothing.jsonl.gz&round=3",
-        "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E",
-        "?trace=x&tab=no+such",
-    ):
+    for link in ("?trace=nothing.jsonl.gz&round=3", "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E&tab=no+such"):
         with visit(browser, address + link) as page:
             assert playhead(page)["duration"] > 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.browsing import MARKS, app, open_tab, ready, visit
+from tests.browsing import MARKS, app, open_tab, ready, serious, visit
 
 pytestmark = MARKS
 COMPARE = app("compare")
@@ -26,6 +26,7 @@ def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: s
             return [row["label"] for row in sorted(own, key=lambda row: -row["speedup"])]
 
         assert labels(page) == ranked(0, "mean")
+        assert not serious(page)
         page.get_by_role("group", name="Temperature").get_by_role("button", name="1", exact=True).click()
         page.get_by_role("group", name="Text").get_by_role("button", name="code").click()
         assert labels(page) == ranked(1, "code") != ranked(0, "code")

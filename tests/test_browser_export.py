@@ -47,7 +47,7 @@ def choose_file(page: Any, name: str, content: bytes) -> None:
     chooser.value.set_files({"name": name, "mimeType": "application/octet-stream", "buffer": content})
 
 
-@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("kind", ["file", pytest.param("folder", marks=pytest.mark.slow)])
 def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict[str, str], kind: str) -> None:
     with visit(browser, exported[kind], motion=True) as page:
         page.wait_for_function(f"{app('live')}.player.t > 0")
@@ -86,7 +86,7 @@ def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str,
         assert "8 of 8 lessons done" in page.inner_text(".sd-progress")
 
 
-@pytest.mark.parametrize(("size", "dark"), [("desktop", False), ("phone", True)])
+@pytest.mark.parametrize(("size", "dark"), [("phone", True), pytest.param("desktop", False, marks=pytest.mark.slow)])
 def test_every_tab_can_be_read_and_none_offers_to_run(
     browser: Any, exported: dict[str, str], size: str, dark: bool
 ) -> None:
@@ -94,6 +94,8 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
         assert page.evaluate("document.body.classList.contains('dark')") == dark
         assert "To run something, start the lab" in page.inner_text(".sd-export-note")
         stand(page, "Verified")
+        page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
+        page.wait_for_function(DRAWN)
         page.focus("#tab-live")
         for tab in export.TABS:
             assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
@@ -143,7 +145,8 @@ def test_a_cell_opens_its_race_a_link_its_moment(browser: Any, exported: dict[st
         page.evaluate(f"{app('explore')}.openRace({race!r})")
         page.wait_for_function(f"{ready('race')} && {app('race')}.trace.lanes.drafted")
         assert page.is_visible("#race .sd-lane")
-    with visit(browser, address) as page:
+        page.click("#tab-live")
+        page.wait_for_function(ready("live"))
         page.evaluate(f"{app('live')}.jump(3)")
         page.click("#live .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('round=4')")

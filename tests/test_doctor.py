@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,25 @@ def engine() -> Engine:
     return lab.load(drafters=["mdlm", "block", "block_markov", "eagle", "none"])
 
 
+WRITTEN: dict[tuple[Any, ...], doctor._Text] = {}
+
+
+def written_once(
+    engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], write: Any = doctor._write
+) -> doctor._Text:
+    """A text of the target, written once for all tests: that takes most of their time."""
+    key, size = (engine.target.model, tuple(ids)), len(ids) + tokens
+    if key not in WRITTEN or len(WRITTEN[key].ids) < size:
+        WRITTEN[key] = write(engine, ids, tokens, range(engine.target.model.config.num_hidden_layers))
+    text = WRITTEN[key]
+    features = {layer: text.features[layer][: size - 1] for layer in layers}
+    return doctor._Text(text.ids[:size], text.prompt, features)
+
+
 @pytest.fixture(autouse=True)
 def _fewer_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EVERY", 6)
+    monkeypatch.setattr(doctor, "_write", written_once)
 
 
 def slow_but(names: Iterable[str], *quick: str) -> Any:
@@ -231,8 +247,9 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
     ],
 )
 def test_a_template_foreign_to_the_drafter_is_named(
-    sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine
+    sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(doctor, "EVERY", 13)  # one draft in each text: this drafter reads all of it
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
@@ -379,7 +396,7 @@ def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pyt
 
 # Two runs that part.
 
-SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 40}
+SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 24}
 
 
 def seen(engine: Engine, **values: Any) -> Any:
@@ -433,7 +450,7 @@ def recorded(engine: Engine, prompt: str, **settings: Any) -> list[Event]:
 def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
     """A run, and one with the second-best token where that lacks little, or a lot."""
     for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:
-        header, end = recorded(engine, prompt.prompt, max_new_tokens=64)
+        header, end = recorded(engine, prompt.prompt, max_new_tokens=32)
         run = engine.target.start()
         run.read(header.prompt_ids[:-1])
         logits = run.score([header.prompt_ids[-1], *end.ids[:-1]]).logits.double()

@@ -186,7 +186,7 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -
 
 def test_two_runs_share_nothing(engine: Engine) -> None:
     """Interleaved runs return what each returns alone."""
-    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=12) for s, d in enumerate(DRAFTERS)]
+    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=8) for s, d in enumerate(DRAFTERS)]
     alone = [ids_of(engine, item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     runs = [engine.decode(item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
     last: list[object] = [None] * len(runs)
@@ -199,7 +199,7 @@ def test_two_runs_share_nothing(engine: Engine) -> None:
     assert [event.ids for event in last] == alone
 
 
-@pytest.mark.parametrize(("rule", "order"), spread(list(Rule), list(RevealOrder), held=1))
+@pytest.mark.parametrize(("rule", "order"), spread(list(Rule), list(RevealOrder)))
 def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -> None:
     """Extremes of the page's sliders, with every rule and order, end normally and say whether they are lossless."""
     number = len(RevealOrder) * list(Rule).index(rule) + list(RevealOrder).index(order)

@@ -57,7 +57,7 @@ HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1",
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
-TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 32}
+TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 24}
 REPEATS = 1
 
 
@@ -67,18 +67,22 @@ def slow(*values: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm-ups of one token, and no probe of the threads: they are tested with the engine."""
+    monkeypatch.setattr("specdiff_core.engine.WARM_UP", 1)
+    monkeypatch.setattr(Engine, "quickest_threads", lambda self: 1)
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return lab.load(drafters=["mdlm", "mdlm_streak", "none"])
+    return lab.load(drafters=["mdlm", "mdlm_streak", "block", "none", "prompt_lookup"])
 
 
 @pytest.fixture(scope="module")
-def pair_engine() -> Engine:
-    return lab.load(drafters=["mdlm", "block", "none"])
+def plain(engine: Engine) -> Any:
+    """Two runs side by side, at temperature 0."""
+    return explore(SideBySide, engine, **TWO)
 
 
 def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
@@ -149,7 +153,7 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
         (Budget, {"methods": "vanilla"}, "Vanilla"),
         (Learn, {"texts": "Only one prompt"}, "two prompts"),
         (Doctor, {"drafter": "none"}, "no drafter"),
-        (SideBySide, {**TWO, "branch": "a", "round": 128}, "no round 128"),
+        (SideBySide, {**TWO, "tokens": 8, "branch": "a", "round": 128}, "no round 128"),
         (SideBySide, {**TWO, "branch": "b", "take": 2**31 - 1}, "a token of this target"),
         (SideBySide, {**TWO, "a": "nothing"}, "no method"),
         (SideBySide, {**TWO, "a": "auto"}, "not reproducible"),
@@ -165,10 +169,10 @@ def test_a_value_out_of_range_is_named(kind: type[Exploration], values: dict[str
     ],
 )
 def test_what_cannot_be_measured_is_refused(
-    pair_engine: Engine, kind: type[Exploration], values: dict[str, Any], word: str
+    engine: Engine, kind: type[Exploration], values: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(SpecDiffError, match=word) as caught:
-        explore(kind, pair_engine, **values)
+        explore(kind, engine, **values)
     assert caught.value.hint
 
 
@@ -176,7 +180,11 @@ def test_what_cannot_be_measured_is_refused(
 
 
 def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
-    final = explore(WindowMap, engine, **{**MAP, "flavours": "stories"})
+    exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
+    count = REPEATS + 5
+    *seen, final = [exploring.advance(0.0) for _ in range(count + 1)]
+    assert [(one.done, one.over) for one in (*seen, final)] == [*((i + 1, False) for i in range(count)), (count, True)]
+    assert not any(one.races for one in seen) and len(final.races) == 5, "it goes on where it was left"
     rows = final.explored.rows
     assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
     first = [(cell.gamma, cell.steps) for cell in parse(WindowMap, MAP).cells()][:3]
@@ -234,16 +242,6 @@ def test_stop_ends_bare_passes_before_the_next_window(engine: Engine, monkeypatc
     assert not list(times.rounds("Once upon a time", 2, StopFlag(lambda: True))) and not begun
 
 
-def test_it_goes_on_where_it_was_left(engine: Engine) -> None:
-    exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
-    count = REPEATS + 5
-    seen = [exploring.advance(0.0) for _ in range(count + 1)]
-    assert [final.done for final in seen] == [*range(1, count + 1), count]
-    assert [final.over for final in seen] == [False] * count + [True]
-    assert all(not final.races for final in seen[:-1])
-    assert len(seen[-1].races) == 5
-
-
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
     """The engine, of which some decodes fail."""
 
@@ -277,7 +275,7 @@ def test_a_cell_that_fails_costs_itself_and_keeps_what_it_measured(engine: Engin
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"), [(WhichText, {"tokens": 64, "methods": "specdiff,dflash"}), (Temperature, HEATED)]
+    ("kind", "values"), [(WhichText, {"tokens": 32, "methods": "specdiff,dflash"}), (Temperature, HEATED)]
 )
 def test_what_fails_has_no_numbers_of_another_run(
     engine: Engine, kind: type[Exploration], values: dict[str, Any]
@@ -408,13 +406,12 @@ def test_expected_tokens() -> None:
 # What would it take?
 
 
-def test_methods_stand_where_their_rounds_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_stand_where_their_rounds_put_them(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
     monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
     all_methods, few = RoundCost.methods, ("specdiff", "dflash", "ddtree", "prompt_lookup")
     monkeypatch.setattr(RoundCost, "methods", lambda self: {name: all_methods(self)[name] for name in few})
-    engine = lab.load(drafters=["mdlm", "block", "none", "prompt_lookup"])
     what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
@@ -505,22 +502,22 @@ def test_reliability_is_counted_by_confidence() -> None:
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
-    final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=100, width=32)
+    final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=60, width=32)
     by_method: dict[str, list[Any]] = {}
     for row in final.explored.rows:
         if row["group"] == "length":
             by_method.setdefault(row["method"], []).append(row)
     assert set(by_method) == {"vanilla", "specdiff"}
-    assert sum(row["rounds"] for row in by_method["vanilla"]) == 99
+    assert sum(row["rounds"] for row in by_method["vanilla"]) == 59
     assert all(row["tau"] == 1 for row in by_method["vanilla"] if row["rounds"])
-    assert [row["context"] for row in by_method["vanilla"]] == [0, 32, 64, 96]
+    assert [row["context"] for row in by_method["vanilla"]] == [0, 32, 64]
     drafted = sum(row["tau"] * row["rounds"] for row in by_method["specdiff"] if row["rounds"])
-    assert 95 <= drafted <= 99
+    assert 55 <= drafted <= 59
 
 
-def test_every_tested_token_of_a_tree_is_of_one_kind(pair_engine: Engine) -> None:
+def test_every_tested_token_of_a_tree_is_of_one_kind(engine: Engine) -> None:
     method = "ddtree"
-    final = explore(WhichText, pair_engine, methods=method, tokens=48, per_flavour=1, flavours="stories")
+    final = explore(WhichText, engine, methods=method, tokens=32, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
     for row in final.explored.rows:
         if row["group"] != "length":
@@ -557,8 +554,7 @@ def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
 # Which method?
 
 
-def test_methods_are_ranked_at_each_temperature_and_their_races_are_there() -> None:
-    engine = lab.load(drafters=["block", "none", "prompt_lookup"])
+def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine: Engine) -> None:
     final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=8, flavours="stories,code")
     rows = final.explored.rows
     assert {(row["temperature"], row["method"], row["flavour"]) for row in rows} == {
@@ -790,7 +786,7 @@ def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("little_text")
 def test_two_drafters_learn_and_the_loaded_weights_stay(engine: Engine, tmp_path: Path) -> None:
-    what = msgspec.structs.replace(parse(Learn, LEARN), seconds=1)  # a visitor's minimum is 5
+    what = msgspec.structs.replace(parse(Learn, LEARN), seconds=1, tokens=16)  # a visitor's minimum is 5 and 32
     final = Exploring(what, engine).advance()
     assert final.done == final.total
     rows, facts = final.explored.rows, final.explored.facts
@@ -812,7 +808,7 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(engine: Engine, tmp_path
     for name, content in final.made.items():
         (tmp_path / name).write_bytes(content)
     raced = learn.with_drafters(engine, {learn.STREAK: tmp_path})
-    lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 32, "ignore_eos": True}
+    lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 16, "ignore_eos": True}
     told = [spoken(raced, lab.DecodeConfig(drafter=name, **lane)) for name in ("none", learn.STREAK)]
     assert told[0] == told[1], "at temperature 0 the target's text, whatever is drafted"
 
@@ -881,14 +877,14 @@ def lanes_of(final: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
-def test_rounds_follow_each_other_along_the_text(pair_engine: Engine, values: dict[str, Any]) -> None:
-    final = explore(SideBySide, pair_engine, **{**TWO, **values})
+def test_rounds_follow_each_other_along_the_text(engine: Engine, values: dict[str, Any]) -> None:
+    final = explore(SideBySide, engine, **{**TWO, **values})
     for name in ("a", "b"):
         rows = [row for row in final.explored.rows if row["run"] == name]
         verdicts = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)]
-        assert len(rows) == len(verdicts) > 4
+        assert len(rows) == len(verdicts) > 3
         ids, place = new_ids(final, name), 0
-        assert len(ids) == 32
+        assert len(ids) == TWO["tokens"]
         for row, verdict in zip(rows, verdicts, strict=True):
             assert row["position"] == place + 1
             assert row["text"].endswith(row["added"])
@@ -897,8 +893,8 @@ def test_rounds_follow_each_other_along_the_text(pair_engine: Engine, values: di
                 assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
                 assert not verdict.tests[-1].accepted
             place += row["accepted"] + 1
-        assert place == 32
-        assert "".join(row["text"] for row in rows) == pair_engine.pair.tokenizer.decode(ids)
+        assert place == TWO["tokens"]
+        assert "".join(row["text"] for row in rows) == engine.pair.tokenizer.decode(ids)
     assert {"labels", "must_be_equal", "first_difference"} <= final.explored.facts.keys()
 
 
@@ -912,8 +908,8 @@ def test_rounds_follow_each_other_along_the_text(pair_engine: Engine, values: di
     ],
     ids=str,
 )
-def test_runs_part_only_where_they_may(pair_engine: Engine, values: dict[str, Any], must: bool) -> None:
-    final = explore(SideBySide, pair_engine, **{**TWO, **values})
+def test_runs_part_only_where_they_may(engine: Engine, values: dict[str, Any], must: bool) -> None:
+    final = explore(SideBySide, engine, **{**TWO, **values})
     assert final.explored.facts["lossless"] is (values.get("rule") != "naive")
     assert final.explored.facts["must_be_equal"] is must
     assert (new_ids(final, "a") == new_ids(final, "b")) is must
@@ -929,23 +925,22 @@ def test_the_first_difference() -> None:
 
 
 @pytest.mark.parametrize("run", ["a", "b"])
-def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine, run: str) -> None:
+def test_a_branch_goes_on_from_the_token_that_was_put_there(engine: Engine, plain: Any, run: str) -> None:
     """At temperature 0 every later token is the target's likeliest."""
-    plain = explore(SideBySide, pair_engine, **TWO)
     row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
     take = verdict.tests[-1].id
-    final = explore(SideBySide, pair_engine, **TWO, branch=run, round=row["round"], take=take)
+    final = explore(SideBySide, engine, **TWO, branch=run, round=row["round"], take=take)
     assert [new_ids(final, name) for name in ("a", "b")] == [new_ids(plain, name) for name in ("a", "b")]
     before = new_ids(plain, run)[: row["position"] - 1 + row["accepted"]]
-    prefix = [*pair_engine.encode(parse(SideBySide, {}).prompt), *before, take]
+    prefix = [*engine.encode(parse(SideBySide, {}).prompt), *before, take]
     branch = new_ids(final, BRANCH)
     assert lanes_of(final)[BRANCH][1].prompt_ids == tuple(prefix)
-    assert len(before) + 1 + len(branch) == 32
-    target = pair_engine.target.start()
+    assert len(before) + 1 + len(branch) == TWO["tokens"]
+    target = engine.target.start()
     target.read(prefix[:-1])
     logits = target.score([take, *branch[:-1]]).logits.clone()
-    logits[:, list(pair_engine.target.suppress)] = -math.inf
+    logits[:, list(engine.target.suppress)] = -math.inf
     assert logits.argmax(-1).tolist() == branch
     found = final.explored.facts["branch"]
     assert (found["run"], found["position"], found["take"]) == (run, len(before) + 1, take)
@@ -957,21 +952,21 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(pair_engine: Engine,
     assert all(one["milliseconds"] is None for one in rows)
 
 
-def test_a_branch_may_be_drawn_anew(pair_engine: Engine) -> None:
+def test_a_branch_may_be_drawn_anew(engine: Engine) -> None:
     choice = {**TWO, "temperature": 0.9, "branch": "a", "round": 3}
-    seeds = {seed: explore(SideBySide, pair_engine, **choice, branch_seed=seed) for seed in (1, 2)}
+    seeds = {seed: explore(SideBySide, engine, **choice, branch_seed=seed) for seed in (1, 2)}
     texts = {seed: new_ids(final, BRANCH) for seed, final in seeds.items()}
     assert texts[1] != texts[2]
     for seed, final in seeds.items():
         place = final.explored.facts["branch"]["position"] - 1
-        assert place + len(texts[seed]) == 32
+        assert place + len(texts[seed]) == TWO["tokens"]
         assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == place + 1
 
 
 @pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])
-def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, nodes: int) -> None:
+def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(engine: Engine, nodes: int) -> None:
     base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True, "gamma": 6, "tree_nodes": nodes}
-    run = list(lab.decode("Once upon a time", engine=pair_engine, **base))
+    run = list(lab.decode("Once upon a time", engine=engine, **base))
     row = next(row for row in rounds_of("a", run, 1, pieces_of(run)) if row["round"] > 1 and row["refused"] is not None)
     header = next(event for event in run if isinstance(event, events.RunStarted))
     given = Given(
@@ -984,7 +979,7 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, n
     assert list(given.after) == list(run[-1].ids[: row["position"] - 1 + row["accepted"]])
     take = next(i for i, words in pieces_of(run).items() if words == row["refused"])
     asked = {"given": msgspec.json.encode(given).decode(), "branch": "a", "round": row["round"], "take": take}
-    final = explore(SideBySide, pair_engine, **asked)
+    final = explore(SideBySide, engine, **asked)
     assert (final.done, final.total) == (1, 1)
     lane = lanes_of(final)[BRANCH]
     assert next(one for one in lane if isinstance(one, events.RunStarted)).prompt_ids[-1] == take
@@ -1000,21 +995,21 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(pair_engine: Engine, n
     ):
         changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
         with pytest.raises(ConfigError, match=word):
-            explore(SideBySide, pair_engine, **{**asked, "given": changed})
+            explore(SideBySide, engine, **{**asked, "given": changed})
 
 
-def test_a_run_cannot_go_on_from_more_than_fits(pair_engine: Engine) -> None:
+def test_a_run_cannot_go_on_from_more_than_fits(engine: Engine) -> None:
     config = lab.DecodeConfig(drafter="none", max_new_tokens=4)
     with pytest.raises(ContextOverflow):
-        next(iter(pair_engine.decode("Once", config, after=[5] * pair_engine.pair.spec.context)))
+        next(iter(engine.decode("Once", config, after=[5] * engine.pair.spec.context)))
 
 
 # Losslessness.
 
 
 def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
-    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=400)
-    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 400}
+    final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=200)
+    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 200}
     assert last["naive"]["p_value"] < 1e-6
     assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
     assert {rule: row["lossless"] for rule, row in last.items()} == {
@@ -1030,7 +1025,7 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
     before, seen = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
     try:
-        steps = parse(Losslessness, {"runs": 200}).explore(engine, lambda: False)
+        steps = parse(Losslessness, {"runs": 200, "rules": "ratio"}).explore(engine, lambda: False)
         for _ in steps:
             seen.append(torch.get_num_threads())
     finally:
@@ -1072,7 +1067,7 @@ def test_the_engine_of_other_runs_is_never_changed(
     ids=str,
 )
 def test_several_drafts_keep_the_distribution(engine: Engine, values: dict[str, Any]) -> None:
-    final = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 1000, **values})
+    final = explore(Losslessness, engine, **{"rules": "self,trie,multi_round", "steps": 1, "runs": 300, **values})
     for row in final.explored.rows[-3:]:
         assert row["lossless"]
         assert row["p_value"] > 1e-3, row
@@ -1090,7 +1085,7 @@ def test_several_drafts_keep_the_distribution(engine: Engine, values: dict[str, 
     ids=str,
 )
 def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
-    final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 500, **values})
+    final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 200, **values})
     assert sum(row["exact"] for row in final.explored.facts["joint"]) <= 1 + 1e-9
     for row in final.explored.rows[-4:]:
         assert row["p_value"] > 1e-3, row
@@ -1160,6 +1155,7 @@ def test_the_command_line_writes_answers(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(("error", "status"), [(OutOfMemory("No room.", hint="Less."), 2), (KeyboardInterrupt(), 130)])
 def test_a_broken_off_answer_is_written(
+    engine: Engine,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -1174,6 +1170,7 @@ def test_a_broken_off_answer_is_written(
         raise error
 
     monkeypatch.setattr(WindowMap, "explore", explore)
+    monkeypatch.setattr(Engine, "load", lambda *_, **options: engine)
     out, table = tmp_path / "map.json", tmp_path / "map.csv"
     words = ["--flavours", "stories", "--per-flavour", "1", "--tokens", "8", "--gammas", "2,4", "--steps", "1"]
     words += ["--controller", "false"]
@@ -1202,7 +1199,7 @@ def test_all_runs_use_as_many_threads(engine: Engine, monkeypatch: pytest.Monkey
         return original(prompt, config, **options)
 
     monkeypatch.setattr(engine, "decode", decode)
-    what = parse(WindowMap, {**MAP, "flavours": "stories"})
+    what = parse(WindowMap, {**MAP, "flavours": "stories", "gammas": "2", "steps": "1"})
     cells = {cell.key: cell.config(what.base) for cell in what.cells()}
     runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)
     list(runs.fill())

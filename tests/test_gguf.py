@@ -465,9 +465,10 @@ PROMPTS = [
 
 
 @real
+@pytest.mark.slow
 @torch.inference_mode()
-def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any) -> None:
-    """Over a whole prompt, token by token from the cache, and after a rollback."""
+def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cache: None) -> None:
+    """Over a whole prompt, token by token from the cache, and after a rollback. They're bitwise in bf16, too."""
     ids = smollm2.tokenizer("Why is the sky blue? Sunlight has all colours, 1 to 7.")["input_ids"]
     theirs = reference(torch.tensor([ids])).logits[0]
     target = Target(smollm2.model, context=2048)
@@ -478,6 +479,8 @@ def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any) -> None:
     run.rollback(len(ids) - 2, range(1))
     found = [run.score([token]).logits for token in ids[6:]]
     assert apart(torch.cat(found), theirs[6:]) <= 1e-5
+    half = Engine.load("smollm2", device="cpu", dtype="bf16", drafters=[])
+    assert half.target.exactness == "bitwise" or not computes_bf16()
 
 
 @real
@@ -526,14 +529,13 @@ def test_smollm2s_tokens_are_those_of_transformers(smollm2: Any) -> None:
 
 @real
 def test_loading_smollm2_holds_one_copy_of_its_weights(real_cache: None) -> None:
-    """In bf16, which is half of fp32 and bitwise, too: the process stays below 900 MB, and never holds them twice."""
+    """In bf16, which is half of fp32: the process stays below 900 MB, and never holds them twice."""
     code = (
         "from specdiff_core.engine import Engine; e = Engine.load('smollm2', device='cpu', dtype='bf16', drafters=[])\n"
-        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))\n"
-        "print(e.target.exactness)"
+        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))"
     )
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not say how much memory a process holds")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    peak, now, exactness = done.stdout.split()
-    assert int(now) < 900e3 and int(peak) < 900e3 and (exactness == "bitwise" or not computes_bf16())
+    peak, now = done.stdout.split()
+    assert int(now) < 900e3 and int(peak) < 900e3

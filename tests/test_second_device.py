@@ -117,7 +117,7 @@ def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int
     return max(sum(one.kind == kind for one in crossings) - for_each_test * tests for crossings, tests in rounds)
 
 
-@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0], held=1))
+@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0]))
 def test_a_run_on_the_device_is_the_run_on_the_cpu(
     engines: tuple[Engine, Engine], method: Method, rule: Rule, temperature: float
 ) -> None:

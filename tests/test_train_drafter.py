@@ -190,7 +190,7 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
     answers = ["--answers", str(made / "run" / "answers"), "--answering", "0", "--kind", "eagle"]
     before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
     out = tmp_path / "eagle"
-    assert train(home, out, "--hours", "0.0012", *answers) == 0
+    assert train(home, out, "--hours", "0.0006", *answers) == 0
     assert tau(out) > before + 1 and not (out / "run" / "answers").exists()
     assert raced(home, out) > 0 and "embed_tokens.weight" in load_file(out / "model.safetensors")
     head = load_eagle(out)
