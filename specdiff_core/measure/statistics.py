@@ -1,5 +1,5 @@
-"""Speed-ups and means over prompts, with 95 % intervals: percentiles of a bootstrap, which are too narrow over few
-prompts; there, Student's t on the jackknife. Also shares, and Pearson's χ² test."""
+"""Speed-ups and means over prompts, with 95 % intervals: percentiles of a bootstrap, too narrow
+over few prompts; there, Student's t on the jackknife. Also shares, and Pearson's χ² test."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ LEVEL = 0.95
 RESAMPLES = 2000
 FEW = 10
 """If a group has fewer prompts, the interval is Student's."""
-POOLED = 5.0
-"""Outcomes expected less often than this are pooled in the χ² test."""
 
 
 class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,16 +126,14 @@ def wilson(hits: int, count: int) -> Interval:
     return Interval(share, middle - half, middle + half, "wilson")
 
 
-def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]`` against ``expected [n]``; rare outcomes are pooled."""
-    rare = expected < POOLED
-    kept_seen, kept = list(seen[~rare]), list(expected[~rare])
-    if rare.any():
-        kept_seen.append(seen[rare].sum())
-        kept.append(expected[rare].sum())
-    half = sum((s - e) ** 2 / e for s, e in zip(kept_seen, kept, strict=True) if e > 0) / 2
+def chi_squared(seen: np.ndarray, expected: np.ndarray, least: float = 5.0) -> float:
+    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer expected are pooled."""
+    rare = expected < least
+    pooled = [*zip(seen[~rare], expected[~rare], strict=True), (seen[rare].sum(), expected[rare].sum())]
+    kept = [(count, mean) for count, mean in pooled if mean > 0]
+    half = sum((count - mean) ** 2 / mean for count, mean in kept) / 2
     if len(kept) < 2 or half == 0:
         return 1.0
-    steps, odd = divmod(len(kept) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1), from Q(0, x) or Q(½, x)
+    steps, odd = divmod(len(kept) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1)
     terms = (math.exp(a * math.log(half) - half - math.lgamma(a + 1)) for a in (i + odd / 2 for i in range(steps)))
     return sum(terms, math.erfc(half**0.5) if odd else 0.0)
