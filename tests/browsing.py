@@ -107,11 +107,11 @@ def visit(
     before: str = "",
     until: str = "",
     reloads: bool = False,
-    told: str = "",
+    logged: str = "",
 ) -> Iterator[Any]:
     """A visitor with an empty storage, by default on the Live tab with the recording shown; ``before`` runs ahead of
     the page's own scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that
-    ``reloads`` while the server speaks, Gradio says that the connection was lost. ``told`` is in an error that the
+    ``reloads`` while the server speaks, Gradio says that the connection was lost. ``logged`` is in an error that the
     test causes.
 
     Fails on console errors and on any outside request. A page from disk finds no network. A blank page that an earlier
@@ -139,18 +139,18 @@ def visit(
         if leaves(request.url, url):
             troubles.append(f"outside request: {request.url}")
 
-    heard = {"console": said, "pageerror": broke, "request": asked, "websocket": asked}
-    for event, listener in heard.items():
+    listeners = {"console": said, "pageerror": broke, "request": asked, "websocket": asked}
+    for event, listener in listeners.items():
         page.on(event, listener)
     script = page.add_init_script(before + TIMES)
     try:
         page.goto(url)
         page.wait_for_function(until or ready("live"))
         yield page
-        lost = (*(("AbortError", "Connection errored out") if reloads else ()), *((told,) if told else ()))
+        lost = (*(("AbortError", "Connection errored out") if reloads else ()), *((logged,) if logged else ()))
         troubles = [trouble for trouble in troubles if not any(words in trouble for words in lost)]
         assert not troubles, troubles
-        for event, listener in heard.items():
+        for event, listener in listeners.items():
             page.remove_listener(event, listener)
         script.close()
         page.evaluate("try { localStorage.clear(); sessionStorage.clear(); } catch { /* a test denies them */ }")

@@ -334,8 +334,8 @@ def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None
         assert page.is_checked("#live-ignore_eos input")
         assert page.input_value("#live-preset input") == "Your own settings"
         assert page.locator("#live-player .sd-stale").is_visible(), "these settings have not run"
-    told = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
-    assert told == {"prompt": "Shared & <kept> 🦊", **chosen}
+    shared = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
+    assert shared == {"prompt": "Shared & <kept> 🦊", **chosen}
 
 
 def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
@@ -656,8 +656,8 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
         page.click("#race-stop")
         page.wait_for_selector("#race-player .sd-chip:has-text('Stopped run')")
         page.wait_for_function(ready("race"))
-        told = lanes(page, "race", "tokens")
-        assert told[0].startswith("24 tokens") and told[3] == "Stopped before its turn."
+        tokens = lanes(page, "race", "tokens")
+        assert tokens[0].startswith("24 tokens") and tokens[3] == "Stopped before its turn."
         places = lanes(page, "race", "place")
         assert places[0].isdigit() and "1" in places[:3] and not places[3].isdigit()
 
@@ -817,7 +817,7 @@ def test_a_server_that_dies(browser: Any, serve: Any, served: Any) -> None:
     """A race that is measured stays as far as it came, and a waiting visitor is free again. When the server is back,
     the page reloads itself with prompt and settings, and runs."""
     url, process = served
-    lost = {"reloads": True, "told": "console error"}
+    lost = {"reloads": True, "logged": "console error"}
     with visit(browser, url, **lost) as live, visit(browser, url, **lost) as race:
         visitors = {"live": live, "race": race}
         open_tab(race, "race")
@@ -888,8 +888,8 @@ def test_the_mcp_tool(address: str) -> None:
     assert len(tools) == 2, "only the races are public"
     for name, setting in SETTINGS.items():
         assert setting.help in tool.inputSchema["properties"][name]["description"]
-    told = json.loads(result.content[0].text)
-    assert told["speedup"] > 1 and told["drafted"]["new_tokens"] == 8
+    answer = json.loads(result.content[0].text)
+    assert answer["speedup"] > 1 and answer["drafted"]["new_tokens"] == 8
 
 
 def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
@@ -962,7 +962,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         assert page.evaluate(f"{LIVE}.lanes.drafted.duration") == seconds
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
-    with visit(browser, f"{address}?{urlencode(query, doseq=True)}", told="404") as page:
+    with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:
         page.wait_for_selector("#live-player .sd-card:visible")
         value_of(page, "#live-prompt textarea", "A run to keep")
         value_of(page, "#live-gamma input[type=number]", "5")

@@ -43,5 +43,5 @@ def test_measuring_here(browser: Any, address: str) -> None:
         page.click("#compare-player .sd-exp-run")
         page.wait_for_function(f"{COMPARE}.answers.live.compare?.done && {IDLE}")
         assert "Measured here" in page.inner_text("#compare-player .sd-source")
-        told = page.evaluate(f"{COMPARE}.answers.live.compare")
-        assert told["done"] == told["total"] and len(labels(page)) == 4
+        found = page.evaluate(f"{COMPARE}.answers.live.compare")
+        assert found["done"] == found["total"] and len(labels(page)) == 4

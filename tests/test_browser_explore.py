@@ -57,15 +57,15 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert "explore=losslessness" in page.evaluate(f"{EXPLORE}.query()")
         measure(page)
         page.wait_for_function(DRAWN)
-        told = page.evaluate(f"{LIVE}.losslessness")
-        assert told["choice"]["runs"] == 200
-        assert {row["rule"] for row in told["rows"]} == {"ratio", "naive"}
+        found = page.evaluate(f"{LIVE}.losslessness")
+        assert found["choice"]["runs"] == 200
+        assert {row["rule"] for row in found["rows"]} == {"ratio", "naive"}
         assert "200 runs of each rule" in page.text_content(".sd-cmp-full")
         assert "Measured here" in page.inner_text(".sd-exp .sd-source")
         rows = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode("utf-8"))))
-        assert [row["rule"] for row in rows] == [row["rule"] for row in told["rows"]]
-        assert [float(row["distance"]) for row in rows] == [row["distance"] for row in told["rows"]]
-        assert json.loads(saved(page, "JSON")) == told
+        assert [row["rule"] for row in rows] == [row["rule"] for row in found["rows"]]
+        assert [float(row["distance"]) for row in rows] == [row["distance"] for row in found["rows"]]
+        assert json.loads(saved(page, "JSON")) == found
         assert saved(page, "PNG").startswith(b"\x89PNG")
         assert b"<svg" in saved(page, "SVG")
         page.click("#sd-share")
@@ -80,7 +80,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
         assert "Runs of each rule: Expected" in page.inner_text(".sd-exp .sd-card")
         assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
-        assert page.evaluate(f"{LIVE}.losslessness") == told, "nothing is lost"
+        assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
         page.click(".sd-exp-run")
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
@@ -111,8 +111,8 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert not other.evaluate("Boolean(window.specdiff.players.explore)")
         one.click(".sd-exp-stop")
         one.wait_for_function(IDLE)
-        told = one.evaluate(f"{LIVE}.losslessness")
-        assert done < told["done"] < told["total"]
+        found = one.evaluate(f"{LIVE}.losslessness")
+        assert done < found["done"] < found["total"]
         assert "Stopped" in one.text_content(".sd-exp > .sd-voice")
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
@@ -177,11 +177,11 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.click(".sd-exp-run")
         page.wait_for_function(f"{LIVE}.budget && {IDLE}")
         page.wait_for_function(DRAWN)
-        told = page.evaluate(f"{LIVE}.budget")
-        assert (told["done"], told["total"]) == (4, 4)
-        assert {row["method"] for row in told["rows"]} == {"vanilla", "dflash"}
+        found = page.evaluate(f"{LIVE}.budget")
+        assert (found["done"], found["total"]) == (4, 4)
+        assert {row["method"] for row in found["rows"]} == {"vanilla", "dflash"}
         lines = "(place) => place.data.filter((line) => line.name).map(({ name, x, y }) => ({ name, x, y }))"
-        own = [row for row in told["rows"] if row["method"] == "dflash"]
+        own = [row for row in found["rows"] if row["method"] == "dflash"]
         page.wait_for_function(  # the recorded answer was drawn before
             "(x) => String(document.querySelector('[data-figure=seconds]').data"
             ".find(({ name }) => name === 'DFlash').x) === String(x)",
@@ -337,15 +337,15 @@ def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, addres
         token = take.get_attribute("data-take")
         take.click()
         page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE}")
-        told = page.evaluate(f"{LIVE}['side-by-side']")
-        assert (told["choice"]["branch"], told["choice"]["round"]) == ("a", 3)
-        assert told["choice"]["take"] == told["facts"]["branch"]["take"] == int(token)
+        found = page.evaluate(f"{LIVE}['side-by-side']")
+        assert (found["choice"]["branch"], found["choice"]["round"]) == ("a", 3)
+        assert found["choice"]["take"] == found["facts"]["branch"]["take"] == int(token)
         assert f"take={token}" in page.evaluate("location.search")
         page.wait_for_selector(".sd-track-forced")
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
         assert "is not a sample from the target’s distribution" in page.text_content(".sd-cmp-full")
         assert page.locator('[data-key^="what if/"]').count() == sum(
-            row["run"] == "what if" and row["refused"] is not None for row in told["rows"]
+            row["run"] == "what if" and row["refused"] is not None for row in found["rows"]
         )
         page.get_by_role("button", name="Open both in the player").click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'a,b'")
@@ -375,7 +375,7 @@ def refused(page: Any, words: str, act: Callable[[], object]) -> None:
 def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str) -> None:
     asked = f"{address}?explore=side-by-side"
     with (
-        visit(browser, asked, until=THERE, told="status of 503") as page,
+        visit(browser, asked, until=THERE, logged="status of 503") as page,
         visit(browser, coins(address, runs=100000), until=THERE) as other,
         visit(browser, coins(address, runs=100000), until=THERE) as third,
     ):

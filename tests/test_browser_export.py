@@ -53,8 +53,8 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
         page.wait_for_function(f"{app('live')}.player.t > 0")
         page.evaluate(f"{app('live')}.player.slow = 1")
         page.wait_for_function(f"!{app('live')}.player.playing")
-        told = playhead(page)
-        assert told["t"] == told["duration"] > 0
+        found = playhead(page)
+        assert found["t"] == found["duration"] > 0
         page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
         page.wait_for_function(DRAWN)
         assert page.locator("#live .sd-pick.sd-more option").count() > 15
@@ -115,7 +115,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
 def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict[str, str]) -> None:
     shipped = (TRACES / "race" / "math.jsonl.gz").read_bytes()
     address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
-    with visit(browser, address, until=there, told="not drawn") as page:
+    with visit(browser, address, until=there, logged="not drawn") as page:
         choose_file(page, "race.jsonl", gzip.decompress(shipped))
         page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'file'")
         title = read_trace(shipped).title

@@ -206,7 +206,7 @@ def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) 
 
 
 def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE, told="404") as room:
+    with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE, logged="404") as room:
         room.keyboard.press("l")
         link = room.inner_text(".sd-present-address")
         room.keyboard.press("Escape")
@@ -245,7 +245,7 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
 
 def test_a_phone_says_that_its_room_is_not_open(browser: Any, address: str) -> None:
     link = f"{address}?lesson=gamma&step=1&room=0123456789ab"
-    with visit(browser, link, size="phone", until=SLIDE, told="404") as phone:
+    with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
         phone.wait_for_function(f"{SLIDE}.innerText.includes('This room isn’t open')")
         phone.locator(f"{CARD} .sd-guide-option").first.click()
         assert "Noted" not in phone.inner_text(CARD) and "Scan the code" in phone.inner_text(CARD)

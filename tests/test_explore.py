@@ -809,8 +809,8 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(engine: Engine, tmp_path
         (tmp_path / name).write_bytes(content)
     raced = learn.with_drafters(engine, {learn.STREAK: tmp_path})
     lane: dict[str, Any] = {"gamma": 8, "max_new_tokens": 16, "ignore_eos": True}
-    told = [spoken(raced, lab.DecodeConfig(drafter=name, **lane)) for name in ("none", learn.STREAK)]
-    assert told[0] == told[1], "at temperature 0 the target's text, whatever is drafted"
+    texts = [spoken(raced, lab.DecodeConfig(drafter=name, **lane)) for name in ("none", learn.STREAK)]
+    assert texts[0] == texts[1], "at temperature 0 the target's text, whatever is drafted"
 
 
 def spoken(engine: Engine, config: lab.DecodeConfig) -> tuple[int, ...]:
