@@ -160,7 +160,8 @@ export class Sandbox {
   get presets() {
     const { rows = [], facts } = this.answer ?? {};
     const measured = rows.flatMap((row) => {
-      const { label, alpha, alpha_at: each, gamma, steps: passes, nodes, drafts, drafter } = row;
+      const { label, alpha, alpha_at: each, gamma, steps: passes, drafter } = row;
+      const { tree_nodes: nodes, num_drafts: drafts } = row;
       const known = facts?.drafts[drafter];
       if (!known || typeof alpha !== 'number') return []; // null: nothing was tested
       const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
