@@ -112,7 +112,9 @@ addEventListener('click', ({ target }) => {
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
   mark();
-  address(location.search, 'pushState', { ...shown(), tab: to });
+  const kept = /[?&](run|room|lesson)=/.test(location.search); // a reload needs it
+  const query = kept ? location.search : `tab=${to.split(' ')[0]}`;
+  address(query, 'pushState', { ...shown(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page

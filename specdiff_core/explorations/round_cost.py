@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32, 48, 64, 96, 128)
 """Rows of the timed target passes."""
+PEOPLE = [1, 2, 4, 8, 16, 32, 64]
+"""Marks of the axis of people served at once."""
 WINDOWS = (1, 4, 8, 16)
 """Windows of the timed drafter passes."""
 REPEATS = 3
@@ -139,7 +141,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
         formula="serving",
         race=best["race"],
         sliders=[Slider("people", "people served at once", "Each adds a row to vanilla’s pass", 1, most, 1, 1)],
-        layout=draw.speeds("people served at once", xaxis={"type": "log", "dtick": "D2"}, showlegend=True),
+        layout=draw.speeds("people served at once", xaxis={"type": "log", "tickvals": PEOPLE}, showlegend=True),
     )
 
 

@@ -35,8 +35,12 @@ function known(app, { lanes, states, clocks, selected, running }) {
 export function Hero({ app, scene }) {
   const { own, states, clocks, race } = known(app, scene);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
+  const alone = baseline &&
+    !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.shown.length);
   const [speed, words, slower] = scene.running
     ? ['–', 'the speed-up appears when all lanes are measured']
+    : alone
+    ? ['–', 'only vanilla ran, so there is nothing to compare']
     : outcome(own, clocks, race, baseline);
   const far = speedUp(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
@@ -73,7 +77,7 @@ export function Hero({ app, scene }) {
     `
   }
     <p class="sd-same">${scene.running ? '' : sameText(own, states, clocks)}</p>
-    <p class="sd-claim">${race.claim}</p>
+    <p class="sd-claim">${!alone && race.claim}</p>
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
     !race.trusted && html`<${Link} act=${() =>
