@@ -39,8 +39,8 @@ REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 
 class Chosen(NamedTuple):
-    """The content of an export: the recordings of Live and Race, and the file behind every address
-    (traces as base64, everything else as JSON)."""
+    """The content of an export: the recordings of Live and Race, and the file behind every address, compressed, as
+    base64."""
 
     recorded: dict[str, list[dict[str, Any]]]
     files: dict[str, str]
@@ -93,7 +93,8 @@ def _answers() -> Iterator[tuple[str, str]]:
                 answer["files"] = {}
             for file in answer["files"].values():
                 yield f"{tab}/{file}", _base64((folder / file).read_bytes())
-            yield f"{tab}/{stem}.json", json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+            text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+            yield f"{tab}/{stem}.json", _base64(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _base64(raw: bytes) -> str:

@@ -96,15 +96,16 @@ export async function unzip(bytes) {
   return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
-/** Files inside the page itself, by address: traces and races as base64, others as JSON. Only an
- *  export has any (export.js). @type {Map<string, string>} */
+/** Files inside the page itself, by address: compressed, as base64. Only an export has any (export.js).
+ *  @type {Map<string, string>} */
 export const carried = new Map();
 
 /** Fetch a file that ships with the page, from the server or from the page itself. */
 export async function fetchFile(url) {
   const own = carried.get(url);
   if (own !== undefined) {
-    return new Response(/^traces\/|\/races\//.test(url) ? fromBase64(own) : own);
+    const bytes = fromBase64(own);
+    return new Response(url.endsWith('.json') ? await gunzip(bytes) : bytes);
   }
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
