@@ -105,7 +105,7 @@ export async function fetchFile(url) {
   const own = carried.get(url);
   if (own !== undefined) {
     const bytes = fromBase64(own);
-    return new Response(url.endsWith('.json') ? await gunzip(bytes) : bytes);
+    return new Response(/^traces\/|\/races\//.test(url) ? bytes : await gunzip(bytes));
   }
   const answer = await fetch(new URL(url, document.baseURI));
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
