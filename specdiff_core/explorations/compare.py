@@ -225,7 +225,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
             reached = f"the best is {row['short']} with {draw.measured(row)}"
             return f"At temperature {degree:g} no method beats vanilla; {reached}."
         close = draw.shortlist(named(draw.rivals(row, others)))
-        close = f" (its interval overlaps those of {close})" if close else ""
+        close = f"; {close} may be as fast" if close else ""
         return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
 
     if warm == cold:
