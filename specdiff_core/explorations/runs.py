@@ -55,7 +55,7 @@ def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """A note if rows have bootstrap intervals over few prompts, as earlier versions recorded them."""
     known = [row for row in rows if row.get("low") is not None and row.get("interval", "bootstrap") == "bootstrap"]
     few = sorted({row["prompts"] for row in known if row["prompts"] < FEW})
-    words = "95 % intervals over {} prompts are percentiles of a bootstrap, which are too narrow for so few."
+    words = "The 95 % intervals are a bootstrap over {} prompts; with so few, they are too narrow."
     return [words.format(" and ".join(map(str, few)))] if few else []
 
 
