@@ -155,6 +155,8 @@ test('a track: each round begins once, and its refused draft stands at the token
       [14, 4, 'bonus', 1, false, null],
     ],
   );
+  const plain = { ...twoRounds(4), header: { config: { drafter: 'none' } } };
+  assert.deepEqual([...new Set(trackOf(plain).map(({ kind }) => kind))], ['vanilla']);
 });
 
 test('tracks share columns by position, and differ only where the run that they are held against has another token', () => {

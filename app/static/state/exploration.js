@@ -312,11 +312,12 @@ export function drawTokens(p, q, draws, seed) {
  *  @param {number} start position of its first token, from 1 */
 export function trackOf(lane, start = 1) {
   const { tokens } = stateAt(lane, Infinity);
+  const vanilla = lane.header?.config.drafter === 'none';
   return tokens.map(({ id, source, round }, i) => ({
     position: start + i,
     id,
     shown: lane.shown[i],
-    kind: source,
+    kind: vanilla ? 'vanilla' : source,
     round,
     differs: false,
     begins: tokens[i - 1]?.round !== round,

@@ -30,6 +30,7 @@ const MARKS = {
   ...LEGEND,
   target: { glyph: '↻', words: SOURCES.target.words },
   forced: { glyph: '⇒', words: 'chosen by you' },
+  vanilla: { glyph: '', words: 'one target pass' },
 };
 const MOST_CANDIDATES = 8;
 const NOTE =
