@@ -232,6 +232,9 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
                 assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
                 phone.evaluate(f"document.getElementById('{tab}-run').click()")
                 assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "nothing runs"
+            open_tab(phone, "explore")
+            phone.locator(".sd-exp-questions button:visible").last.click()
+            phone.wait_for_function("/explore=.*room=/.test(location.search)")
         room.reload()
         room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
         assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
