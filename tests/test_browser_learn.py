@@ -196,8 +196,12 @@ def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) 
         page.wait_for_function(f"{app('live')}.player.playing")
         page.keyboard.press(" ")
         page.wait_for_function(f"!{app('live')}.player.playing")
-    with visit(browser, link, size="phone", until=f"{SLIDE} && {ready('live')}") as page:
-        page.wait_for_selector(".sd-guide-here")
+    with visit(browser, link, size="phone", until=SLIDE) as page:
+        assert WORKSHOP[3].predict in page.inner_text(CARD), "it asks for a guess first"
+        assert WORKSHOP[3].watch.words not in page.inner_text(CARD)
+        page.locator(f"{CARD} .sd-guide-option").first.click()
+        page.click(f"{CARD} .sd-guide-next")
+        page.wait_for_function(f"document.querySelector('.sd-guide-here') && {ready('live')}")
         assert WORKSHOP[3].watch.words in page.inner_text(CARD)
         assert playhead(page)["stop"] == stop
         assert page.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"

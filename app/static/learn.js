@@ -130,7 +130,9 @@ class Learn {
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
       this.presenter.start(lesson ? this.lessons.indexOf(lesson) : 0, Math.max(0, at));
-    } else if (lesson && at >= 0) this.start(lesson, at);
+    } else if (lesson && at >= 0) {
+      this.start(lesson, this.answers[lesson.name]?.guess === undefined ? 0 : at); // first a guess
+    }
   }
 
   /** @param {Answered} given @param {string} [name] of the lesson */
