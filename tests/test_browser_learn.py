@@ -250,6 +250,15 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
         room.wait_for_function(f"fetch('rooms/{link[-12:]}/x').then(({{ ok }}) => !ok)")
 
 
+def test_the_tour_ends_an_open_lesson(browser: Any, address: str) -> None:
+    link = f"{address}?lesson=gamma&step=1"
+    with visit(browser, link, before="window.specdiffNew = true;", until=SLIDE) as page:
+        open_tab(page, "live")
+        page.click(".sd-tour-offer .sd-link")
+        page.wait_for_selector(".sd-window .sd-gridwrap.sd-guide-here")
+        assert page.get_attribute(CARD, "aria-label") == "Tour" and page.locator(CARD).count() == 1
+
+
 def test_a_phone_says_that_its_room_is_not_open(browser: Any, address: str) -> None:
     link = f"{address}?lesson=gamma&step=1&room=0123456789ab"
     with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
