@@ -230,6 +230,7 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
             assert phone.evaluate(f"{vote} + {own}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
             phone.keyboard.press("Escape")
             assert phone.is_visible("#lesson-gamma .sd-explained")
+            assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0
             for tab in ("live", "race", "explore", "compare"):
                 open_tab(phone, tab)
                 assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
