@@ -111,7 +111,8 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         f".filter((one) => one.offsetParent).every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
     )
-    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
+    own = "localStorage.setItem('specdiff-lessons', '{\"one-pass\": {\"guess\": 0}}');"  # the teacher's
+    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", before=own, until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
@@ -122,6 +123,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             page.keyboard.press("r")
             assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
             assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
+            assert "You said" not in page.inner_text(CARD), "that would be the teacher's guess"
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
             at_step(page, number, 3)

@@ -151,7 +151,7 @@ class Learn {
   /** What the visitor guessed, and whether it is right. @param {Lesson} lesson */
   guessed({ name, guesses, right }) {
     const guess = this.answers[name]?.guess ?? -1;
-    if (guess < 0) return '';
+    if (guess < 0 || this.guide.room) return ''; // a room doesn't see this visitor's
     return guess === right
       ? `✓ You said “${guesses[guess]}”, and that’s right.`
       : `✕ You said “${guesses[guess]}”.`;
