@@ -107,8 +107,9 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
     fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
     shows = (
         "document.documentElement.scrollHeight <= innerHeight && "
-        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i')]"
-        f".filter((one) => one.offsetParent).every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
+        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i, "
+        ".sd-guide-here figcaption')].filter((one) => one.offsetParent)"
+        f".every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
     )
     own = "localStorage.setItem('specdiff-lessons', '{\"one-pass\": {\"guess\": 0}}');"  # the teacher's
@@ -122,8 +123,8 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert evidence.truth(lesson.name) not in page.inner_text(CARD)
             page.keyboard.press("r")
             assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
-            assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
             assert "You said" not in page.inner_text(CARD), "that would be the teacher's guess"
+            assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
             at_step(page, number, 3)

@@ -50,7 +50,7 @@ def drafts() -> str:
         f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: from K = {ks[0]} to "
         f"{ks[-1]}, the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the speed-up falls from "
         f"{draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of "
-        f"the same drafter at temperature 0 gives {tau:.2f} and {draw.times(speed)} (another sweep, {evidence.SWEPT} "
+        f"the same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, {evidence.SWEPT} "
         f"prompts): faster than any K; only K = {more} or more gives more tokens."
     )
     places = [*["top right"] * (len(ks) - 1), "bottom left"]
