@@ -47,9 +47,7 @@ async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
     if (found) return found;
-    await new Promise((later) => {
-      setTimeout(later, 100);
-    });
+    await new Promise((later) => setTimeout(later, 100));
   }
   return null;
 }
@@ -164,13 +162,9 @@ class Learn {
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
       article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
-      const words = {
-        '.sd-start': this.done(name) ? '✓ Again' : 'Start',
-        '.sd-guessed': asking ? '' : this.guessed(lesson),
-      };
-      for (const [part, said] of Object.entries(words)) {
-        /** @type {Element} */ (article.querySelector(part)).textContent = said;
-      }
+      const part = (own) => /** @type {Element} */ (article.querySelector(own));
+      part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';
+      part('.sd-guessed').textContent = asking ? '' : this.guessed(lesson);
       const mark = this.root.querySelector(`[data-done="${name}"]`);
       if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
     }

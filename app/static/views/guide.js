@@ -186,11 +186,8 @@ export class Guide {
   /** Whether the step hides something. */
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
-    return !this.open &&
-      Boolean(
-        instead || extra?.() || this.votes?.length ||
-          options.some(({ right }) => right !== undefined),
-      );
+    const judged = options.some(({ right }) => right !== undefined);
+    return !this.open && Boolean(instead || extra?.() || this.votes?.length || judged);
   }
 
   reveal() {
