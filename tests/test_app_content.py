@@ -314,6 +314,8 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
         "trees": 2 if trees == [True, False] else 0,
         "lossless": 1 if runs == 100 else 2,
     }
+    tree, window = (evidence.compared(method, 0.0) for method in ("ddtree", "dflash"))
+    assert tree["speedup"] > window["speedup"] and tree["cost"] < 1.02 * window["cost"], "hardly more, but faster"
     floor = next(one["floor_high"] for one in seen if one["runs"] == 100)
     assert floor * 10**0.5 > seen[-1]["distance"], "after 10 runs, noise hides the bias"
     assert found == {lesson.name: lesson.right for lesson in WORKSHOP}

@@ -107,11 +107,13 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
     fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
     shows = (
         "document.documentElement.scrollHeight <= innerHeight && "
-        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i')]"
-        f".filter((one) => one.offsetParent).every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
+        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i, "
+        ".sd-guide-here figcaption')].filter((one) => one.offsetParent)"
+        f".every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
     )
-    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", until=SLIDE) as page:
+    own = "localStorage.setItem('specdiff-lessons', '{\"one-pass\": {\"guess\": 0}}');"  # the teacher's
+    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", before=own, until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
@@ -121,6 +123,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert evidence.truth(lesson.name) not in page.inner_text(CARD)
             page.keyboard.press("r")
             assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
+            assert "You said" not in page.inner_text(CARD), "that would be the teacher's guess"
             assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
             page.keyboard.press("PageDown")
@@ -196,8 +199,12 @@ def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) 
         page.wait_for_function(f"{app('live')}.player.playing")
         page.keyboard.press(" ")
         page.wait_for_function(f"!{app('live')}.player.playing")
-    with visit(browser, link, size="phone", until=f"{SLIDE} && {ready('live')}") as page:
-        page.wait_for_selector(".sd-guide-here")
+    with visit(browser, link, size="phone", until=SLIDE) as page:
+        assert WORKSHOP[3].predict in page.inner_text(CARD), "it asks for a guess first"
+        assert WORKSHOP[3].watch.words not in page.inner_text(CARD)
+        page.locator(f"{CARD} .sd-guide-option").first.click()
+        page.click(f"{CARD} .sd-guide-next")
+        page.wait_for_function(f"document.querySelector('.sd-guide-here') && {ready('live')}")
         assert WORKSHOP[3].watch.words in page.inner_text(CARD)
         assert playhead(page)["stop"] == stop
         assert page.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"
@@ -226,12 +233,16 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
             assert phone.evaluate(f"{vote} + {own}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
             phone.keyboard.press("Escape")
             assert phone.is_visible("#lesson-gamma .sd-explained")
+            assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0
             for tab in ("live", "race", "explore", "compare"):
                 open_tab(phone, tab)
                 assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
                 assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
                 phone.evaluate(f"document.getElementById('{tab}-run').click()")
                 assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "nothing runs"
+            open_tab(phone, "explore")
+            phone.locator(".sd-exp-questions button:visible").last.click()
+            phone.wait_for_function("/explore=.*room=/.test(location.search)")
         room.reload()
         room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
         assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
@@ -241,6 +252,15 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
         assert not serious(room)
         room.keyboard.press("Escape")
         room.wait_for_function(f"fetch('rooms/{link[-12:]}/x').then(({{ ok }}) => !ok)")
+
+
+def test_the_tour_ends_an_open_lesson(browser: Any, address: str) -> None:
+    link = f"{address}?lesson=gamma&step=1"
+    with visit(browser, link, before="window.specdiffNew = true;", until=SLIDE) as page:
+        open_tab(page, "live")
+        page.click(".sd-tour-offer .sd-link")
+        page.wait_for_selector(".sd-window .sd-gridwrap.sd-guide-here")
+        assert page.get_attribute(CARD, "aria-label") == "Tour" and page.locator(CARD).count() == 1
 
 
 def test_a_phone_says_that_its_room_is_not_open(browser: Any, address: str) -> None:

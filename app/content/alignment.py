@@ -30,7 +30,7 @@ def twins() -> str:
     ]
     before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
     said = (
-        f"Positions 1 to {size} at temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for its "
+        f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for its "
         f"twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at temperature 1: "
         f"{warm[0]['tau']:.2f} and {warm[1]['tau']:.2f}."
     )
@@ -42,16 +42,16 @@ def drafts() -> str:
     """Speed-up by K under self-selection, with the tokens per round at each point, beside one greedy window."""
     temperature, points = evidence.selection()
     ks, taus, speeds = zip(*points, strict=True)
-    prompts = sum(evidence.answer("compare/selection")["prompts"].values())
+    found = evidence.answer("compare/selection")
+    prompts, gamma = sum(found["prompts"].values()), found["entries"][-1]["gamma"]
     tau, speed = evidence.GREEDY
     more = next(k for k, own, _ in points if own > tau)
     said = (
-        f"The target is greedy, the drafter samples at temperature {temperature:g}. From K = {ks[0]} to {ks[-1]}, over "
-        f"{prompts} prompts, the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the speed-up falls "
-        f"from {draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring a draft costs more than it gains here. "
-        f"One window of the same drafter at temperature 0 gives {tau:.2f} tokens per round and {draw.times(speed)} "
-        f"(another sweep, {evidence.SWEPT} prompts). That is faster than any K here; only K = {more} or more gives "
-        "more tokens per round."
+        f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: from K = {ks[0]} to "
+        f"{ks[-1]}, the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the speed-up falls from "
+        f"{draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of "
+        f"the same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, {evidence.SWEPT} "
+        f"prompts): faster than any K; only K = {more} or more gives more tokens."
     )
     places = [*["top right"] * (len(ks) - 1), "bottom left"]
     names = [str(k) for k in ks]

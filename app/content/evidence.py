@@ -111,7 +111,7 @@ def _alignment() -> str:
     return (
         f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at position 1, and "
         f"{last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are accepted more often at every position: "
-        f"{twin['tau']:.2f} tokens per round against {plain['tau']:.2f} in {twin['prompts']} texts at temperature 0."
+        f"τ {twin['tau']:.2f} against {plain['tau']:.2f} in {twin['prompts']} texts, γ {len(alphas)}, temperature 0."
     )
 
 

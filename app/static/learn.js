@@ -47,9 +47,7 @@ async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
     const found = ready();
     if (found) return found;
-    await new Promise((later) => {
-      setTimeout(later, 100);
-    });
+    await new Promise((later) => setTimeout(later, 100));
   }
   return null;
 }
@@ -130,7 +128,9 @@ class Learn {
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
       this.presenter.start(lesson ? this.lessons.indexOf(lesson) : 0, Math.max(0, at));
-    } else if (lesson && at >= 0) this.start(lesson, at);
+    } else if (lesson && at >= 0) {
+      this.start(lesson, this.answers[lesson.name]?.guess === undefined ? 0 : at); // first a guess
+    }
   }
 
   /** @param {Answered} given @param {string} [name] of the lesson */
@@ -149,7 +149,7 @@ class Learn {
   /** What the visitor guessed, and whether it is right. @param {Lesson} lesson */
   guessed({ name, guesses, right }) {
     const guess = this.answers[name]?.guess ?? -1;
-    if (guess < 0) return '';
+    if (guess < 0 || this.guide.room) return ''; // a room doesn't see this visitor's
     return guess === right
       ? `✓ You said “${guesses[guess]}”, and that’s right.`
       : `✕ You said “${guesses[guess]}”.`;
@@ -162,13 +162,9 @@ class Learn {
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
       article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
-      const words = {
-        '.sd-start': this.done(name) ? '✓ Again' : 'Start',
-        '.sd-guessed': asking ? '' : this.guessed(lesson),
-      };
-      for (const [part, said] of Object.entries(words)) {
-        /** @type {Element} */ (article.querySelector(part)).textContent = said;
-      }
+      const part = (own) => /** @type {Element} */ (article.querySelector(own));
+      part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';
+      part('.sd-guessed').textContent = asking ? '' : this.guessed(lesson);
       const mark = this.root.querySelector(`[data-done="${name}"]`);
       if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
     }

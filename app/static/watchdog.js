@@ -38,9 +38,7 @@ export class Watchdog {
   async answers() {
     for (let i = 0; i < TRIES; i += 1) {
       if (i) {
-        await new Promise((later) => {
-          setTimeout(later, this.times.again);
-        });
+        await new Promise((later) => setTimeout(later, this.times.again));
       }
       try {
         const answer = await fetch(new URL('healthz', document.baseURI), {

@@ -168,9 +168,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
             )
             for name, colour, mark, dash, curve in curves
         ],
-        layout=axes(
-            "rows of the target’s pass, γ of a drafter’s", "milliseconds of one pass", yaxis=FROM_ZERO, showlegend=True
-        ),
+        layout=axes("size of the pass", "milliseconds of one pass", yaxis=FROM_ZERO, showlegend=True),
     )
 
 

@@ -153,7 +153,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                     key="tau",
                     title="τ, tokens per round",
                     opens="a cell lists its races",
-                    hint="with an exact rule, the drafter’s temperature changes only this",
+                    hint="with an exact rule, the drafter’s temperature changes this, never the text’s distribution",
                     data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
                     layout=sides,
                     empty="No cell has been measured yet.",

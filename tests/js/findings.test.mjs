@@ -119,6 +119,9 @@ const SAID = [
     ],
     /c\/\(v \+ c\) = 25 %, and T = 4 over one step by more than 75 %\. At T = 4, τ was 3\.00\. With T = 1 it was 2\.50\.$/,
   ],
+  ['the percentages are those of the shown costs', 'denoise', [
+    run({ c: 0.366, v: 1.264, tau: 3 }, { steps: 4 }),
+  ], /c = 0\.37 and v = 1\.26, .* = 23 %, and T = 4 over one step by more than 68 %/],
   ['at temperature 0 rounding may part texts', 'lossless', [
     run({ parted: 2, exactness: 'rounding' }, { temperature: 0 }),
   ], /differs from vanilla’s from token 3 on: rounding decided/],

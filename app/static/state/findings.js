@@ -144,8 +144,9 @@ export const FINDINGS = {
   },
   denoise: {
     run: (run, runs) => {
-      const { quiet, v, c, config: { steps } } = run;
-      if (!quiet || !v || c === null) return '';
+      const { quiet, config: { steps } } = run;
+      if (!quiet || !run.v || run.c === null) return '';
+      const [c, v] = [run.c, run.v].map((cost) => Number(ratio(cost))); // as they are shown
       const other = runs.find((one) => alike(run, one, ['steps']));
       const many = steps > 2
         ? `, and T = ${steps} over one step by more than ${whole((v + c * steps) / (v + c) - 1)}`

@@ -19,6 +19,9 @@ import { plural } from '../state/format.js';
  * @property {() => Element | null | Promise<Element | null>} [show] opens what it points at
  */
 
+/** @type {Guide | null} the last that started: it ends before another one starts */
+let shown = null;
+
 export class Guide {
   /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
    *  @param {(at: number, option: number) => void} [answered] */
@@ -63,6 +66,8 @@ export class Guide {
   /** @param {Step[]} steps @param {number} [at] the first step to show
    *  @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
+    if (shown !== this && shown && shown.at >= 0) shown.end();
+    shown = this;
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
@@ -181,11 +186,8 @@ export class Guide {
   /** Whether the step hides something. */
   get hides() {
     const { instead, extra, options = [] } = this.steps[this.at] ?? {};
-    return !this.open &&
-      Boolean(
-        instead || extra?.() || this.votes?.length ||
-          options.some(({ right }) => right !== undefined),
-      );
+    const judged = options.some(({ right }) => right !== undefined);
+    return !this.open && Boolean(instead || extra?.() || this.votes?.length || judged);
   }
 
   reveal() {

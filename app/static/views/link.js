@@ -14,10 +14,12 @@ export function say(button, words) {
   setTimeout(() => text(button, button.dataset.words ?? ''), 2200);
 }
 
-/** Put a query into the address. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
+/** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
 export function address(query, how = 'replaceState', state = history.state) {
   const link = new URL(location.href);
+  const room = link.searchParams.get('room');
   Object.assign(link, { search: query, hash: '' });
+  if (room) link.searchParams.set('room', room);
   try {
     history[how](state, '', link);
   } catch (error) {

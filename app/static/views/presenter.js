@@ -1,6 +1,6 @@
 // Presents the lessons to a room: one slide at a time in large type, a slim bar below, and keys for
 // everything. Explanations and right answers are hidden until they are revealed. The link for the
-// room opens the same lesson at the same step, without the bar.
+// room opens the same lesson at its question, or after a guess at the same step, without the bar.
 
 import { classes, Dialog, html, render } from './ui.js';
 import { address } from './link.js';
@@ -56,7 +56,7 @@ function hint(link, coded) {
   }
   return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
-    : 'It opens this step with recorded runs; nobody can start a run there.';
+    : 'It opens this lesson with recorded runs; nobody can start a run there.';
 }
 
 /** @template {Lesson} L */

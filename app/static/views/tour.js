@@ -2,7 +2,7 @@
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
-import { canRun } from '../page.js';
+import { canRun, openTab } from '../page.js';
 import { keep, recall } from '../storage.js';
 /** @import { App } from '../app.js' */
 
@@ -79,6 +79,7 @@ export class TourOffer extends Component {
         title,
         words: i === STEPS.length - 1 ? [words, farewell()] : [words],
         show: () => {
+          openTab('live');
           app.stand(event);
           app.draw();
           return app.root.querySelector(area);
