@@ -133,7 +133,7 @@ def visit(
             troubles.append(f"console {message.type}: {message.text}")
 
     def broke(error: Any) -> None:
-        troubles.append(f"page error: {error}")
+        troubles.append(f"page error: {error} {error.stack}")
 
     def asked(request: Any) -> None:
         if leaves(request.url, url):

@@ -114,7 +114,8 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, visited:
             page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
             page.evaluate(f"{LIVE}.open({first})")
             page.wait_for_selector("#live-about", state="visible")
-    with visit(browser, visited.url) as page:
+    # A Gradio list that is open while its choices change throws an error; the pairs that are here come seconds after.
+    with visit(browser, visited.url, logged="reading '0'") as page:
         page.click(f".sd-examples button:has-text('{smollm2[1].flavour}')")
         prompted(page, smollm2[1].prompt)
         choose(page, "embedded")
