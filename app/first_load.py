@@ -50,7 +50,9 @@ def modules() -> dict[str, str]:
 
     def renamed(path: Path) -> str:
         here = path.relative_to(STATIC).parent.as_posix()
-        source = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        if path.parent.name != "vendor":  # its comment names its licence
+            source = _COMMENT.sub("", source)
         return _IMPORT.sub(lambda found: f"{found[1]}sd/{normpath(f'{here}/{found[2]}')}{found[3]}", source)
 
     return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}

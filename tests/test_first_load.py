@@ -71,6 +71,7 @@ def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
         name for code in known.values() for name in re.findall(r"^(?:import|export|\}).* from '(.+)';$", code, re.M)
     }
     assert asked <= known.keys()
+    assert "licence" in known["sd/vendor/preact.js"] and "\n// ----" not in known["sd/page.js"]
 
 
 def test_a_browser_that_has_the_modules_gets_them_once() -> None:

@@ -4,8 +4,17 @@
 import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import { isOpen, isShown, keepRuns, measuring, openTab, REFUSAL, register } from './page.js';
-import { mark, visit } from './page.js';
+import {
+  isOpen,
+  isShown,
+  keepRuns,
+  mark,
+  measuring,
+  openTab,
+  REFUSAL,
+  register,
+  visit,
+} from './page.js';
 import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';

@@ -112,7 +112,7 @@ addEventListener('click', ({ target }) => {
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
   mark();
-  const kept = /[?&](run|room|lesson)=/.test(location.search); // a reload needs it
+  const kept = /[?&](run|lesson)=/.test(location.search); // a reload needs it
   const query = kept ? location.search : `tab=${to.split(' ')[0]}`;
   address(query, 'pushState', { ...shown(), tab: to });
 }, true);
