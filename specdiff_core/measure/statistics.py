@@ -127,14 +127,14 @@ def wilson(hits: int, count: int) -> Interval:
 
 
 def chi_squared(seen: np.ndarray, expected: np.ndarray, least: float = 5.0) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer expected are pooled."""
-    import torch
-
+    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer expected are pooled. The page reads
+    this module without torch, so the incomplete gamma function Q is summed here."""
     rare = expected < least
     pooled = [*zip(seen[~rare], expected[~rare], strict=True), (seen[rare].sum(), expected[rare].sum())]
     kept = [(count, mean) for count, mean in pooled if mean > 0]
-    if len(kept) < 2:
+    half = sum((count - mean) ** 2 / mean for count, mean in kept) / 2
+    if len(kept) < 2 or half == 0:
         return 1.0
-    statistic = sum((count - mean) ** 2 / mean for count, mean in kept)
-    halves = (torch.tensor(value / 2, dtype=torch.float64) for value in (len(kept) - 1, statistic))
-    return float(torch.special.gammaincc(*halves))
+    steps, odd = divmod(len(kept) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1)
+    terms = (math.exp(a * math.log(half) - half - math.lgamma(a + 1)) for a in (i + odd / 2 for i in range(steps)))
+    return sum(terms, math.erfc(half**0.5) if odd else 0.0)
