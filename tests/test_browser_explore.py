@@ -426,3 +426,19 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         take()
         page.wait_for_function(f"{LIVE}['side-by-side'].choice.branch === 'a' && {IDLE}")
         page.wait_for_selector(".sd-track-forced")
+
+
+def test_a_measurement_can_begin_the_moment_another_ends(browser: Any, address: str) -> None:
+    with visit(browser, coins(address, runs=201), until=THERE) as page:
+        again = f"""() => new Promise((begun) => {{
+            const explore = {EXPLORE};
+            const over = explore.over;
+            explore.over = () => {{
+                delete explore.over;
+                over.call(explore);
+                queueMicrotask(() => begun(explore.ask({{ runs: 202 }})));
+            }};
+            explore.press('run');
+        }})"""
+        assert page.evaluate(again)
+        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")

@@ -49,6 +49,7 @@ const WORDS = {
   alone: 'Two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
 };
+const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
 const UNREADABLE = {
   title: 'This answer cannot be shown',
   message: 'The server’s answer is inconsistent.',
@@ -109,6 +110,9 @@ export class Explore extends Job {
      *  answer: Answer} | null} the state before a widget started a measurement, until that is
      *  complete */
     this.before = null;
+    /** @type {any} the final message, held until Gradio's event is over */
+    this.last = null;
+    this.left = false; // whether that event is over
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
         [name, { fields }],
@@ -575,6 +579,7 @@ export class Explore extends Job {
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
+    this.left = false;
     this.races = null;
     const query = this.query();
     if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
@@ -588,6 +593,7 @@ export class Explore extends Job {
     super.over();
     this.putBack();
     this.more = {};
+    this.last = null;
     this.bar = null;
     mark();
     for (const widget of Object.values(this.widgets)) widget?.over?.();
@@ -613,11 +619,13 @@ export class Explore extends Job {
   /** Called when Gradio's event ends: a final message that is missing won't come. */
   ended() {
     const { token } = this;
+    this.left = true;
+    if (this.last) return this.finish();
     const waits = () => token === this.token && (this.busy || this.waiting);
     setTimeout(async () => {
       const there = waits() && (await this.watchdog.answers());
       if (waits()) there ? this.failed('The server refused the measurement.') : this.lost(false);
-    }, 2500);
+    }, GRACE);
   }
 
   /** Handle a message of the server. @override */
@@ -639,26 +647,33 @@ export class Explore extends Job {
       if (this.follows) this.form.repeat(message.result.choice);
       if (name === this.name) this.source = 'live';
     }
+    this.busy = true;
     if (message.finished || message.card) {
-      if (message.made) this.made[name] = message.made;
-      const { done = 0, card } = message;
-      if (message.phase === 'finished') this.before = null;
-      const back = Boolean(this.before);
-      this.over();
-      if (card) this.card.show(back ? { ...card, field: '' } : card); // the value is gone
-      const ended = message.phase === 'stopped' ? 'Stopped' : 'Measured';
-      this.voice = card
-        ? ''
-        : back
-        ? 'Stopped: the previous answer is shown.'
-        : `${ended}: ${done} steps are shown.`;
-      this.draw();
+      this.last = message;
+      if (this.left) this.finish();
+      else setTimeout(() => this.last === message && this.finish(), GRACE);
       return;
     }
-    this.busy = true;
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
     this.showStatus(progressWords(message));
+    this.draw();
+  }
+
+  /** Show the end of a measurement that the server has let go of: until then, Gradio ignores a press. */
+  finish() {
+    const { explore: name, made, phase, done = 0, card } = this.last;
+    if (made) this.made[name] = made;
+    if (phase === 'finished') this.before = null;
+    const back = Boolean(this.before);
+    this.over();
+    if (card) this.card.show(back ? { ...card, field: '' } : card); // the value is gone
+    const ended = phase === 'stopped' ? 'Stopped' : 'Measured';
+    this.voice = card
+      ? ''
+      : back
+      ? 'Stopped: the previous answer is shown.'
+      : `${ended}: ${done} steps are shown.`;
     this.draw();
   }
 }
