@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import FEW
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import RunStarted
@@ -40,7 +40,7 @@ class _Row(msgspec.Struct):
     prompts: int = 0
     temperature: float = 0.0
     flavour: str = ""
-    race: str | None = None
+    setting: str = ""
 
 
 class _Recorded(msgspec.Struct):
@@ -116,8 +116,8 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "compare"):
         groups: dict[float, dict[BenchSetting, dict[str, _Row]]] = defaultdict(lambda: defaultdict(dict))
         for row in one.rows:
-            if row.race and row.flavour != "mean" and row.speedup:
-                groups[row.temperature][BenchSetting.parse(row.race.partition("#")[2])][row.flavour] = row
+            if row.setting not in ("", VANILLA.key) and row.flavour != "mean" and row.speedup:
+                groups[row.temperature][BenchSetting.parse(row.setting)][row.flavour] = row
         for temperature, settings in groups.items():
             kinds = next(iter(settings.values()))
             yield _typical(

@@ -60,7 +60,8 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         "method": "name of the method",
         "label": "its label",
         "short": "its short label",
-        "words": "its settings",
+        "setting": "its settings, as `bench sweep --settings` reads them",
+        "words": "its settings in words",
         "lossless": "whether the rule is lossless",
         "cost": "τ over the speed-up: what a round costs, in vanilla tokens",
         "tested_at": "how often each position was tested",
@@ -180,6 +181,7 @@ def _rows(
         "method": name,
         "label": method.label,
         "short": method.short,
+        "setting": setting.key,
         "words": setting.words,
     }
     measured = runs.metrics.get(name, [])
@@ -284,8 +286,7 @@ def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
     for label, row in rows.items():
         own = style[row["method"]]
         mark = own.mark if row["method"] in known else next(free, "x")
-        _, _, setting = (row.get("race") or "").partition("#")  # vanilla has none
-        dash, hatch = draw.USES[BenchSetting.parse(setting).use if setting else "window"]
+        dash, hatch = draw.USES[BenchSetting.parse(row["setting"]).use]
         visible = True if label in first else "legendonly"
         looks[label] = Look(own.colour, mark, dash, row["short"], draw.GLYPHS.get(mark, "●"), hatch, visible)
     return looks
