@@ -30,6 +30,8 @@ from specdiff_core.schema.trace import dump_trace
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
 TABS = ("live", "race", "explore", "compare", "learn")
+MANY = (explore.TAB, "window-map"), (explore.COMPARE, "compare")
+"""Questions with many races."""
 NOTE = "This is an export: it plays recordings, trace files and lessons. To run something, start the lab."
 EMPTY = {
     live.TAB: "This export has no recording of vanilla and one drafter.",
@@ -83,9 +85,10 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
 
 
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparison,
+    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparisons,
     come without their races, which are the largest."""
-    without = [*[*explore.recordings(explore.RECORDED[explore.TAB], "window-map")][1:], explore.COMPARE]
+    maps, compared = (explore.recordings(explore.RECORDED[tab], name) for tab, name in MANY)
+    without = [*[*maps][1:], *compared]
     for tab, folder in explore.RECORDED.items():
         for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
             answer = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))

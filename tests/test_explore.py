@@ -572,9 +572,11 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine
     assert means[0.0, "dflash"]["same_text"] == means[0.0, "dflash"]["texts"] == 2
     for row in rows:
         if row["race"]:
-            lanes = read_trace(final.races[row["race"]]).lanes
-            (header,) = (event for event in lanes["drafted"] if isinstance(event, events.RunStarted))
-            assert header.config["temperature"] == row["temperature"]
+            race, _, lane = row["race"].partition("#")
+            lanes = read_trace(final.races[race]).lanes
+            (header,) = (event for event in lanes[lane] if isinstance(event, events.RunStarted))
+            assert header.config["temperature"] == row["temperature"] and "vanilla" in lanes
+            assert BenchSetting.of_config(DecodeConfig.parse(header.config)).key == row["setting"]
     report = final.explored.report
     assert [[value for value, *_ in switch.options] for switch in report.switches] == [
         ["0", "1"],
@@ -622,7 +624,7 @@ def test_recorded_intervals_over_few_prompts_are_called_too_narrow(path: Path) -
         notes = parse(EXPLORATIONS[final.name], final.choice).report(again, facts).notes
         return [note for note in notes if "bootstrap" in note]
 
-    assert [all(str(count) in note for count in few) for note in noted()] == [True] * bool(few)
+    assert [all(str(count) in note for count in few) for note in noted(interval="bootstrap")] == [True] * bool(few)
     assert noted(interval="student") == []
 
 

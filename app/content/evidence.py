@@ -13,7 +13,7 @@ from operator import mul
 from typing import Any
 
 from specdiff_core.explorations.figures import percent
-from specdiff_core.schema.pairs import ASSETS
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED, find_pair
 
 LOG = logging.getLogger(__name__)
 P, Q = {"cat": 0.6, "dog": 0.3, "owl": 0.1}, {"cat": 0.3, "dog": 0.6, "owl": 0.1}
@@ -33,9 +33,9 @@ def row(stem: str, **wanted: object) -> dict[str, Any]:
     return next(one for one in answer(stem)["rows"] if all(one[name] == value for name, value in wanted.items()))
 
 
-def compared(method: str, temperature: float) -> dict[str, Any]:
-    """A method of the comparison over all its texts, by name or, if it has none, by label."""
-    return row("compare/compare", method=method, temperature=temperature, flavour="mean")
+def compared(method: str, temperature: float, stem: str = "compare/compare") -> dict[str, Any]:
+    """A method of a comparison over all its texts, by name or, if it has none, by label."""
+    return row(stem, method=method, temperature=temperature, flavour="mean")
 
 
 def twins(temperature: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,18 +67,36 @@ def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
     return expected([*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]) - expected(alphas)
 
 
+def _model(stem: str) -> str:
+    """The target of a recorded answer."""
+    return find_pair(answer(stem)["choice"].get("pair", EMBEDDED.name)).short
+
+
+MAPS = "explore/window-map.smollm2-0", "explore/window-map.block"
+COMPARISONS = "compare/compare.smollm2", "compare/compare"
+
+
 def _one_pass() -> str:
-    curve = dict(answer("explore/what-it-takes")["facts"]["curve"])
+    stem = "explore/what-it-takes"
+    curve = dict(answer(stem)["facts"]["curve"])
     one, far = 1000 * curve[1], 1000 * curve[ROWS]
-    return f"In the recording it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
+    return (
+        f"With {_model(stem)} it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
+    )
 
 
 def _gamma() -> str:
-    few, many = (row("explore/window-map.block", gamma=gamma, steps=1) for gamma in (4, 16))
-    return (
-        f"Over {few['prompts']} prompts a window of 4 runs at {few['speedup']:.2f}× and a window of 16 at "
-        f"{many['speedup']:.2f}×, although the tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
-    )
+    found = []
+    for stem in MAPS:
+        few, many = (
+            row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem)["rows"]))
+        )
+        found.append(
+            f"With {_model(stem)}, over {few['prompts']} prompts, a window of {few['gamma']} runs at "
+            f"{few['speedup']:.2f}× and a window of {many['gamma']} at {many['speedup']:.2f}×, although the tokens per "
+            f"round grow from {few['tau']:.2f} to {many['tau']:.2f}."
+        )
+    return " ".join(found)
 
 
 def _accept() -> str:
@@ -88,18 +106,22 @@ def _accept() -> str:
 
 
 def _denoise() -> str:
-    one, four = (row("explore/window-map.block", gamma=8, steps=steps) for steps in (1, 4))
-    return (
-        f"Over {four['prompts']} other prompts four passes give τ {four['tau']:.2f} and one {one['tau']:.2f}, but the "
-        f"speed is {four['speedup']:.2f}× against {one['speedup']:.2f}×."
-    )
+    found = []
+    for stem in MAPS:
+        one, four = (row(stem, gamma=8, steps=steps) for steps in (1, 4))
+        found.append(
+            f"With {_model(stem)}, over {four['prompts']} prompts, four passes give τ {four['tau']:.2f} and one "
+            f"{one['tau']:.2f}, but the speed is {four['speedup']:.2f}× against {one['speedup']:.2f}×."
+        )
+    return " ".join(found)
 
 
 def _temperature() -> str:
-    cold, warm = (row("explore/temperature", temperature=own, draft_temperature=own) for own in (0.0, 1.0))
+    stem = "explore/temperature"
+    cold, warm = (row(stem, temperature=own, draft_temperature=own) for own in (0.0, 1.0))
     return (
-        f"Over {cold['prompts']} prompts it falls from {percent(cold['alpha'])} at temperature 0 to "
-        f"{percent(warm['alpha'])} at temperature 1, if the drafter has the same temperature; τ falls from "
+        f"With {_model(stem)}, over {cold['prompts']} prompts, it falls from {percent(cold['alpha'])} at temperature 0 "
+        f"to {percent(warm['alpha'])} at temperature 1, if the drafter has the same temperature; τ falls from "
         f"{cold['tau']:.2f} to {warm['tau']:.2f}."
     )
 
@@ -117,12 +139,13 @@ def _alignment() -> str:
 
 def _trees() -> str:
     found = []
-    for temperature in (0.0, 1.0):
-        tree, window = (compared(method, temperature) for method in ("ddtree", "dflash"))
-        found.append(
-            f"In {tree['prompts']} texts at temperature {temperature:g} the tree gives {tree['tau']:.2f} tokens per "
-            f"round ({tree['speedup']:.2f}×) and the window {window['tau']:.2f} ({window['speedup']:.2f}×)."
-        )
+    for stem in COMPARISONS:
+        words = []
+        for temperature in (0.0, 1.0):
+            tree, window = (compared(method, temperature, stem)["tau"] for method in ("ddtree", "dflash"))
+            lead = f"{percent(abs(tree / window - 1))} {'more' if tree > window else 'fewer'} tokens per round"
+            words.append(f"{lead} at temperature {temperature:g} ({tree:.2f} against {window:.2f})")
+        found.append(f"With {_model(stem)} the tree gives {words[0]}, and {words[1]}.")
     return " ".join(found)
 
 

@@ -72,8 +72,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
             words["temperature"] = f"temperature {words['temperature']:g}"
         if "controller" in words:
             words["controller"] = "controller" if words["controller"] else ""
-        own = EXPLORATIONS[name].parts.get(stem.partition(".")[2], "")
-        return " · ".join(filter(None, [*words.values(), own]))
+        return " · ".join(filter(None, words.values()))
 
     return {stem: label(stem) for stem in sorted(choices, key=place)}
 

@@ -109,7 +109,6 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
     tab: ClassVar[str] = "explore"  # tab of the page; empty for commands
     files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file on the command line
-    parts: ClassVar[dict[str, str]] = {}  # word in a recorded answer's file name -> its label
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()

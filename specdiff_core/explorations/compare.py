@@ -111,7 +111,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 prompts,
                 stopped,
                 threads=threads,
-                race_of=lambda name, prompt: f"{prompt.flavour}/{name}",
+                race_of=lambda name, prompt: f"{prompt.flavour}#{name}",
             )
             same, threads = texts.setdefault(degree, {}), runs.threads
             vanilla: tuple[int, ...] = ()
@@ -194,7 +194,7 @@ def _rows(
     for kind in (MEAN, *groups):
         own, _ = runs.sums(name, "" if kind == MEAN else kind)
         speed, counts = speeds[kind], [len(own) for name, own in groups.items() if kind in (MEAN, name)]
-        race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}/{name}"
+        race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}#{name}"
         row = known | {
             "flavour": kind,
             **bounds(speed, counts if name != BASELINE else [1]),

@@ -65,7 +65,7 @@ class Runs:
     Args:
         settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
         threads: result of an earlier probe; 0: probe now.
-        race_of: (key, prompt) -> name of the race; by default one race for each key.
+        race_of: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class Runs:
         self.events: list[Event] = []  # of the last run that :meth:`fill` reported; empty if it failed
         self.flavours = {prompt.id: prompt.flavour for prompt in prompts}
         self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
-        self.races: dict[str, bytes] = {}  # race -> trace of its first run and vanilla's
+        self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
+        self.races: dict[str, bytes] = {}  # race -> the same as a trace file
         self.failed: dict[str, str] = {}  # key -> why it was not measured
         self.threads = threads or engine.quickest_threads()
 
@@ -139,9 +140,12 @@ class Runs:
         self.metrics.setdefault(key, []).append((run.prompt.id, fold(events)))
         if key == BASELINE:
             self._vanilla, self._unread = self._shown(events), events
-        elif (race := self._race_of(key, run.prompt)) not in self.races:
-            lanes = {"vanilla": self._vanilla, "drafted": self._shown(events)}
-            self.races[race] = gzip.compress(dump_trace(dict(lanes), title=f"{key}: {run.prompt.id}"), 9, mtime=0)
+        else:
+            race, _, lane = self._race_of(key, run.prompt).partition("#")
+            lanes = self._lanes.setdefault(race, {"vanilla": self._vanilla})
+            if (lane := lane or "drafted") not in lanes:
+                lanes[lane] = self._shown(events)
+                self.races[race] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
         return True
 
     def _shown(self, events: Sequence[Event]) -> list[Event]:

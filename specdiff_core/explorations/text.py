@@ -39,7 +39,6 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     name: ClassVar = "text"
     title: ClassVar = "Which text is easy?"
     question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
-    parts: ClassVar = {"": "by kind of text", "length": "by length"}
     takes: ClassVar = 25
     scales: ClassVar = ("methods", "flavours", "per_flavour", "tokens")
     columns: ClassVar = {
