@@ -286,7 +286,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
 
 
 def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
+    with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)
         chosen = page.locator(".sd-exp input[type=file][multiple]")
@@ -317,7 +317,7 @@ def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str)
 
 
 def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=side-by-side", size="1440x2600", until=THERE) as page:
+    with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)
         assert "Recording" in page.inner_text(".sd-exp .sd-source")
@@ -373,7 +373,7 @@ def refused(page: Any, words: str, act: Callable[[], object]) -> None:
 
 
 def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str) -> None:
-    asked = f"{address}?explore=side-by-side"
+    asked = f"{address}?explore=side-by-side&answer=side-by-side"
     with (
         visit(browser, asked, until=THERE, logged="status of 503") as page,
         visit(browser, coins(address, runs=100000), until=THERE) as other,
