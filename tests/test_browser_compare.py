@@ -35,8 +35,10 @@ def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: s
 
 
 def test_measuring_here(browser: Any, address: str) -> None:
-    asked = f"{address}?explore=compare&answer=compare"
-    with visit(browser, asked, size="1440x2600", until="window.specdiff?.players.compare?.answer") as page:
+    with visit(browser, address, size="1440x2600") as page:
+        open_tab(page, "compare")
+        page.locator("#compare-player .sd-source select").select_option(index=1)
+        page.wait_for_function(f"{COMPARE}.answer.choice.pair === 'embedded'")
         page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")

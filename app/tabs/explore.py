@@ -47,7 +47,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     """
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     choices: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"{name}*.json")):
+    for path in sorted(folder.glob(f"{name}*.json"), key=lambda path: path.stem):
         stem = path.name.removesuffix(".json")
         if stem.split(".")[0] != name:
             continue

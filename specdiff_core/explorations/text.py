@@ -110,14 +110,15 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         sorted_by = {group: [row for row in rows if row["group"] == group] for group in (*GROUPS, "length")}
         grown, width = sorted_by["length"], facts.get("width", self.width)
-        answers = [words for words in (_guessed(sorted_by["token"], facts), self._lengthened(grown)) if words]
         method = next((row["method"] for row in sorted_by["text"]), "")
-        of = f"{draw.styles([method])[method].label}: " if len(self.methods) > 1 and method else ""
+        label = draw.styles([method])[method].label if len(self.methods) > 1 and method else ""
+        guessed = _guessed([row for row in sorted_by["token"] if row["method"] == method], facts, label)
+        answers = [words for words in (guessed, self._lengthened(grown)) if words]
         figures = [
             Figure(
                 key=group,
                 title=title,
-                hint=of + hint,
+                hint=f"{label}: {hint}" if label else hint,
                 data=[_shares(own)],
                 layout=axes(
                     "share of drafted tokens accepted",
@@ -153,7 +154,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
 
 
-def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label: str) -> str:
     known = sorted((row for row in rows if row["tested"] >= 20), key=lambda row: -row["accepted"])
     if len(known) < 2:
         return ""
@@ -162,7 +163,14 @@ def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str
         words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
         return f"{row['name']} ({percent(row['accepted'])} of {row['tested']} accepted; {words})"
 
-    return f"The easiest kind of token is {like(known[0])}; the hardest is {like(known[-1])}."
+    def rivals(names: list[str], how: str) -> str:
+        return f", {draw.shortlist(names)} may be as {how}" if names else ""
+
+    first, last = known[0], known[-1]
+    easy = rivals([row["name"] for row in known[1:] if row["high"] >= first["low"]], "easy")
+    hard = rivals([row["name"] for row in reversed(known[:-1]) if row["low"] <= last["high"]], "hard")
+    of = f" for {label}" if label else ""
+    return f"The easiest kind of token{of} is {like(first)}{easy}; the hardest is {like(last)}{hard}."
 
 
 def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
