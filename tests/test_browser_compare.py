@@ -38,7 +38,7 @@ def test_measuring_here(browser: Any, address: str) -> None:
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         page.locator("#compare-player .sd-source select").select_option(index=1)
-        page.wait_for_function(f"{COMPARE}.answer.choice.pair === 'embedded'")
+        page.wait_for_function(f"{COMPARE}.answer?.choice.pair === 'embedded'")
         page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")
