@@ -46,4 +46,4 @@ def test_measuring_here(browser: Any, address: str) -> None:
         page.wait_for_function(f"{COMPARE}.answers.live.compare?.done && {IDLE}")
         assert "Measured here" in page.inner_text("#compare-player .sd-source")
         found = page.evaluate(f"{COMPARE}.answers.live.compare")
-        assert found["done"] == found["total"] and len(labels(page)) == 4
+        assert found["done"] == found["total"] and len(labels(page)) == 1 + len(found["choice"]["methods"])

@@ -65,7 +65,7 @@ export function originOf({ origin, machine }) {
 
 /** A sentence on where, when and how completely an answer was measured. @param {Answer} answer */
 export function originWords({ origin, machine, done, total }) {
-  const part = done < total ? ` ${done} of ${total} steps so far.` : '';
+  const part = done < total ? ` ${done} of ${total} steps.` : '';
   return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ` +
     `${plural(machine.threads, 'thread')}.${part}`;
 }

@@ -8,7 +8,7 @@ import { plural, ratio, times } from './format.js';
 /** @import { Lane } from './lane.js' */
 
 /** @typedef {{words: string, kind: string}} Token of a drafted block: ok, no or cut */
-/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: sentences below the sliders */
+/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above the chart, and those below it */
 /** @typedef {Record<string, number>} Values of the sliders, by name */
 
 const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) =>

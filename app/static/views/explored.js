@@ -44,7 +44,7 @@ function Computed({ app, figure: { key, sliders, values, words, block } }) {
           act=${(value) => set(name, value)} />
       `
     )}
-      <div aria-live="polite">${words.map((one) => html`<p>${one}</p>`)}</div>
+      <p aria-live="polite">${words[0]}</p>
       ${block && html`
         <p class="sd-exp-block" aria-label="The drafted block">${block.map((
           { words: token, kind },
@@ -150,6 +150,11 @@ class Figures extends Component {
             tabindex=${figure.wide && columns.length ? 0 : null}>
             <div class="sd-plot"></div>
           </div>
+          ${formula && html`
+            <div class="sd-exp-after">${figure.words.slice(1).map((one) =>
+              html`<p>${one}</p>`
+            )}</div>
+          `}
         </section>
       `;
     };
