@@ -1,8 +1,9 @@
 """What every visitor loads first, made once for all of them: thirty phones that open one lesson share two processors.
 
-The page's modules are one script: a browser needs one request for all of them, and an export none. They are included
-without comments, and with other names in their imports; each becomes a ``data:`` address in an import map, which works
-from disk as well.
+The modules that the first tab needs are one script: a browser needs one request for all of them. They are included
+without comments, and with other names in their imports; each becomes a ``data:`` address in an import map. The other
+tabs' modules are fetched when one of them opens; an export has them all in its map, because a page from disk can fetch
+nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import gzip
 import re
 from asyncio import Lock
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,8 @@ from app.content.html import json_for_script
 
 STATIC = Path(__file__).resolve().parent / "static"
 MODULES = "modules.js"
+FIRST = "sd/app.js"
+"""The module of the first tab."""
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "br": partial(brotli.compress, quality=9),
@@ -37,6 +40,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 """Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and from their own
 machine."""
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+_RENAMED = re.compile(r"""^((?:import|export|\}) ?.*from ')(sd/[^']+)(';)$""", re.MULTILINE)
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)
 
 
@@ -58,11 +62,27 @@ def modules() -> dict[str, str]:
     return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
 
 
-def import_map() -> str:
-    """The import map of all modules, as JSON for a script element."""
+def _file(name: str) -> Path:
+    return STATIC / name.removeprefix("sd/")
+
+
+def first() -> set[str]:
+    """The names of the modules that the first tab needs."""
+    known, found, left = modules(), set[str](), {FIRST}
+    while left:
+        found |= left
+        left = {name for one in left for _, name, _ in _RENAMED.findall(known[one])} - found
+    return found
+
+
+def import_map(sent: Iterable[str] | None = None) -> str:
+    """The import map of all modules, as JSON for a script element. The code of those that are ``sent``, by default of
+    all, is in it."""
     # A browser's tools show a module by its source URL.
     addresses = {
         name: f"data:text/javascript,{quote(f'{code}//# sourceURL={name}', safe=_PLAIN)}"
+        if sent is None or name in sent
+        else f"./{name}"
         for name, code in modules().items()
     }
     return json_for_script({"imports": addresses})
@@ -76,14 +96,19 @@ def script() -> str:
     """A script that puts the import map into the page, behind itself."""
     return (
         "document.currentScript.after(Object.assign(document.createElement('script'), "
-        f"{{type: 'importmap', text: {json_for_script(import_map())}}}));"
+        f"{{type: 'importmap', text: {json_for_script(import_map(first()))}}}));"
     )
 
 
 def routes() -> list[Route]:
-    """The scripts that every visitor loads, each compressed once: compressing Plotly takes 0.6 s."""
+    """The page's scripts, each compressed once: compressing Plotly takes 0.6 s."""
+    later = modules().keys() - first()
     return [
         Route(f"/{MODULES}", _sends(script, lambda: [*STATIC.rglob("*.js")])),
+        *(
+            Route(f"/{name}", _sends(lambda name=name: modules()[name], lambda name=name: [_file(name)]))
+            for name in later
+        ),
         Route(f"/{PLOTLY.name}", _sends(lambda: PLOTLY.read_text(encoding="utf-8"), lambda: [PLOTLY])),
     ]
 

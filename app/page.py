@@ -64,7 +64,7 @@ def head(address: Callable[[Path], str] = served) -> str:
     """Typeface, palette and style sheet, for ``launch(head=)``; the typeface lies where ``address`` says."""
     faces = [
         f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
-        f"font-weight: 100 900; font-display: swap; unicode-range: {letters}; "
+        f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
         f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
         for name, letters in FONTS.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import count
 
@@ -13,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.first_load import MODULES, STATIC, Kept, modules, routes
+from app.first_load import FIRST, MODULES, STATIC, Kept, first, import_map, modules, routes
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_what_is_kept_can_be_read_by_the_browser_that_asked(client: TestClient, 
     assert len(texts) == 1 and texts.pop().startswith("/ ")
 
 
-def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
+def test_every_module_and_import_has_a_name_in_the_map() -> None:
     known = modules()
     assert len(known) == len([*STATIC.rglob("*.js")])
     asked = {
@@ -72,6 +73,16 @@ def test_every_module_and_import_has_a_name_in_the_one_script() -> None:
     }
     assert asked <= known.keys()
     assert "licence" in known["sd/vendor/preact.js"] and "\n// ----" not in known["sd/page.js"]
+
+
+def test_the_first_tab_needs_one_script_and_another_tab_fetches_the_rest() -> None:
+    client, known = TestClient(Starlette(routes=routes())), modules()
+    addresses = json.loads(import_map(first()))["imports"]
+    assert addresses.keys() == known.keys() and FIRST in first() < known.keys()
+    for name, address in addresses.items():
+        assert address.startswith("data:") == (name in first())
+        if name not in first():
+            assert client.get(address[1:]).text == known[name]
 
 
 def test_a_browser_that_has_the_modules_gets_them_once() -> None:
