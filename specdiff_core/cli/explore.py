@@ -161,6 +161,8 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
         args.html.write_text(html_page(title, report), encoding="utf-8")
     if args.png is not None:
         write_pictures(args.png, report.figures)
+        for figure in (one for one in report.figures if one.formula):
+            options.say(f"not among the pictures, because the page computes it: {figure.title}")
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
