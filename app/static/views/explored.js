@@ -30,9 +30,9 @@ const buttons = (choices) =>
     `
   );
 
-/** The sliders of a figure with a formula, and what it says at their values.
- *  @param {{app: Explore, figure: any}} props */
-function Computed({ app, figure: { key, sliders, values, words, block } }) {
+/** The sliders of a figure with a formula, its chart, and what it says at their values.
+ *  @param {{app: Explore, figure: any, children: unknown}} props */
+function Computed({ app, figure: { key, sliders, values, words, block }, children }) {
   const set = (/** @type {string} */ name, value) => {
     app.sliders[key] = { ...app.sliders[key], [name]: value };
     app.draw();
@@ -50,6 +50,8 @@ function Computed({ app, figure: { key, sliders, values, words, block } }) {
           { words: token, kind },
         ) => html`<span data-kind=${kind} title=${BLOCK[kind]}>${inCell(token)}</span>`)}</p>
       `}</div>
+    ${children}
+    <div class="sd-exp-after">${words.slice(1).map((one) => html`<p>${one}</p>`)}</div>
   `;
 }
 
@@ -139,22 +141,19 @@ class Figures extends Component {
       const map = data.find(({ type }) => type === 'heatmap');
       const columns = map?.x ?? (Array.isArray(data[0]?.x?.[0]) ? data[0].x[0] : []); // or bars
       const named = data.filter(({ name, showlegend = true }) => name && showlegend).length;
+      const chart = html`
+        <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
+          tabindex=${figure.wide && columns.length ? 0 : null}>
+          <div class="sd-plot"></div>
+        </div>
+      `;
       const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;
       return html`
         <section class="sd-panel sd-chart ${shape}" style=${style} aria-label=${title}
           hidden=${app.races?.figure === key}>
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(hints({ hint, opens }), stops)}</span></header>
-          ${formula && html`<${Computed} app=${app} figure=${figure} />`}
-          <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
-            tabindex=${figure.wide && columns.length ? 0 : null}>
-            <div class="sd-plot"></div>
-          </div>
-          ${formula && html`
-            <div class="sd-exp-after">${figure.words.slice(1).map((one) =>
-              html`<p>${one}</p>`
-            )}</div>
-          `}
+          ${formula ? html`<${Computed} app=${app} figure=${figure}>${chart}<//>` : chart}
         </section>
       `;
     };
