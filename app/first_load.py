@@ -40,8 +40,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 """Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and from their own
 machine."""
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
-_RENAMED = re.compile(r"""^((?:import|export|\}) ?.*from ')(sd/[^']+)(';)$""", re.MULTILINE)
-_IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')(\.[^']+)(';)$""", re.MULTILINE)
+_IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')([^']+)(';)$""", re.MULTILINE)
 
 
 def encoding_of(headers: Headers) -> str:
@@ -71,13 +70,12 @@ def first() -> set[str]:
     known, found, left = modules(), set[str](), {FIRST}
     while left:
         found |= left
-        left = {name for one in left for _, name, _ in _RENAMED.findall(known[one])} - found
+        left = {name for one in left for _, name, _ in _IMPORT.findall(known[one])} - found
     return found
 
 
 def import_map(sent: Iterable[str] | None = None) -> str:
-    """The import map of all modules, as JSON for a script element. The code of those that are ``sent``, by default of
-    all, is in it."""
+    """The import map of all modules, as JSON for a script element. Those in ``sent``, by default all, are inlined."""
     # A browser's tools show a module by its source URL.
     addresses = {
         name: f"data:text/javascript,{quote(f'{code}//# sourceURL={name}', safe=_PLAIN)}"

@@ -52,6 +52,7 @@ EMPTY = {
     "target model, one after the other so that they don’t slow each other down. Then all lanes are replayed "
     "together on one clock.",
 }
+MISSING = "This part of the page wasn’t loaded. Reload the page."
 TABS = {live.TAB: live, race.TAB: race}
 
 
@@ -102,7 +103,8 @@ def mount(script: str, options: dict[str, Any]) -> str:
     """JavaScript that a component runs when it appears: import a module and mount it once."""
     shared = {"plotly": PLOTLY.name, "methods": known_methods(), "symbols": glossary()}
     values = json_for_script({**shared, **options})
-    return f"import('sd/{script}').then((module) => module.mount(element, props, watch, {values}));"
+    mounted = f"import('sd/{script}').then((module) => module.mount(element, props, watch, {values}))"
+    return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"
 
 
 def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def _gamma() -> str:
             row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem)["rows"]))
         )
         found.append(
-            f"With {_model(stem)} a window of {few['gamma']} runs at {few['speedup']:.2f}× and one of {many['gamma']} "
-            f"at {many['speedup']:.2f}×; the tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f} "
-            f"({few['prompts']} prompts)."
+            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at {few['speedup']:.2f}× and "
+            f"a window of {many['gamma']} at {many['speedup']:.2f}×; the tokens per round grow from {few['tau']:.2f} to "
+            f"{many['tau']:.2f}."
         )
     return " ".join(found)
 
@@ -106,11 +106,14 @@ def _accept() -> str:
 
 
 def _denoise() -> str:
-    one, four = (row(MAPS[0], gamma=8, steps=steps) for steps in (1, 4))
-    return (
-        f"With {_model(MAPS[0])} four passes give τ {four['tau']:.2f} and one {one['tau']:.2f}, but "
-        f"{four['speedup']:.2f}× against {one['speedup']:.2f}× ({four['prompts']} prompts)."
-    )
+    found = []
+    for stem in reversed(MAPS):
+        one, four = (row(stem, gamma=8, steps=steps) for steps in (1, 4))
+        found.append(
+            f"{_model(stem)} ({four['prompts']} prompts): τ {one['tau']:.2f} with one pass, {four['tau']:.2f} with "
+            f"four; {one['speedup']:.2f}× and {four['speedup']:.2f}×."
+        )
+    return " ".join(found)
 
 
 def _temperature() -> str:
@@ -139,10 +142,13 @@ def _trees() -> str:
     for stem in COMPARISONS:
         words = []
         for temperature in (0.0, 1.0):
-            tree, window = (compared(method, temperature, stem)["tau"] for method in ("ddtree", "dflash"))
+            rows = [compared(method, temperature, stem) for method in ("ddtree", "dflash")]
+            tree, window = (one["tau"] for one in rows)
             lead = f"{percent(abs(tree / window - 1))} {'more' if tree > window else 'fewer'} tokens per round"
             words.append(f"{lead} at temperature {temperature:g} ({tree:.2f} against {window:.2f})")
-        found.append(f"With {_model(stem)} the tree gives {words[0]}, and {words[1]}.")
+        found.append(
+            f"With {_model(stem)}, over {rows[0]['prompts']} texts, the tree gives {words[0]}, and {words[1]}."
+        )
     return " ".join(found)
 
 

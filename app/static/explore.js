@@ -611,6 +611,7 @@ export class Explore extends Job {
   }
 
   /** @override */ lost(stopped) {
+    if (this.last) return this.finish();
     this.failed('The server hasn’t confirmed that it stopped.');
     const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
     if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
@@ -660,7 +661,7 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** Show the end of a measurement that the server has let go of: until then, Gradio ignores a press. */
+  /** Show the final state, once Gradio accepts presses again. */
   finish() {
     const { explore: name, made, phase, done = 0, card } = this.last;
     if (made) this.made[name] = made;

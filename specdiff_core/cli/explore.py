@@ -162,7 +162,7 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
     if args.png is not None:
         write_pictures(args.png, report.figures)
         for figure in (one for one in report.figures if one.formula):
-            options.say(f"not among the pictures, because the page computes it: {figure.title}")
+            options.say(f"no picture of “{figure.title}”: the page computes it")
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:

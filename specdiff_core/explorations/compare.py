@@ -185,7 +185,8 @@ def _rows(
         "words": setting.words,
     }
     measured = runs.metrics.get(name, [])
-    groups = {kind: [prompt for prompt, _ in measured if runs.flavours[prompt] == kind] for kind in flavours}
+    prompts = dict.fromkeys(prompt for prompt, _ in measured)  # vanilla may decode one more than once
+    groups = {kind: [prompt for prompt in prompts if runs.flavours[prompt] == kind] for kind in flavours}
     groups = {kind: own for kind, own in groups.items() if own}
     if not groups:
         yield known | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
@@ -235,7 +236,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
     (leader, first), order = next(iter(cool.items())), list(hot)
     notes = ["The same method leads at both temperatures."] if leader == order[0] else []
-    if leader in order[1:]:
+    if leader in order[1:] and hot[leader] not in draw.rivals(hot[order[0]], hot.values()):
         place = order.index(leader)
         notes = [
             f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
@@ -147,7 +147,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
         own = [row for row in known if row["method"] == method]
         return (
-            f"After {own[-1]['context']} tokens {find_method(method).label} reaches {times(own[-1]['speedup'])}, "
+            f"After {own[-1]['context']} tokens {find_method(method).short} reaches {times(own[-1]['speedup'])}, "
             f"against {times(own[0]['speedup'])} after {own[0]['context']}; a vanilla token takes "
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
@@ -159,18 +159,14 @@ def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label:
     if len(known) < 2:
         return ""
 
-    def like(row: Mapping[str, Any]) -> str:
+    def like(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]], how: str) -> str:
         words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
-        return f"{row['name']} ({percent(row['accepted'])} of {row['tested']} accepted; {words})"
+        rivals = [one["name"] for one in others if one["high"] >= row["low"] and one["low"] <= row["high"]]
+        close = f"; {draw.shortlist(rivals)} may be as {how}" if rivals else ""
+        return f"{row['name']} ({percent(row['accepted'])} of {row['tested']} accepted; {words}{close})"
 
-    def rivals(names: list[str], how: str) -> str:
-        return f", {draw.shortlist(names)} may be as {how}" if names else ""
-
-    first, last = known[0], known[-1]
-    easy = rivals([row["name"] for row in known[1:] if row["high"] >= first["low"]], "easy")
-    hard = rivals([row["name"] for row in reversed(known[:-1]) if row["low"] <= last["high"]], "hard")
-    of = f" for {label}" if label else ""
-    return f"The easiest kind of token{of} is {like(first)}{easy}; the hardest is {like(last)}{hard}."
+    easiest, hardest = like(known[0], known[1:], "easy"), like(known[-1], known[-2::-1], "hard")
+    return f"The easiest kind of token{f' for {label}' if label else ''} is {easiest}; the hardest is {hardest}."
 
 
 def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
