@@ -61,8 +61,12 @@ def modules() -> dict[str, str]:
     return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
 
 
-def _file(name: str) -> Path:
-    return STATIC / name.removeprefix("sd/")
+def _module(name: str) -> str:
+    return modules()[name]
+
+
+def _files(name: str) -> list[Path]:
+    return [STATIC / name.removeprefix("sd/")]
 
 
 def first() -> set[str]:
@@ -103,10 +107,7 @@ def routes() -> list[Route]:
     later = modules().keys() - first()
     return [
         Route(f"/{MODULES}", _sends(script, lambda: [*STATIC.rglob("*.js")])),
-        *(
-            Route(f"/{name}", _sends(lambda name=name: modules()[name], lambda name=name: [_file(name)]))
-            for name in later
-        ),
+        *(Route(f"/{name}", _sends(partial(_module, name), partial(_files, name))) for name in later),
         Route(f"/{PLOTLY.name}", _sends(lambda: PLOTLY.read_text(encoding="utf-8"), lambda: [PLOTLY])),
     ]
 

@@ -92,9 +92,9 @@ def _gamma() -> str:
             row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem)["rows"]))
         )
         found.append(
-            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at {few['speedup']:.2f}× and "
-            f"a window of {many['gamma']} at {many['speedup']:.2f}×; the tokens per round grow from {few['tau']:.2f} to "
-            f"{many['tau']:.2f}."
+            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at {few['speedup']:.2f}× "
+            f"and a window of {many['gamma']} at {many['speedup']:.2f}×; the tokens per round grow from "
+            f"{few['tau']:.2f} to {many['tau']:.2f}."
         )
     return " ".join(found)
 

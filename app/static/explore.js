@@ -633,7 +633,7 @@ export class Explore extends Job {
   receive(message) {
     super.receive(message);
     if (message.phase === 'gone') {
-      this.over();
+      this.hold(message);
       return;
     }
     const name = message.explore;
@@ -650,9 +650,7 @@ export class Explore extends Job {
     }
     this.busy = true;
     if (message.finished || message.card) {
-      this.last = message;
-      if (this.left) this.finish();
-      else setTimeout(() => this.last === message && this.finish(), GRACE);
+      this.hold(message);
       return;
     }
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
@@ -661,9 +659,22 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** Show the final state, once Gradio accepts presses again. */
+  /** @override */ pressedStop() {
+    if (!this.waiting) return super.pressedStop();
+    this.cancel();
+    this.hold({ phase: 'gone' });
+  }
+
+  /** Wait until Gradio accepts presses again, then show the final state. */
+  hold(message) {
+    this.last = message;
+    if (this.left) this.finish();
+    else setTimeout(() => this.last === message && this.finish(), GRACE);
+  }
+
   finish() {
     const { explore: name, made, phase, done = 0, card } = this.last;
+    if (phase === 'gone') return this.over();
     if (made) this.made[name] = made;
     if (phase === 'finished') this.before = null;
     const back = Boolean(this.before);
