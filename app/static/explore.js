@@ -15,6 +15,7 @@ import { addresses, download } from './views/dom.js';
 import { buildLane } from './state/lane.js';
 import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
+import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { canRun, mark, openRace, pauseAll, register, visit } from './page.js';
@@ -580,6 +581,7 @@ export class Explore extends Job {
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
     this.left = false;
+    this.voice = '';
     this.races = null;
     const query = this.query();
     if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
@@ -685,7 +687,7 @@ export class Explore extends Job {
       ? ''
       : back
       ? 'Stopped: the previous answer is shown.'
-      : `${ended}: ${done} steps are shown.`;
+      : `${ended}: ${plural(done, 'step')}.`;
     this.draw();
   }
 }

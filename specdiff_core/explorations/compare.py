@@ -255,10 +255,11 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
             )
     if losing := named(row for row in ranked[warm] if draw.slower(row)):
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
-    if even := named(row for row in ranked[warm] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
-        notes.append(
-            f"Intervals contain 1× at temperature {warm:g}, so neither faster nor slower: {draw.listed(even)}."
-        )
+    for degree in (cold, warm):
+        if even := named(row for row in ranked[degree] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
+            notes.append(
+                f"Intervals contain 1× at temperature {degree:g}, so neither faster nor slower: {draw.listed(even)}."
+            )
     return f"{best(cold)} {best(warm)}", notes
 
 
@@ -299,6 +300,8 @@ def _exactness(row: Row) -> list[str]:
         return ["the target itself", "Vanilla decoding: one target pass per token."]
     if not row.get("lossless", True):
         return ["✕ not exact", "This rule can change the distribution of the text."]
+    if not row["temperature"] and row["flavour"] != MEAN:
+        return ["–", "Texts are compared over all kinds: choose Mean."]
     if row["temperature"] or not row.get("texts"):
         return ["✓ same distribution", "The rule preserves the target’s distribution, but two samples from it differ."]
     same, texts = row["same_text"], row["texts"]

@@ -15,7 +15,7 @@ from specdiff_core.explorations.base import Answer, AtTemperature, Report, Shoul
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.schema.methods import BASELINE, Method, methods_of
+from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -197,7 +197,8 @@ def _lengths(rows: list[dict[str, Any]]) -> Figure:
 
 
 def _one_window(row: Row) -> bool:
-    return not row["tree_nodes"] and row["num_drafts"] == 1
+    """Whether all its drafts have one length."""
+    return not row["tree_nodes"] and row["num_drafts"] == 1 and not find_method(row["method"]).settings.get("auto")
 
 
 def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:

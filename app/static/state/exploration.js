@@ -64,10 +64,11 @@ export function originOf({ origin, machine }) {
 }
 
 /** A sentence on where, when and how completely an answer was measured. @param {Answer} answer */
-export function originWords({ origin, machine, done, total }) {
+export function originWords({ origin, machine, done, total, rows }) {
+  const most = Math.max(0, ...rows.map(({ prompts = 0 }) => prompts));
   const part = done < total ? ` ${done} of ${total} steps.` : '';
   return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ` +
-    `${plural(machine.threads, 'thread')}.${part}`;
+    `${plural(machine.threads, 'thread')}${most ? `, ${plural(most, 'prompt')}` : ''}.${part}`;
 }
 
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */

@@ -8,6 +8,9 @@ import { html } from './ui.js';
 /** @typedef {{label: string, drafters: string[], methods: string[], weight?: number}} Pair of
  *  models; `weight`: seconds of a token, relative to the embedded pair’s */
 
+const REPLACED = ['flavours', 'per_flavour']; // by the visitor's own prompts
+const UNUSED = 'Not used: your own prompts replace ours.';
+
 /** Whether a field is a row of boxes. @param {Field} field */
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
 
@@ -146,8 +149,9 @@ export class Form {
   place(field) {
     const { name, title, about, long } = field;
     const id = `${this.prefix}-${name}`;
-    const common = { id, 'aria-describedby': `${id}-about` };
-    const note = html`<small id="${id}-about">${about}</small>`;
+    const disabled = Boolean(this.held.texts?.trim()) && REPLACED.includes(name);
+    const common = { id, 'aria-describedby': `${id}-about`, disabled };
+    const note = html`<small id="${id}-about">${disabled ? UNUSED : about}</small>`;
     if (isBoxes(field)) {
       return html`
         <fieldset class="sd-field"
