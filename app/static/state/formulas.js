@@ -99,7 +99,7 @@ function block(answer, figure, { gamma }, lane) {
         : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
       ...(drafted
         ? [
-          `The block below was drafted in round ${drafted.round + 1} of the recorded run. Cut ` +
+          `The block above was drafted in round ${drafted.round + 1} of the recorded run. Cut ` +
           `at γ ${gamma}, it yields ${plural(accepted + 1, 'token')}: ${accepted} accepted ` +
           'and one of the target’s own.',
         ]

@@ -22,7 +22,7 @@ const HEADS = [
  *  speed-up at the right end of the track */
 function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, race }, end, open }) {
   const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
-  const opens = race && open ? 'Open its race.' : 'No race was recorded for this bar.';
+  const opens = race && open ? 'Open its race.' : 'Its race isn’t here.';
   const words = `${ratio(value)}×, ${said}. ${opens}`;
   const known = low !== null && high !== null;
   const whisker = known && { left: share(low), width: share(high - low) };
