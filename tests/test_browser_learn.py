@@ -62,6 +62,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert lesson.explain[0] in page.inner_text(CARD)
         assert page.locator(f"{CARD} math").count() == 1
+        page.wait_for_function("name => location.search.includes(`lesson=${name}&step=3`)", arg=lesson.name)
         assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
@@ -82,7 +83,7 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
         if following:
             assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
             page.keyboard.press("Escape")
-        assert page.locator(CARD).count() == 0
+        assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
         page.reload()
         page.wait_for_function(THERE)
         assert "1 of 8 lessons done" in page.inner_text(".sd-progress")

@@ -7,6 +7,7 @@ import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
+import { address } from './views/link.js';
 import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
 import { check, send } from './views/room.js';
@@ -86,6 +87,8 @@ class Learn {
       const part = at === CHECK ? 'answer' : 'guess';
       this.keep({ [part]: option });
       if (seated && option >= 0) note(send(seated, `${this.lesson?.name}-${part}`, option));
+    }, (at) => { // a reload goes on here; a presentation has an address of its own
+      if (this.lesson && !this.guide.room) address(this.query(this.lesson, at).toString());
     });
     const note = async (/** @type {Promise<string>} */ words) => {
       this.guide.note = await words;
@@ -366,6 +369,7 @@ class Learn {
       if (player?.only) Object.assign(player, { only: null }).draw();
     }
     openTab('learn');
+    if (!this.guide.room) address('tab=learn');
     this.draw();
     if (!lesson) return;
     const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;

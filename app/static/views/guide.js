@@ -24,10 +24,12 @@ let shown = null;
 
 export class Guide {
   /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
-   *  @param {(at: number, option: number) => void} [answered] */
-  constructor(ended, answered = () => {}) {
+   *  @param {(at: number, option: number) => void} [answered]
+   *  @param {(at: number) => void} [moved] called when a step is shown */
+  constructor(ended, answered = () => {}, moved = () => {}) {
     this.ended = ended;
     this.answered = answered;
+    this.moved = moved;
     this.onward = ''; // the last button's label if something follows
     /** @type {Step[]} */
     this.steps = [];
@@ -88,6 +90,7 @@ export class Guide {
     if (this.at !== at) return;
     this.point(target);
     this.look();
+    this.moved(at);
   }
 
   /** Scroll the element that the step points at into the space above the card. */
