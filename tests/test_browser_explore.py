@@ -408,21 +408,10 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         page.wait_for_selector(".sd-exp .sd-status:visible :text('Yours is number')")
         assert page.locator(".sd-another :text('The engine decodes both runs again')").is_visible()
         assert not page.locator(".sd-take:enabled").count()
-        again = f"""() => new Promise((begun) => {{
-            const explore = {EXPLORE};
-            const over = explore.over;
-            explore.over = () => {{
-                delete explore.over;
-                over.call(explore);
-                setTimeout(() => begun(explore.press('run')), 30);
-            }};
-            document.querySelector('.sd-exp-stop').click();
-        }})"""
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         assert page.evaluate(SHOWN) == before, "who waits can leave"
         page.click(".sd-exp-run")
-        page.evaluate(again)
         page.wait_for_selector(".sd-exp .sd-status:visible :text('Yours is number')")
         take()
         assert page.locator(".sd-another :text('A measurement is already running')").is_visible()
