@@ -51,12 +51,7 @@ _CONTROLS = """(...values) => {
   window.specdiff?.players[TAB]?.controls(asked);
 }"""
 
-_RUN = """(...values) => {
-  const player = window.specdiff?.players[TAB];
-  const threads = player?.threads ?? '';
-  if (player) player.threads = null;
-  return [...values.slice(0, -1), String(threads)];
-}"""
+_RUN = "(...values) => [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began() ?? '')]"
 
 
 def controls(tab: str, names: Sequence[str]) -> str:

@@ -132,11 +132,6 @@ export class Explore extends Job {
     this.again();
   }
 
-  /** Press a hidden button of Gradio's. */
-  press(id) {
-    document.getElementById(`${this.prefix}-${id}`)?.click();
-  }
-
   /** Begin with the question of the link. */
   begin() {
     const query = new URLSearchParams(location.search);
@@ -661,8 +656,8 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @override */ pressedStop() {
-    if (!this.waiting) return super.pressedStop();
+  /** @override */ leave() {
+    this.dropped = true;
     this.cancel();
     this.hold({ phase: 'gone' });
   }

@@ -112,9 +112,12 @@ addEventListener('click', ({ target }) => {
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
   mark();
-  const kept = /[?&](run|lesson)=/.test(location.search); // a reload needs it
-  const query = kept ? location.search : `tab=${to.split(' ')[0]}`;
-  address(query, 'pushState', { ...shown(), tab: to });
+  const query = new URLSearchParams(location.search);
+  const [name] = to.split(' ');
+  const lesson = query.has('lesson'); // a reload goes on with it, or with the run
+  if (query.has('run') && !lesson) query.set('open', name);
+  const kept = lesson || query.has('run');
+  address(kept ? query.toString() : `tab=${name}`, 'pushState', { ...shown(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page
