@@ -66,7 +66,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
-const NOT_RUN = 'These settings haven’t been run yet.';
+const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
