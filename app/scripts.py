@@ -36,8 +36,7 @@ _QUERY = """((names, values) => {
 SHARE = """() => {
   const button = document.getElementById('sd-share');
   const open = document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim().toLowerCase();
-  const player = ['live', 'race', 'explore'].includes(open) ? window.specdiff.players[open] : null;
-  const query = player ? player.query() : `tab=${open.split(' ')[0]}`;
+  const query = window.specdiff.players[open]?.query() ?? `tab=${open.split(' ')[0]}`;
   if (location.pathname.length + query.length > 8000) { window.specdiff.say(button, 'Prompt too long'); return; }
   window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');

@@ -262,7 +262,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured acceptance and bare passes, without prefill; open marks: measured, with it",
+        hint="lines: predicted from measured acceptance and bare passes, no prefill; open marks: measured, with it",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
