@@ -205,7 +205,7 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     facts = final.explored.facts
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
     assert final.explored.machine["threads"] == facts["threads"]
-    assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
+    assert final.explored.provenance["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
 
 
 def test_stop_keeps_what_was_done(engine: Engine) -> None:

@@ -104,13 +104,10 @@ def begin(
 
 def follow(steps: Iterable[tuple[int, int, L]]) -> L:
     """Show a progress bar until the measurement ends; returns its rows."""
-    from tqdm.auto import tqdm
-
-    with tqdm(unit="run", dynamic_ncols=True) as bar:
+    with options.progress_bar("run") as show:
         for step in steps:
-            bar.n, bar.total, log = step
-            bar.refresh()
-    return log
+            show(*step[:2])
+    return step[2]
 
 
 def run_sweep(args: argparse.Namespace) -> None:

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from specdiff_core.cli import options
 from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of, parse
 from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
+from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
@@ -133,11 +132,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 def run_show(args: argparse.Namespace) -> None:
     """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
-    try:
-        found = msgspec.json.decode(args.answer.read_bytes(), type=Explored)
-    except (OSError, msgspec.DecodeError) as error:
-        hint = "Name a file that `explore … --json` wrote."
-        raise ConfigError(f"{args.answer} is not an answer: {error}.", field="answer", hint=hint) from error
+    found = read_result(args.answer, Explored)
     what = parse(find_exploration(found.name), found.choice)
     found.report = what.report(found.rows, found.facts)
     files = {race: args.answer.parent / file for race, file in found.files.items()}
@@ -166,16 +161,8 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
 
 
 def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
-    from tqdm.auto import tqdm
-
-    with tqdm(unit="step", dynamic_ncols=True) as bar:
-
-        def show(step: Step) -> None:
-            bar.n, bar.total = step.done, step.total
-            bar.set_postfix_str(step.doing, refresh=False)
-            bar.refresh()
-
-        snapshot = exploring.advance(progress=show)
+    with options.progress_bar("step") as show:
+        snapshot = exploring.advance(progress=lambda step: show(step.done, step.total, step.doing))
     if snapshot.explored is None:
         raise SpecDiffError("Nothing was measured.", hint="Change the settings.")
     return snapshot.explored, snapshot.races, snapshot.made
@@ -183,10 +170,9 @@ def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str,
 
 def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
     """Write an answer as the page reads it, and its races to ``races/NAME/`` beside it."""
-    folder = path.parent / "races" / path.stem
-    (folder if races else path.parent).mkdir(parents=True, exist_ok=True)
     for race, trace in races.items():
-        file = folder / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
+        file = path.parent / "races" / path.stem / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(trace)
         found.files[race] = file.relative_to(path.parent).as_posix()
-    path.write_bytes(msgspec.json.encode(found) + b"\n")
+    write_result(path, found)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,21 @@ def check_target(path: Path | None, name: str) -> None:
     path.open("ab").close()
     if not existed:
         path.unlink()  # leave nothing behind if the work fails
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator[Callable[..., None]]:
+    """Yield a function of (steps done, steps in all, what runs) that moves a progress bar."""
+    from tqdm.auto import tqdm
+
+    with tqdm(unit=unit, dynamic_ncols=True) as bar:
+
+        def show(done: int, total: int, doing: str = "") -> None:
+            bar.n, bar.total = done, total
+            bar.set_postfix_str(doing, refresh=False)
+            bar.refresh()
+
+        yield show
 
 
 PATIENCE = 10.0

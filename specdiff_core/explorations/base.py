@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,7 @@ from msgspec import Meta
 from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, ask, enum
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
+from specdiff_core.measure.store import Result
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.methods import resolve_methods
@@ -82,21 +83,19 @@ class Step(NamedTuple):
     made: Callable[[], dict[str, bytes]] = dict  # files to download, by name; called at the end only
 
 
-class Explored(msgspec.Struct, kw_only=True):
+class Explored(Result, kw_only=True, tag="exploration"):
     """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
 
-    schema: Literal[1] = 1
-    kind: Literal["exploration"] = "exploration"
+    provenance: Provenance = msgspec.field(name="origin")
     name: str
     choice: dict[str, Any]
-    origin: Provenance
     machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int
     rows: list[dict[str, Any]]
     facts: dict[str, Any]
     report: Report = msgspec.field(default_factory=Report)
-    files: dict[str, str] = {}  # race -> its trace file, relative to the answer
+    files: dict[str, str] = msgspec.field(default_factory=dict)  # race -> its trace file, relative to the answer
     seconds: float = 0.0  # that the measurement took; 0: not recorded
 
 
@@ -381,7 +380,7 @@ class Exploring:
         self._about: dict[str, Any] = {
             "name": what.name,
             "choice": msgspec.to_builtins(what),
-            "origin": facts,
+            "provenance": facts,
             "machine": machine,
         }
 

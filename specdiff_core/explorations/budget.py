@@ -158,7 +158,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             rows = curves(tried)
             for row in rows:
                 name = row["method"]
-                row |= {"race": name if name in runs.races else None, "waiting": runs.sums(name)[0].waiting}
+                row |= {"race": name if name in runs.races else None, "waiting": runs.total(name).waiting}
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),

@@ -135,7 +135,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(spoken, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
             for _, _, name in runs.fill():
-                facts["race"], races = {key: runs.row(key) for key in lanes if key in runs.metrics}, runs.races
+                facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
                 yield Step(total - 1, total, f"the race: {LABELS[name]}", answer, lambda: made)
         yield Step(total, total, "done", answer, lambda: made)
 

@@ -23,6 +23,7 @@ from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
 
@@ -288,7 +289,7 @@ def _level(index: int, count: int) -> int:
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
     row = {"gamma": cell.gamma, "steps": cell.steps, "auto": cell.auto, **runs.row(cell.key)}
     timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # too wide for a short context
-    return row | predicted(cell, *runs.sums(cell.key), curve) if timed else row
+    return row | predicted(cell, runs.total(cell.key), runs.total(BASELINE), curve) if timed else row
 
 
 def expected_tau(alphas: Sequence[float | None]) -> float:
