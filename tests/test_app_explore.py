@@ -29,9 +29,10 @@ from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step, parse
+from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 

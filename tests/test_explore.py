@@ -25,7 +25,7 @@ from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, StopFlag, command_of, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, StopFlag, command_of, csv_of
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
@@ -48,6 +48,7 @@ from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import DecodeConfig

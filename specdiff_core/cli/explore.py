@@ -11,11 +11,12 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of
 from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.fields import fields_of, parse
 
 
 def add_command(commands: Any) -> None:
@@ -36,17 +37,12 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
-    fields = kind.form()
-    for field in fields:
-        flags: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
-        if field["name"] in kind.files:
-            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **flags)
-        else:
-            flags["help"] = argparse.SUPPRESS if field["hidden"] else flags["help"]
-            group.add_argument(options.flag(field["name"]), metavar="VALUE", **flags)
-    shown = [field["name"] for field in fields if not field["hidden"]]
-    if "pair" in shown:
-        options.add_own_pair(parser, drafter="drafter" not in shown)
+    fields = fields_of(kind)
+    for name, field in fields.items():
+        note = ", or @FILE to read it from a file" if field.is_long else ""
+        options.add_field(group, field, positional=name in kind.files, note=note)
+    if not fields["pair"].hidden:
+        options.add_own_pair(parser, drafter="drafter" not in fields)
     options.add_placement(parser)
     _add_outputs(parser)
     if kind.makes:
@@ -62,19 +58,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     add("--png", metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
-def _help(field: dict[str, Any]) -> str:
-    default = ",".join(map(str, field["default"])) if field["list"] else field["default"]
-    values = ", ".join(field["choices"]) or (
-        f"{field['low']} to {field['high']}" if field["high"] is not None else "text"
-    )
-    notes = [
-        f"{values}, or @FILE to read it from a file" if field["long"] else values,
-        *(["separated by commas"] if field["list"] else []),
-        f"default {'none' if default == '' else default}",
-    ]
-    return f"{field['title']}. {field['about']} [{'; '.join(notes)}]".replace("%", "%%")
-
-
 def _read(value: str) -> str:
     """A long text, or the content of a file given as ``@FILE``."""
     if not value.startswith("@"):
@@ -88,8 +71,9 @@ def _read(value: str) -> str:
 def run(args: argparse.Namespace) -> None:
     """Measure, print the table and the answer, write the files."""
     kind: type[Exploration] = args.exploration
-    fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
-    given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
+    fields = fields_of(kind)
+    given = options.given(args, kind)
+    given |= {name: _read(value) for name, value in given.items() if fields[name].is_long}
     own = options.own_pair(args)
     if not own and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")

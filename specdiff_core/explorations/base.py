@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta
 
-from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, ask, enum
+from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
 from specdiff_core.measure.store import Result
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.methods import resolve_methods
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -100,7 +100,7 @@ class Explored(Result, kw_only=True, tag="exploration"):
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question and the pair to measure. ConfigError: a field is out of range (see :func:`parse`)."""
+    """A question and the pair to measure; ``schema.fields.parse`` makes one from untrusted values."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -148,63 +148,10 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
-        """The fields as plain JSON values: name, title, description, kind, default, limits or
-        choices, whether the choices are the pair's drafters or methods (``of``), and whether it is
-        an advanced field (``more``)."""
-        properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
-        kinds = [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]  # not shared
-        own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))
-        fields = [_described(name, properties[name]) for name in (own | properties) if name in properties]
-        return [field | {"more": field["name"] not in own or field["more"]} for field in fields]
-
-
-def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    entry = declared.get("items", declared)  # of a list, its entries
-    kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
-    choices = entry.get("enum")
-    return {
-        "name": name,
-        "title": declared["title"],
-        "about": declared.get("description", ""),
-        "default": declared["default"],
-        "kind": "choice" if choices else kind,
-        "list": "items" in declared,
-        "choices": choices or [],
-        "of": entry.get("of", ""),
-        "low": entry.get("minimum"),
-        "high": entry.get("maximum"),
-        "long": not choices and declared.get("maxLength", 0) > 200,
-        "more": declared.get("more", False),
-        "hidden": declared.get("hidden", False),
-    }
-
-
-def parse(kind: type[E], values: Mapping[str, Any]) -> E:
-    """A record from untrusted values; a list may also be one string with commas between the entries.
-
-    Raises:
-        ConfigError: a name is unknown, a value out of range, or not text; the message says which.
-    """
-    lists = {field["name"] for field in kind.form() if field["list"]}
-    given = {
-        name: [part.strip() for part in value.split(",") if part.strip()]
-        if name in lists and isinstance(value, str)
-        else value
-        for name, value in values.items()
-    }
-    try:
-        what = msgspec.convert(given, kind, strict=False)
-        msgspec.json.encode(what)  # the answer will contain it
-    except msgspec.ValidationError as error:
-        at = re.search(r" - at `\$\.(\w+)", str(error))
-        title = next((field["title"] for field in kind.form() if at and field["name"] == at[1]), kind.title)
-        words = str(error)[: at.start()] if at else str(error)
-        hint = "Change that value."
-        raise ConfigError(f"{title}: {words}.", field=at[1] if at else "explore", hint=hint) from error
-    except UnicodeEncodeError as error:  # half of a surrogate pair
-        words, hint = f"{kind.title}: a value contains characters that aren’t text.", "Type it again as plain text."
-        raise ConfigError(words, field="explore", hint=hint) from error
-    return what
+        """The fields as plain JSON values, its own first; shared ones are advanced ones."""
+        fields, kinds = fields_of(cls), [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]
+        own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))  # not shared
+        return [fields[name].form(more=name not in own) for name in own | fields if name in fields]
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
@@ -230,8 +177,8 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
 
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 64
     flavours: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "Which of this project's prompts to use."),
+        tuple[str, ...],
+        ask("Kinds of text", "Which of this project's prompts to use.", enum=list(OWN_TEXTS)),
     ] = tuple(OWN_TEXTS)
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[

@@ -16,13 +16,14 @@ import msgspec
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
-from specdiff_core.explorations.fields import METHOD, SEED, ask
+from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text, problem
 from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig, Template
 

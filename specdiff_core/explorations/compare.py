@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
-from specdiff_core.explorations.fields import DEGREE, METHOD, ask
+from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import DecodeConfig

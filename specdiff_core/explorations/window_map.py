@@ -12,17 +12,17 @@ from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
+from specdiff_core.explorations.fields import WINDOW_DRAFTERS, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.measure.passes import PassCosts
 
-Side = Annotated[int, Meta(ge=1, le=32)]
+Side = Annotated[int, ask("", low=1, high=32)]
 REPEATS = 4
 """Repeats of each bare pass before the runs of each prompt."""
 
@@ -60,7 +60,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         ask(
             "Drafter",
             "T matters only for denoisers; a model that drafts token by token makes γ passes.",
-            **enum(WINDOW_DRAFTERS, "drafters"),
+            enum=WINDOW_DRAFTERS,
+            of="drafters",
         ),
     ] = "mdlm"
     gammas: Annotated[

@@ -4,13 +4,15 @@ drafter's config gives its kind; what it leaves open must be declared and is nev
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
+from specdiff_core.schema.fields import parse as read
 from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, drafter_of, find_pair
 
 OWN = "own?"  # prefix of such a pair's name; a query string follows
@@ -25,14 +27,22 @@ _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "
 class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of a pair's name (see :func:`parse`)."""
 
-    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # folder or hub repository
-    drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: only prompt lookup
-    target_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    drafter_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # one of KINDS, if unknown
-    shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
-    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    context: Annotated[int, msgspec.Meta(ge=SHORTEST, le=2**20)] | None = None
+    target: Annotated[
+        str,
+        ask("Target", "A folder, a GGUF file or a hub repository; --drafter takes one too.", least=1, most=300),
+    ]
+    drafter: Annotated[str, ask("Drafter", "With --target: a folder, a GGUF file or a hub repository.", most=300)] = ""
+    target_revision: Annotated[str, ask("Revision of the target", most=100)] = ""
+    drafter_revision: Annotated[str, ask("Revision of the drafter", most=100)] = ""
+    kind: (
+        Annotated[
+            Literal["denoise", "block", "sequential", "eagle"], ask("Kind", "Of drafter, if its config does not say.")
+        ]
+        | None
+    ) = None
+    shift: Annotated[int, ask("Shift", "For a denoiser: slot i − shift predicts token i.", 0, 1)] | None = None
+    mask_id: Annotated[int, ask("Mask id", "For a denoiser whose config has none.", 0)] | None = None
+    context: Annotated[int, ask("Context", "Tokens of a run.", SHORTEST, 2**20)] | None = None
 
     @property
     def name(self) -> str:
@@ -47,17 +57,7 @@ def parse(values: dict[str, Any]) -> OwnPair:
     Raises:
         ConfigError: a value is missing or invalid; the message says which.
     """
-    try:
-        given = {name: value for name, value in values.items() if value not in ("", None)}
-        pair = msgspec.convert(given, OwnPair, strict=False)
-        if unknown := given.keys() - set(OwnPair.__struct_fields__):
-            raise msgspec.ValidationError(f"there is no field {sorted(unknown)[0][:40]!r}")
-        if pair.kind and pair.kind not in KINDS:
-            raise msgspec.ValidationError(f"there is no kind of drafter {pair.kind!r}")
-    except msgspec.ValidationError as error:
-        hint = f"Give a target; a drafter's kind is one of {', '.join(KINDS)}."
-        raise ConfigError(f"Your own pair: {error}.", field="pair", hint=hint) from error
-    return pair
+    return read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
 
 
 def named(name: str) -> OwnPair:
