@@ -182,12 +182,12 @@ def test_a_result_may_replace_what_it_began_with(home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
-        ("block", ["--rate", "0"], "--rate 0"),
-        ("mdlm", ["--streak", "inf"], "--streak inf"),
+        ("block", ["--rate", "0"], "--rate cannot be '0'"),
+        ("mdlm", ["--streak", "inf"], "--streak cannot be 'inf'"),
         ("mdlm", ["--average", "0.5"], "--average needs --start"),
         ("mdlm", ["--width", "100"], "--width 100"),
-        ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
-        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
+        ("eagle", ["--temperatures", "0", "3"], "--temperatures cannot be '0,3'"),
+        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary cannot be '70000'"),
         ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
         ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
         ("eagle", ["--target", "nowhere"], "There is no target in"),
