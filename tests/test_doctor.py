@@ -353,7 +353,7 @@ def test_two_runs_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.
         (["doctor", "--kind", "denoise"], "whether slot i or slot i − 1"),
         (["diverge", "--kind", "denoise", "--shift", "1"], "has no drafter for eagle2"),
         (["explore", "text", "--kind", "denoise", "--shift", "1"], "has no drafter for dflash"),
-        (["explore", "what-it-takes", "--kind", "magic"], "cannot be 'magic'"),
+        (["explore", "what-it-takes", "--kind", "magic"], "no kind of drafter called 'magic'"),
     ],
     ids=str,
 )

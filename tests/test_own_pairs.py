@@ -92,10 +92,10 @@ def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> Non
     chained = EMBEDDED.drafter("block_markov")
     spec = own_pair(EMBEDDED.target, chained.source).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, chained.window)
-    assert kind_of({"speculators_model_type": "dspark"})[0] == "block"
-    assert kind_of({"speculators_model_type": "eagle3"})[0] == "eagle"
-    assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"})[0] == "eagle"
-    assert kind_of({"model_type": "bert"}) == ("", None)
+    assert kind_of({"speculators_model_type": "dspark"}) == "block"
+    assert kind_of({"speculators_model_type": "eagle3"}) == "eagle"
+    assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}) == "eagle"
+    assert kind_of({"model_type": "bert"}) == ""
 
 
 def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Path) -> None:

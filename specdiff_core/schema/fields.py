@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -16,38 +16,24 @@ from msgspec import Meta, inspect
 from specdiff_core.schema.errors import ConfigError, no_such
 
 K = TypeVar("K")
-KINDS: dict[type, type] = {
-    inspect.IntType: int,
-    inspect.FloatType: float,
-    inspect.BoolType: bool,
-    inspect.StrType: str,
-    inspect.LiteralType: str,
-}
+KINDS = {"IntType": int, "FloatType": float, "BoolType": bool, "StrType": str, "LiteralType": str}
+LIMITS = {"low": "ge", "high": "le", "above": "gt", "longest": "max_length"}
 FORMS = {int: "integer", float: "number", bool: "switch"}
 """Kind of a value -> how a form calls it; others are text."""
 
 
-def ask(
-    title: str,
-    about: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    above: float | None = None,
-    least: int | None = None,
-    most: int | None = None,
-    **form: Any,
-) -> Meta:
+def ask(title: str, about: str = "", low: float | None = None, high: float | None = None, **form: Any) -> Meta:
     """Declare a field.
 
     Args:
         title: its label; without one, errors name its flag.
-        low, high, above: limits of a number; it must be more than ``above``.
-        least, most: entries of a list, or characters of a text.
-        form: further fields of :class:`Field`; ``enum``: names to choose from; others are rejected on use.
+        low, high: limits of a number.
+        form: ``above``, a limit that a number must exceed; ``least`` and ``most`` entries of a list or characters of
+            a text; ``enum``, names to choose from (others are rejected on use); and fields of :class:`Field`.
     """
-    limits: dict[str, Any] = {"ge": low, "le": high, "gt": above, "min_length": least, "max_length": most}
-    return Meta(title=title, description=about, extra_json_schema=form or None, **limits)
+    named = {"above": "gt", "least": "min_length", "most": "max_length"}
+    limits: dict[str, Any] = {own: form.pop(name) for name, own in named.items() if name in form}
+    return Meta(title=title, description=about, ge=low, le=high, extra_json_schema=form or None, **limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +44,17 @@ class Field:
     type: Any  # as annotated, limits included
     kind: type  # of its value, or of each entry of a list
     several: bool  # a list
+    most: int | None  # of its entries
     optional: bool  # an empty value means None
     required: bool
     default: Any  # as plain JSON
     label: str
     help: str
-    choices: Sequence[Any]  # the names of a text, or the options of a setting
+    choices: list[Any]  # the names of a text, or the options of a setting
     low: float | None
     high: float | None
     above: float | None
-    longest: int  # characters of a text, which may be empty; 0: it is a name
-    most: int  # entries of a list; 0: any number
+    longest: int | None  # characters of a text, which may be empty; None: it is a name
     step: float = 1
     symbol: str = ""
     unit: str = ""
@@ -79,35 +65,29 @@ class Field:
     @classmethod
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
         """Read a declaration: ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
-        said: dict[str, Any] = {}
-        leaf: Any = declared.type
-        several, optional, most = False, False, 0
-        while not (type(leaf) in KINDS or hasattr(leaf, "cls")):
+        leaf, said, several, optional, most = declared.type, dict[str, Any](), False, False, None
+        while not (kind := KINDS.get(type(leaf).__name__) or getattr(leaf, "cls", None)):
             if isinstance(leaf, inspect.Metadata):
                 leaf, said = leaf.type, {**(leaf.extra_json_schema or {}), **said}
             elif isinstance(leaf, inspect.UnionType):
                 leaf, optional = next(one for one in leaf.types if not isinstance(one, inspect.NoneType)), True
-            else:
-                leaf, several, most = leaf.item_type, True, leaf.max_length or 0
-        kind: Any = KINDS.get(type(leaf)) or leaf.cls
-        listed = getattr(leaf, "values", ()) or (list(kind) if issubclass(kind, Enum) else ())
+            elif isinstance(leaf, inspect.VarTupleType):
+                leaf, several, most = leaf.item_type, True, leaf.max_length
         default = None if declared.required else declared.default
+        options = list(kind) if issubclass(kind, Enum) else []
         return cls(
             name=declared.name,
             type=annotation,
             kind=kind,
             several=several,
+            most=most,
             optional=optional,
             required=declared.required,
             default=default if isinstance(default, Path) else msgspec.to_builtins(default),
             label=said.pop("title", ""),
             help=said.pop("description", ""),
-            choices=said.pop("enum", None) or listed,
-            low=getattr(leaf, "ge", None),
-            high=getattr(leaf, "le", None),
-            above=getattr(leaf, "gt", None),
-            longest=getattr(leaf, "max_length", None) or 0,
-            most=most,
+            choices=said.pop("enum", None) or list(getattr(leaf, "values", options)),
+            **{name: getattr(leaf, limit, None) for name, limit in LIMITS.items()},
             **said,
         )
 
@@ -126,40 +106,27 @@ class Field:
         """Describes a value: ``1 to 32``, ``true or false``, or the names to choose from."""
         if self.low is not None and self.high is not None:
             return f"{self.low:.10g} to {self.high:.10g}"
-        if self.kind in (int, float):
-            limits = (("at least", self.low), ("more than", self.above), ("at most", self.high))
-            return ", ".join(f"{words} {limit:.10g}" for words, limit in limits if limit is not None)
         if self.kind is bool:
             return "true or false"
-        names = ", ".join(getattr(one, "value", one) for one in self.choices)
-        return names or (f"text of at most {self.longest:,} characters" if self.longest else "a name")
+        limits = (("at least", self.low), ("more than", self.above), ("at most", self.high))
+        words = [f"{words} {limit:.10g}" for words, limit in limits if limit is not None]
+        words = words or [getattr(one, "value", one) for one in self.choices]
+        return ", ".join(words) or (f"text of at most {self.longest:,} characters" if self.longest else "a name")
 
     @property
     def is_long(self) -> bool:
         """Whether it is a text of several lines."""
-        return not self.choices and self.longest > 200
+        return not self.choices and (self.longest or 0) > 200
 
     def form(self, *, more: bool = False) -> dict[str, Any]:
         """The field as plain JSON values; ``more``: show it among the advanced ones."""
-        return {
-            "name": self.name,
-            "title": self.label,
-            "about": self.help,
-            "default": self.default,
-            "kind": "choice" if self.choices else FORMS.get(self.kind, "text"),
-            "list": self.several,
-            "choices": list(self.choices),
-            "of": self.of,
-            "low": self.low,
-            "high": self.high,
-            "long": self.is_long,
-            "more": more or self.more,
-            "hidden": self.hidden,
-        }
+        kind = "choice" if self.choices else FORMS.get(self.kind, "text")
+        words = {"title": self.label, "about": self.help, "kind": kind, "list": self.several, "long": self.is_long}
+        same = ("name", "default", "choices", "of", "low", "high", "hidden")
+        return {**{name: getattr(self, name) for name in same}, **words, "more": more or self.more}
 
     def read(self, value: Any) -> Any:
-        """Convert a value from a flag, a link or a widget to this field's type. The entries of a list may be separated
-        by commas.
+        """Convert a value from a flag, a link or a widget to this field's type. Commas may separate a list's entries.
 
         Raises:
             ConfigError: it has another type, is out of range, or is not text; ``field`` names the field.
@@ -167,12 +134,12 @@ class Field:
         if self.optional and value in (None, ""):
             return None
         plain = self._plain(value)
+        entries = plain if isinstance(plain, list) else [plain]
         try:
-            for one in plain if isinstance(plain, list) else [plain]:
-                str(one).encode()  # fails for half of a surrogate pair, which tokenizers reject
+            "".join(map(str, entries)).encode()  # fails for half of a surrogate pair, which tokenizers reject
             return msgspec.convert(plain, self.type, strict=False, dec_hook=lambda kind, value: kind(value))
         except (msgspec.ValidationError, UnicodeEncodeError):
-            shown = "" if value is None else ",".join(map(str, plain)) if isinstance(plain, list) else str(value)
+            shown = "" if value is None else ",".join(map(str, entries))
             what = f"{self.named} cannot be {shown[:40]!r}." if shown else f"{self.named} is empty."
             hint = f"Choose one of: {self.range}." if self.choices else f"Give {self.range}."
             if self.kind in (int, float):
@@ -183,8 +150,8 @@ class Field:
 
     def _plain(self, value: Any) -> Any:
         if self.several and isinstance(value, str | list | tuple):
-            entries = [value] if isinstance(value, str) else value
-            parts = (map(str.strip, one.split(",")) if isinstance(one, str) else [one] for one in entries)
+            words = [value] if isinstance(value, str) else value
+            parts = (map(str.strip, one.split(",")) if isinstance(one, str) else [one] for one in words)
             return [one for own in parts for one in own if one != ""]
         value = value.value if isinstance(value, Enum) else value
         return value.lower() if self.kind is bool and isinstance(value, str) else value
