@@ -103,7 +103,7 @@ def test_without_the_package_a_file_is_named(hub: list[tuple[Any, ...]], monkeyp
     def offline(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no route")
 
-    with pytest.raises(ConfigError, match="no workload 'gsm9k'"):
+    with pytest.raises(ConfigError, match="no workload called 'gsm9k'"):
         load_workload("gsm9k", 3)
     monkeypatch.setattr(sys.modules["datasets"], "load_dataset", offline)
     with pytest.raises(ConfigError, match="could not be read: ConnectionError: no route") as error:

@@ -22,7 +22,7 @@ from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompt
 from specdiff_core.measure.store import Result
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.fields import ask, fields_of
+from specdiff_core.schema.fields import ask, fields_of, flag
 from specdiff_core.schema.methods import resolve_methods
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -275,13 +275,11 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
 def command_of(what: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
     words = ["explore", what.name] if what.tab else [what.name]
-    for field in msgspec.structs.fields(what):
-        value = getattr(what, field.name)
-        if field.name in what.files:
+    for name, value in msgspec.to_builtins(what).items():
+        if name in what.files:
             words.append(value)
-        elif value != field.default:
-            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            words += [f"--{field.name.replace('_', '-')}", shown]
+        elif value != fields_of(type(what))[name].default:
+            words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words
 
 
@@ -318,18 +316,10 @@ class Exploring:
         self._what, self._steps, self._began = what, what.explore(engine, stopped), time.monotonic()
         self._last = Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
-        machine = {
-            "device": device_name(placement.device),
-            "dtype": placement.dtype_name,
-            "threads": facts["threads"],
-            "network": engine.pair.network,
-        }
-        self._about: dict[str, Any] = {
-            "name": what.name,
-            "choice": msgspec.to_builtins(what),
-            "provenance": facts,
-            "machine": machine,
-        }
+        machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
+        machine |= {"threads": facts["threads"], "network": engine.pair.network}
+        choice = msgspec.to_builtins(what)
+        self._about = {"name": what.name, "choice": choice, "provenance": facts, "machine": machine}
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
@@ -345,15 +335,14 @@ class Exploring:
 
     def snapshot(self, over: bool = True) -> Snapshot:
         """Results so far, also if the last step failed. ``over``: include races and files."""
-        last, explored = self._last, None
-        races, made = dict[str, bytes](), dict[str, bytes]()
-        if last.done:
-            answer = last.answer()
-            threads = answer.facts.get("threads") or self._about["machine"]["threads"]  # 0: nothing ran yet
+        last = self._last
+        if not last.done:
+            return Snapshot(*last[:3], explored=None, races={}, made={}, over=over)
+        answer = last.answer()
+        if threads := answer.facts.get("threads"):  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
-            rows, facts = answer.rows, answer.facts
-            known = {"rows": rows, "facts": facts, "report": self._what.report(rows, facts)}
-            seconds = round(time.monotonic() - self._began, 1)
-            explored = Explored(**self._about | known, done=last.done, total=last.total, seconds=seconds)
-            races, made = (answer.races, last.made()) if over else (races, made)
-        return Snapshot(last.done, last.total, last.doing, explored, races, made, over)
+        report, seconds = self._what.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
+        known = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
+        explored = Explored(**known, done=last.done, total=last.total)
+        races, made = (answer.races, last.made()) if over else ({}, {})
+        return Snapshot(*last[:3], explored, races, made, over)

@@ -187,16 +187,14 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
             "flavour": kind,
             **bounds(speed, counts if name != BASELINE else [1]),
             "prompts": sum(counts),
-            "tau": own.tau,
-            "alpha": own.alpha,
+            **own.named("tau", "alpha", "waiting"),
             "cost": (own.tau or 0.0) / speed.value,
             "drafter_passes": own.nfe / own.rounds,
             "target_passes": own.target_calls / own.committed,
-            "waiting": own.waiting,
             "race": race,
             "lossless": base.rule.lossless,
         }
-        exact = {"alpha_at": own.alpha_at, "tested_at": own.tested_at, "texts": len(same), "same_text": sum(same)}
+        exact = {**own.named("alpha_at", "tested_at"), "texts": len(same), "same_text": sum(same)}
         yield row | (exact if kind == MEAN else {})
 
 

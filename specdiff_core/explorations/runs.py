@@ -166,14 +166,10 @@ class Runs(Rows):
         return row | {
             "prompts": len(measured),
             **bounds(speed, [len(measured)]),
-            "tau": own.tau,
-            "alpha": own.alpha,
-            "alpha_at": own.alpha_at,
-            "tokens_per_second": own.tokens_per_second,
+            **own.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
             "seconds_per_round": own.seconds / own.rounds,
             "draft_seconds": own.seconds_by["draft"] / own.rounds,
             "verify_seconds": (own.seconds_by["score"] + own.seconds_by["verify"]) / own.rounds,
-            "waiting": own.waiting,
         }
 
     def left_out(self) -> list[str]:

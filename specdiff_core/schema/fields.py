@@ -65,7 +65,8 @@ class Field:
     @classmethod
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
         """Read a declaration: ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
-        leaf, said, several, optional, most = declared.type, dict[str, Any](), False, False, None
+        leaf: Any = declared.type
+        said, several, optional, most = dict[str, Any](), False, False, None
         while not (kind := KINDS.get(type(leaf).__name__) or getattr(leaf, "cls", None)):
             if isinstance(leaf, inspect.Metadata):
                 leaf, said = leaf.type, {**(leaf.extra_json_schema or {}), **said}
@@ -74,7 +75,8 @@ class Field:
             elif isinstance(leaf, inspect.VarTupleType):
                 leaf, several, most = leaf.item_type, True, leaf.max_length
         default = None if declared.required else declared.default
-        options = list(kind) if issubclass(kind, Enum) else []
+        options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]
+        said |= {name: getattr(leaf, limit, None) for name, limit in LIMITS.items()}
         return cls(
             name=declared.name,
             type=annotation,
@@ -87,7 +89,6 @@ class Field:
             label=said.pop("title", ""),
             help=said.pop("description", ""),
             choices=said.pop("enum", None) or list(getattr(leaf, "values", options)),
-            **{name: getattr(leaf, limit, None) for name, limit in LIMITS.items()},
             **said,
         )
 
