@@ -87,17 +87,18 @@ def run(args: argparse.Namespace) -> None:
     exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
     failed: BaseException | None = None
     try:
-        found, races, made = _follow(exploring)
+        with options.progress_bar("step") as show:
+            snapshot = exploring.advance(progress=lambda step: show(step.done, step.total, step.doing))
     except (Exception, KeyboardInterrupt) as error:  # raised again after writing what is complete
-        (done, total, _, explored, races, made, _), failed = exploring.snapshot(), error
-        if explored is None:
-            raise
-        found = explored
-        options.say(f"Stopped after {done} of {total} steps. Results so far:")
-    _put_out(args, found, races)
+        snapshot, failed = exploring.snapshot(), error
+    if (found := snapshot.explored) is None:
+        raise failed or SpecDiffError("Nothing was measured.", hint="Change the settings.")
+    if failed is not None:
+        options.say(f"Stopped after {found.done} of {found.total} steps. Results so far:")
+    _put_out(args, found, snapshot.races)
     if target is not None:
         target.mkdir(parents=True)
-        for name, content in made.items():
+        for name, content in snapshot.made.items():
             (target / name).write_bytes(content)
     if failed is not None:
         raise failed
@@ -142,14 +143,6 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
         write_pictures(args.png, report.figures)
         for figure in (one for one in report.figures if one.formula):
             options.say(f"no picture of “{figure.title}”: the page computes it")
-
-
-def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
-    with options.progress_bar("step") as show:
-        snapshot = exploring.advance(progress=lambda step: show(step.done, step.total, step.doing))
-    if snapshot.explored is None:
-        raise SpecDiffError("Nothing was measured.", hint="Change the settings.")
-    return snapshot.explored, snapshot.races, snapshot.made
 
 
 def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
