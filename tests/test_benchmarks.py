@@ -290,7 +290,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("equality --temperatures warm", "not a list"),
+        ("equality --temperatures warm", "Temperature cannot be"),
         ("equality --temperatures 9", "0 to 2"),
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),

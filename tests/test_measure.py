@@ -415,7 +415,7 @@ def test_a_sweep_from_the_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--settings ,", "not a list"),
+        ("--settings ,", "is not a setting"),
         ("--settings block/64/1", "Give a whole number"),
         ("--repeats 0", "at least 1"),
         ("--first 0", "leaves no prompt"),
