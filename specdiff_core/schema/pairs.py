@@ -68,8 +68,8 @@ class DrafterSpec:
 
     @property
     def is_here(self) -> bool:
-        """Whether its folder exists, for shipped drafters; True for others."""
-        return not Path(self.source).is_absolute() or Path(self.source).is_dir()
+        """Whether its files exist, for shipped drafters; True for others."""
+        return not Path(self.source).is_absolute() or (Path(self.source) / "config.json").is_file()
 
     @property
     def can_branch(self) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
+import msgspec
+
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask, fields_of, parse
 
@@ -192,8 +194,8 @@ class DecodeConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as stored in traces and share links."""
-        values = ((name, getattr(self, name)) for name in SETTINGS)
-        return {name: value.value if isinstance(value, Option) else value for name, value in values}
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:
