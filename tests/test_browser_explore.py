@@ -398,7 +398,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
         refused(page, "a token of this target", ask(take=1 << 20))
         refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
-        refused(page, "Token: Expected", ask(take=""))
+        refused(page, "Token is empty", ask(take=""))
 
         for each in (other, third):  # in turns, and there is no place for more
             each.click(".sd-exp-run")
