@@ -217,10 +217,7 @@ def test_commands_on_cards_still_parse(card: Path) -> None:
         parser = ArgumentParser()
         for field in fields_of(type(defaults)).values():
             add_field(parser, field)
-        read, given = (
-            parse(type(defaults), vars(parser.parse_args(words)), defaults),
-            dict(itertools.pairwise(words)),
-        )
+        read, given = parse(type(defaults), vars(parser.parse_args(words)), defaults), dict(itertools.pairwise(words))
         for flag, field in (("--steps", "steps"), ("--seed", "seed"), ("--share", "share"), ("--streak", "streak")):
             if flag in given:
                 assert getattr(read, field) == float(given[flag])
