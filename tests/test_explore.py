@@ -26,7 +26,7 @@ from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, StopFlag, command_of, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, StopFlag, command_of, csv_of
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
@@ -50,6 +50,7 @@ from specdiff_core.measure.votes import Attempt, attempt_of, curves, rotated, si
 from specdiff_core.models.network import CausalLM
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import DecodeConfig
@@ -207,7 +208,7 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
     facts = final.explored.facts
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
     assert final.explored.machine["threads"] == facts["threads"]
-    assert final.explored.origin["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
+    assert final.explored.provenance["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
 
 
 def test_stop_keeps_what_was_done(engine: Engine) -> None:

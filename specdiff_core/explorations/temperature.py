@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.settings import DecodeConfig, Sampling
 from specdiff_core.schema.summary import final
@@ -42,7 +43,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     scales: ClassVar = ("temperatures", "draft_temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
-    drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", **enum(WINDOW_DRAFTERS, "drafters"))] = (
+    drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", enum=WINDOW_DRAFTERS, of="drafters")] = (
         "block"
     )
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 16)] = 5
