@@ -119,7 +119,7 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
             place = urlsplit("")
         leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
         if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
-            return PlainTextResponse(f"A link to this page of at most {LONGEST_LINK} characters, please.", 400)
+            return PlainTextResponse(f"Give a link to this page of at most {LONGEST_LINK} characters.", 400)
         if own_pairs.is_loopback(place.hostname):
             address = lan_address() if everywhere else ""
             if not address:

@@ -211,8 +211,8 @@ class Page(Tabled, kw_only=True, tag="page"):
             costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
         return [
             "### The page",
-            "A real server and a real browser on the same machine, which had read the files before."
-            + " The browser took only time that no other program wanted, as if it were elsewhere." * self.idle,
+            "A real server and a real browser on the same machine, with the files in its disk cache."
+            + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
             *(
                 f"A first visit transfers {value['size']['median']:.0f} kB until the recording is there, and "

@@ -22,18 +22,18 @@ DEFAULT = {
     "smollm2": ("prompt_lookup", "dflash", "ddtree", "markov_tree"),
     "embedded": ("autoregressive", "eagle", "specdiff", "dflash", "ddtree"),
 }
-"""What the recordings of a pair raced."""
+"""The methods in a pair's recorded races."""
 RULES = tuple(rule.value for rule in Rule if rule.lossless)
-"""Rules that keep the target's distribution for every method."""
+"""Rules that are lossless with every method."""
 SETTINGS = ("temperature", "rule", "max_new_tokens", "seed", "pair")
-"""What a visitor chooses for all lanes alike, in the order of the widgets."""
+"""Settings shared by all lanes, in the order of the widgets."""
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     """The lanes of a race of several methods, from untrusted values; each is named by its method.
 
     Raises:
-        ConfigError: too few or too many methods, one that the pair has not, or a setting that does not work.
+        ConfigError: too few or too many methods, one that the pair lacks, or an invalid setting.
     """
     base = controls.check_settings({name: values[name] for name in SETTINGS if name in values} | {"drafter": "none"})
     if base.rule.value not in RULES:
@@ -54,7 +54,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 
 def place() -> Controls:
-    """Place the controls, and wire what stays between them."""
+    """Place the controls, and connect the pair to the list of methods."""
     card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]
     rule.choices = [item for item in rule.choices if item[1] in RULES]
@@ -74,12 +74,12 @@ def _methods() -> gr.components.Component:
 
 
 def choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of what may race against vanilla."""
+    """(label, name) of the methods that can race against vanilla."""
     return [(method.label, method.name) for method in methods_of(pair) if method.name != BASELINE]
 
 
 def methods_here(pair: str, chosen: list[str]) -> Any:
-    """The list of methods for another pair; what it has of the choice stays, unless that is what a race usually has."""
+    """The list of methods for another pair, which keeps the chosen ones that it has, unless they are the defaults."""
     offered = choices(pair)
     usual = any(sorted(chosen) == sorted(names) for names in DEFAULT.values())
     kept = DEFAULT[pair] if usual and pair in DEFAULT else [name for _, name in offered if name in chosen]
@@ -87,10 +87,10 @@ def methods_here(pair: str, chosen: list[str]) -> Any:
 
 
 def from_query(query: Mapping[str, str]) -> list[Any] | None:
-    """What a link to a race puts into the prompt, the methods and the settings; None for any other link.
+    """The prompt, methods and settings in a link to a race; None for other links.
 
     Raises:
-        ConfigError: the link asks for a race that does not work.
+        ConfigError: the link's race is invalid.
     """
     if "methods" not in query:
         return None

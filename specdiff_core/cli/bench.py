@@ -42,9 +42,9 @@ def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, set
     add("--first", type=int, metavar="N", help="use only the first N prompts of each flavour")
     add("--json", type=Path, metavar="OUT", help="write the result, and its rows beside it (.rows.jsonl)")
     if repeats:
-        add("--repeats", type=int, default=3, metavar="N", help="[default 3]")
+        add("--repeats", type=int, default=3, metavar="N", help="runs of each setting on each prompt [default 3]")
     form = "drafter/γ/T, with /nodes for a tree, /0/K/selection for K drafts, /auto at the end for adaptive lengths"
-    about = f"beside vanilla [default: {settings}]: {form}; as block/9/1,block/9/1/12,block/16/1/auto"
+    about = f"settings to measure besides vanilla [default: {settings}]: {form}; for example block/9/1,block/16/1/auto"
     add("--settings", default="", metavar="LIST", help=about)
     options.add_settings(parser, leave=SWEPT)
     options.add_placement(parser)

@@ -123,7 +123,7 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dtype", default="auto", help="auto, fp32 or bf16 [default auto: fp32 on a CPU, or what the pair prefers]"
     )
-    about = "of a run, up to the target's limit [default: see `pairs NAME`, or 4096]"
+    about = "context length of a run, up to the target's limit [default: see `pairs NAME`, or 4096]"
     group.add_argument("--context", type=int, metavar="TOKENS", help=about)
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
 

@@ -76,7 +76,7 @@ def table(summary: dict[str, Any]) -> list[str]:
                 speed + spread,
                 f"{tau:.2f}" if tau is not None else "not defined" if quoted is None else f"“{quoted:.2f}”",
                 "not defined" if rate is None else f"{rate:.1f}",
-                {True: "as vanilla", False: "another", None: ""}[numbers["same_text_as_vanilla"]],
+                {True: "same as vanilla", False: "different", None: ""}[numbers["same_text_as_vanilla"]],
                 {True: "the target's", False: "NOT guaranteed", None: "not checked" if numbers["server"] else ""}[
                     numbers["lossless"]
                 ],

@@ -243,7 +243,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     for degree in (cold, warm):
         if even := named(row for row in ranked[degree] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
             notes.append(
-                f"Intervals contain 1× at temperature {degree:g}, so neither faster nor slower: {draw.listed(even)}."
+                f"Neither clearly faster nor slower than vanilla at temperature {degree:g}: {draw.listed(even)}."
             )
     return f"{best(cold)} {best(warm)}", notes
 
@@ -304,7 +304,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
         look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
         measured = alone if row.get("low") is None else draw.spread(row)
         if row["flavour"] == MEAN and (race := row.get("race")):
-            measured += f"; its race is of {re.split('[/#]', race)[1]}"  # there is none of a mean
+            measured += f"; opens a race on {re.split('[/#]', race)[1]}"  # there is none of a mean
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(
             {

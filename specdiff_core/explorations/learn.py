@@ -170,9 +170,11 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         answer, notes, change = "", list[str](), facts.get("change")
         raced = {name: row for name, row in facts["race"].items() if row.get("speedup")}
         if all(len(own) > 1 for own in by.values()):
-            speeds = {name: f" and decodes at {times(raced[name]['speedup'])}" if name in raced else "" for name in by}
-            ends = [f"{LABELS[name]} reaches τ = {ratio(own[-1]['tau'])}{speeds[name]}" for name, own in by.items()]
-            answer = f"From random weights, after {by[STREAK][-1]['seconds']:.0f} s each, {draw.listed(ends)}."
+            speeds = {name: f" and {times(raced[name]['speedup'])}" if name in raced else "" for name in by}
+            ends = [f"with {LABELS[name]} τ = {ratio(own[-1]['tau'])}{speeds[name]}" for name, own in by.items()]
+            answer = (
+                f"After {by[STREAK][-1]['seconds']:.0f} s of training each, from random weights: {'; '.join(ends)}."
+            )
         if change:
             verdict = "after such short training, no clear difference"
             if round(change["low"], 2) > 1:

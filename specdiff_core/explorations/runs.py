@@ -41,7 +41,7 @@ RUN_COLUMNS = {
 }
 """Column of :meth:`Runs.row` -> its meaning."""
 TOGETHER = 6
-"""Settings that share one run of vanilla: it runs again before every so many, so that drift affects both."""
+"""Settings that share one run of vanilla: it runs again after this many settings, so that drift affects both."""
 
 
 def bounds(speed: Interval, counts: Sequence[int]) -> dict[str, Any]:

@@ -148,10 +148,10 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
         own = [row for row in known if row["method"] == method]
         return (
-            f"After {own[-1]['context']} tokens {find_method(method).short} reaches {times(own[-1]['speedup'])}, "
-            f"against {times(own[0]['speedup'])} after {own[0]['context']}; a vanilla token takes "
-            f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms there instead of "
-            f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms."
+            f"{find_method(method).short} reaches {times(own[0]['speedup'])} after {own[0]['context']} tokens of text "
+            f"and {times(own[-1]['speedup'])} after {own[-1]['context']}; a vanilla token takes "
+            f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms and then "
+            f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms."
         )
 
 
@@ -164,7 +164,7 @@ def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label:
         words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
         rivals = [one["name"] for one in others if one["high"] >= row["low"] and one["low"] <= row["high"]]
         close = f"; {draw.shortlist(rivals)} may be as {how}" if rivals else ""
-        return f"{row['name']} ({percent(row['accepted'])} of {row['tested']} accepted; {words}{close})"
+        return f"“{row['name']}” ({percent(row['accepted'])} of {row['tested']} accepted; {words}{close})"
 
     easiest, hardest = like(known[0], known[1:], "easy"), like(known[-1], known[-2::-1], "hard")
     return f"The easiest kind of token{f' for {label}' if label else ''} is {easiest}; the hardest is {hardest}."

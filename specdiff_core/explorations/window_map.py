@@ -156,7 +156,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             notes.append(
                 f"The controller reaches {draw.measured(chosen)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
-                "measured cells, which is also the luckiest."
+                "measured cells, which chance favours."
                 + (" It even beats every fixed setting here." if regret < 0 else "")
             )
         if agree["cells"]:
@@ -264,7 +264,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured acceptance and bare passes, no prefill; open marks: measured, with it",
+        hint="lines: predicted from measured acceptance, without prefill; open marks: measured, with prefill",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],

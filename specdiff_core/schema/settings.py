@@ -29,7 +29,7 @@ class RevealOrder(Option):
     """Which masked positions a denoising step reveals (``maths/unmasking.py``)."""
 
     LEFT_TO_RIGHT = "left_to_right", "Left to right"
-    RANDOM = "random", "Random (as MDLM, in equal steps)"
+    RANDOM = "random", "Random (as in MDLM, but in equal steps)"
     ENTROPY = "entropy", "Lowest entropy first"
     MARGIN = "margin", "Largest top-2 margin first"
     MAX_PROB = "max_prob", "Most probable first"
@@ -40,7 +40,7 @@ class Rule(Option):
     """How drafted tokens are tested (``decoding/verify.py``)."""
 
     RATIO = "ratio", "Ratio: accept with min(1, p/q), exact"
-    BLOCK = "block", "Block: p/q of the draft as a whole, exact, never fewer tokens"
+    BLOCK = "block", "Block: p/q of the whole draft, exact, on average at least as many tokens"
     MATCH = "match", "Match: same noise as vanilla, identical text"
     DELTA = "delta", "Delta: accept with p, exact for any draft"
     NAIVE = "naive", "Naive: p/q in any reveal order, not always lossless"
@@ -142,7 +142,7 @@ class DecodeConfig:
         "Top-k", "Keep the k most probable tokens; 0 keeps all.", 0, 4096, symbol="k"
     )] = 0
     top_p: Annotated[float, ask(
-        "Top-p", "Keep the smallest set of tokens with this probability; 1 keeps all.", 0.01, 1.0, step=0.01
+        "Top-p", "Keep the fewest tokens whose probabilities add up to this; 1 keeps all.", 0.01, 1.0, step=0.01
     )] = 1.0
     seed: Annotated[int, ask(
         "Seed", "The same seed gives the same text (with auto above temperature 0, only under match).", 0, 2**31 - 1

@@ -196,7 +196,7 @@ export function decisionWords(decided, draft, last) {
     : 'to measure its cost';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
   const cut = draft && draft.ids.length < gamma && last !== END
-    ? `. The draft ends after ${draft.ids.length}: with the drafter’s confidence, the next ` +
+    ? `. The draft ends after ${draft.ids.length}: given the drafter’s confidence, the next ` +
       `position would cost more than it saves ${row}`
     : '';
   return `Auto, T ${steps}: ${why}${room}${cut}.`;

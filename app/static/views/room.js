@@ -44,7 +44,7 @@ export async function look(room) {
       shown: (await answer.json()).shown ?? '',
     };
   } catch (error) {
-    console.info('no news of the room:', error);
+    console.info('no status of the room:', error);
     return null;
   }
 }
