@@ -1,6 +1,6 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
-Starts a server on the embedded pair (or uses ``--url``), lets that many clients start races at once, repeatedly, and
+Starts a server on the embedded pair, lets that many clients start races at once, repeatedly, and
 reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
 memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one lesson at once first: nothing is
 decoded, and the report has the seconds of each request and of a whole page. ``--fuzz N`` adds malformed calls, which
@@ -164,16 +164,8 @@ async def phone(url: str, asked: Sequence[str], met: Met) -> None:
     which takes little of the two processors that server and phones share here."""
     began = time.monotonic()
     for files, times in ((asked[:1], met.heads), (asked[1:], met.requests)):
-        command = [
-            "curl",
-            "--no-progress-meter",
-            "--parallel",
-            "--parallel-max",
-            "6",
-            "-H",
-            "Accept-Encoding: gzip, br",
-        ]
-        command += ["--write-out", "%{http_code} %{time_total} %{url}\n"]
+        command = ["curl", "--no-progress-meter", "--parallel", "--parallel-max", "6", "--write-out"]
+        command += ["%{http_code} %{time_total} %{url}\n", "--header", "Accept-Encoding: gzip, br"]
         for file in files:
             command += ["--output", "/dev/null", url + file]
         curl = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -236,14 +228,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--phones", type=int, default=0, metavar="N", help="phones on one lesson first [default none]")
     parser.add_argument("--lesson", default="gamma", help="name of that lesson [default gamma]")
     parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
-    parser.add_argument("--url", help="of a server that runs already; its memory is not looked at")
     default = Path(tempfile.gettempdir()) / "specdiff-load.log"
     parser.add_argument("--log", type=Path, default=default, help=f"the server's log [default {default}]")
     args = parser.parse_args(argv)
     args.log.write_bytes(b"")
     met = Met()
 
-    def measure(url: str, process: psutil.Process | None) -> None:
+    def measure(url: str, process: psutil.Process) -> None:
         if args.phones:
             asked = asked_by_a_phone(url, args.lesson)
 
@@ -251,10 +242,8 @@ def main(argv: list[str] | None = None) -> int:
                 await asyncio.gather(*(phone(url, asked, met) for _ in range(args.phones)))
 
             asyncio.run(class_room())
-            print(
-                f"{args.phones} phones: {len(met.heads) + len(met.requests)} requests, {len(met.errors)} errors",
-                flush=True,
-            )
+            requests = len(met.heads) + len(met.requests)
+            print(f"{args.phones} phones: {requests} requests, {len(met.errors)} errors", flush=True)
         for round in range(args.rounds):
 
             async def together(round: int) -> None:
@@ -262,23 +251,18 @@ def main(argv: list[str] | None = None) -> int:
                 await asyncio.gather(*(visit(url, n, round, args.tokens, met) for n in numbers))
 
             asyncio.run(together(round))
-            if process is not None:
-                met.memory.append(memory(process))
+            met.memory.append(memory(process))
             found = f"{len(met.wholes)} answers, {len(met.errors)} errors"
             print(f"round {round + 1} of {args.rounds}: {found}", flush=True)
         if args.fuzz:
             asyncio.run(fuzz(url, args.fuzz, met))
-            if process is not None:
-                met.memory.append(memory(process))
+            met.memory.append(memory(process))
 
-    if args.url:
-        measure(args.url, None)
-    else:
-        with args.log.open("ab") as log, server(log) as (url, process):
-            wait_for(f"{url}/readyz", process)
-            measure(url, psutil.Process(process.pid))
-            if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
-                met.errors.append(f"{traced} tracebacks in {args.log}")
+    with args.log.open("ab") as log, server(log) as (url, process):
+        wait_for(f"{url}/readyz", process)
+        measure(url, psutil.Process(process.pid))
+        if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
+            met.errors.append(f"{traced} tracebacks in {args.log}")
     print(met.table())
     return int(met.failed)
 
