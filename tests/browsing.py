@@ -244,7 +244,7 @@ def serious(page: Any) -> list[tuple[str, list[str]]]:
 
     return [
         (item["id"], [node["html"][:160] for node in item["nodes"]])
-        for item in Axe().run(page).response["violations"]
+        for item in Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         if item["impact"] in {"serious", "critical"}
     ]
 
