@@ -20,7 +20,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these importable
 
 from app.content import examples  # noqa: E402
+from app.gradio_patches import skip_stubs  # noqa: E402
 
+skip_stubs()
 # These tests watch denoising, so their page opens on the embedded pair.
 examples.OPENING = next(preset for preset in examples.PRESETS if preset.pair == "embedded")
 examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
