@@ -31,6 +31,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--min-semi-space-size=64 --max-semi-space-size=128",  # megabytes: less garbage collection
 ]
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 SERVER = Path(__file__).resolve().parent / "browser_server.py"
