@@ -171,23 +171,49 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
     """Connect Run, Enter in the prompt, and Stop. The player is notified of every change of the controls."""
     changes = [component.change for component in card.inputs]
     gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
-    running = gr.on(
+    running = run_in_turn(
         [card.run.click, card.prompt.submit],
         run,
         [*card.inputs, card.threads],
         player,
         js=scripts.run(card.tab),
-        show_progress="minimal",
-        show_progress_on=card.queue,
-        concurrency_id="decode",
-        concurrency_limit=1,  # two decodes at once would measure each other
-        trigger_mode="once",
-        api_visibility="private",
+        queue=card.queue,
+        cancel=card.cancel,
+        turns=("decode", 1),  # two decodes at once would measure each other
     )
     running.then(model_of, card.settings["pair"], card.model, **QUIET)  # a run may have fetched it
     card.stop.click(stop, None, None, **QUIET)
-    # The player presses it for a run that waits in the queue: Gradio then drops the event, here and on the server.
-    card.cancel.click(None, None, None, cancels=[running])
+
+
+def run_in_turn(
+    pressed: Sequence[Any],
+    run: Callable[..., Iterator[str]],
+    inputs: Any,
+    player: gr.HTML,
+    *,
+    js: str,
+    queue: gr.HTML,
+    cancel: gr.Button,
+    turns: tuple[str, int],
+) -> Any:
+    """Let buttons start a job in its turn (name of the queue, jobs at once). The player presses ``cancel`` for a job
+    that waits: Gradio then drops the event, here and on the server."""
+    name, at_once = turns
+    event = gr.on(
+        pressed,
+        run,
+        inputs,
+        player,
+        js=js,
+        show_progress="minimal",
+        show_progress_on=queue,
+        concurrency_id=name,
+        concurrency_limit=at_once,
+        trigger_mode="once",
+        api_visibility="private",
+    )
+    cancel.click(None, None, None, cancels=[event])
+    return event
 
 
 def presets() -> gr.Dropdown:

@@ -29,7 +29,6 @@ from specdiff_core.schema.trace import dump_trace
 
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
-TABS = ("live", "race", "explore", "compare", "learn")
 MANY = (explore.TAB, "window-map"), (explore.COMPARE, "compare")
 """Questions with many races."""
 NOTE = "This is an export: it plays recordings, trace files and lessons. To run something, start the lab."
@@ -37,6 +36,7 @@ EMPTY = {
     live.TAB: "This export has no recording of vanilla and one drafter.",
     race.TAB: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
+TABS = (*EMPTY, *explore.NAMES, "learn")
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 

@@ -147,15 +147,16 @@ def trace_file(request: Request) -> Response:
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
-    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option. A POST with ``voter`` and ``option`` adds a
-    choice, a PUT opens the room, a DELETE closes it. The status is 404 if the room isn't open."""
+    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the projector shows. A
+    POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and shows the question, a DELETE closes it.
+    The status is 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
         option = query.get("option", "")
         if request.method == "PUT":
-            rooms.open(room)
+            rooms.open(room, question)
         elif request.method == "DELETE":
             rooms.close(room)
         counted = request.method != "POST" or (
@@ -163,7 +164,8 @@ def counting(rooms: Rooms) -> Callable[[Request], Response]:
         )
         counts = rooms.counts(room, question)
         status = 404 if counts is None else 200 if counted else 400
-        return JSONResponse({"counts": counts or []}, status, {"Cache-Control": "no-store"})
+        content = {"counts": counts or [], "shown": rooms.shown(room)}
+        return JSONResponse(content, status, {"Cache-Control": "no-store"})
 
     return answer
 

@@ -300,7 +300,8 @@ def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[An
     tab to open. A link to Live that sets nothing but the pair gets that pair's first preset. An invalid link
     only sets the prompt and shows a card."""
     tab = race.TAB if "methods" in query else live.TAB
-    opened = "learn" if "lesson" in query else explore.TAB if "explore" in query else query.get("tab", "")
+    opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
+    opened = opened or query.get("tab", "")
     if opened not in {*explore.RECORDED, *placed, "learn", "api"}:
         opened = tab
     filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}

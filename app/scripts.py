@@ -36,8 +36,7 @@ _QUERY = """((names, values) => {
 SHARE = """() => {
   const button = document.getElementById('sd-share');
   const open = document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim().toLowerCase();
-  const player = ['live', 'race', 'explore'].includes(open) ? window.specdiff.players[open] : null;
-  const query = player ? player.query() : `tab=${open.split(' ')[0]}`;
+  const query = window.specdiff.players[open]?.query() ?? `tab=${open.split(' ')[0]}`;
   if (location.pathname.length + query.length > 8000) { window.specdiff.say(button, 'Prompt too long'); return; }
   window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
@@ -51,12 +50,7 @@ _CONTROLS = """(...values) => {
   window.specdiff?.players[TAB]?.controls(asked);
 }"""
 
-_RUN = """(...values) => {
-  const player = window.specdiff?.players[TAB];
-  const threads = player?.threads ?? '';
-  if (player) player.threads = null;
-  return [...values.slice(0, -1), String(threads)];
-}"""
+_RUN = "(...values) => [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began() ?? '')]"
 
 
 def controls(tab: str, names: Sequence[str]) -> str:

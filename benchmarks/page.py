@@ -40,7 +40,8 @@ LANES = ("vanilla", "drafted")
 SETTLE = 500  # milliseconds in which the browser closes the page it left
 PATIENCE = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
-PLAYING = f"window.specdiff?.players.live?.trace && {LIVE}.player.t > 0"
+THERE = "window.specdiff?.players.live?.trace"
+PLAYING = f"{THERE} && {LIVE}.player.t > 0"
 FIRST_EVENT = f"{LIVE}.live && Object.values({LIVE}.live.events).some((events) => events.length)"
 HEADER = f"{LIVE}.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
 STARTED = f"{HEADER}.started_at"
@@ -78,6 +79,25 @@ def open_page(page: Any, url: str) -> None:
     """Open the page and wait until its recording plays."""
     page.goto(url)
     page.wait_for_function(PLAYING, timeout=PATIENCE)
+
+
+def first_visit(browser: Any, url: str) -> dict[str, float]:
+    """Open the page with an empty cache: seconds until it is painted and until its recording is there, and the
+    kilobytes that have arrived by then and two seconds later, when it has drawn its charts."""
+    context = browser.new_context()
+    page, sizes = context.new_page(), []
+    network = context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"] / 1000))
+    began = time.monotonic()
+    page.goto(url)
+    page.wait_for_function(THERE, timeout=PATIENCE)
+    found = {"there": time.monotonic() - began, "size": sum(sizes)}
+    found["painted"] = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
+    page.wait_for_timeout(2000)
+    found["whole"] = sum(sizes)
+    context.close()
+    return found
 
 
 def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
@@ -164,6 +184,7 @@ class Page(Tabled, kw_only=True, tag="page"):
     attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
     waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
     idle: bool = False  # whether the browser took only time that no other program wanted
+    visits: dict[str, dict[str, float]] | None = None  # of a browser with an empty cache (:func:`first_visit`)
 
     def tables(self) -> list[str]:
         first, settings = self.first_event_seconds, self.settings
@@ -174,6 +195,11 @@ class Page(Tabled, kw_only=True, tag="page"):
                 ("from Run to the first event on the page, pressed at once", self.starts, first["first"]),
                 ("the same, models loaded", self.turns, first["later"]),
                 ("to start the decoding process and load the models", self.starts, self.load_seconds),
+                *(
+                    (f"a first visit, until {words}", self.starts, self.visits[name])
+                    for name, words in {"painted": "something is painted", "there": "the recording is there"}.items()
+                    if self.visits
+                ),
             )
         ]
         held = self.memory_mib
@@ -188,6 +214,12 @@ class Page(Tabled, kw_only=True, tag="page"):
             "A real server and a real browser on the same machine, which had read the files before."
             + " The browser took only time that no other program wanted, as if it were elsewhere." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
+            *(
+                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is there, and "
+                f"{value['whole']['median']:.0f} kB with the charts."
+                for value in [self.visits]
+                if value
+            ),
             f"The decoding process holds {held['median']:.0f} MiB after a race "
             f"({bounds(held['low'], held['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
@@ -208,6 +240,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
     loads: list[float] = []
     memory: list[float] = []
     later: list[float] = []
+    visits: list[dict[str, float]] = []
     runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page(idle=idle) as page:
         for _ in range(starts):
@@ -218,6 +251,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
                 usable.append(time.monotonic() - began)
                 first.append(run_on_page(page)[0])
                 alone, threads = Alone(page), page.evaluate(f"{HEADER}.threads")
+                visits.append(first_visit(page.context.browser, url))
                 loads.append(alone.load_seconds)
                 memory.append(alone.memory)
                 for turn in range(repeats):
@@ -264,6 +298,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
         waiting={lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
         turns=len(runs["alone"]),
         idle=idle,
+        visits={name: spread([one[name] for one in visits]) for name in visits[0]},
     )
 
 

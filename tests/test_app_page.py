@@ -365,13 +365,14 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
     place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
     assert client.get(place).status_code == client.post(f"{place}?voter={one}&option=0").status_code == 404, "not open"
     assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
-    assert client.put(place).json() == {"counts": []}
+    assert client.put(place).json() == {"counts": [], "shown": "gamma-guess"}
     for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts: then the phone shows the answer
         assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
     kept.close("0123456789ab")
     assert client.post(f"{place}?voter={one}&option=0").status_code == 404, "it is closed"
-    assert client.put(place).json() == client.get(place).json() == {"counts": [1, 0, 1]}
-    assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": []}
+    assert client.put(place).json() == client.get(place).json() == {"counts": [1, 0, 1], "shown": "gamma-guess"}
+    client.put("/rooms/0123456789ab/verify-none")
+    assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": [], "shown": "verify-none"}
     for wrong in (f"{place}?voter=Ada&option=1", f"{place}?voter={one}&option=99", f"{place}?voter={one}&option=x"):
         assert client.post(wrong).status_code == 400
 
@@ -379,10 +380,11 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
 def test_rooms_are_bounded() -> None:
     kept = Rooms()
     for number in range(rooms.ROOMS + 1):
-        kept.open(f"{number:012x}")
+        kept.open(f"{number:012x}", "gamma-guess")
         assert kept.guess(f"{number:012x}", "gamma-guess", "a" * 12, 1)
-    assert kept.counts(f"{0:012x}", "gamma-guess") is None and kept.counts(f"{1:012x}", "gamma-guess") == [0, 1]
-    kept.open("f" * 12)
+    assert kept.counts(f"{0:012x}", "gamma-guess") is None and not kept.shown(f"{0:012x}")
+    assert kept.counts(f"{1:012x}", "gamma-guess") == [0, 1]
+    kept.open("f" * 12, "gamma-guess")
     questions = [kept.guess("f" * 12, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
     voters = [kept.guess("f" * 12, "q", f"{number:012x}", 0) for number in range(rooms.VOTERS)]
     assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]

@@ -479,9 +479,12 @@ def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str
         one.wait_for_function(clock_runs("live"))
         if tab != "live":
             open_tab(two, tab)
-        start(two, tab, f"Ben waits on {tab}")
+        two.fill(f"#{tab}-prompt textarea", f"Ben waits on {tab}")
+        two.evaluate(f"for (const id of ['run', 'stop']) document.getElementById(`{tab}-${{id}}`).click()")
+        two.wait_for_function(f"!{app(tab)}.waiting && !{app(tab)}.busy")
+        two.click(f"#{tab}-run")
         status = f"#{tab}-player .sd-status"
-        two.wait_for_selector(f"{status}:has-text('Yours is number')")
+        two.wait_for_selector(f"{status}:has-text('Yours is number 1 of 1')")
         two.click(f"#{tab}-stop")
         two.wait_for_selector(status, state="hidden")
         assert two.locator(f"#{tab}-player .sd-busy").count() == 0
@@ -956,11 +959,14 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         page.wait_for_function(f"{ready('live')} && {prompt} !== 'A run to keep' && location.search.includes('trace=')")
         page.go_back()
         page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
-    with visit(browser, link) as page:
+    with visit(browser, link, reloads=True) as page:
         value_of(page, "#live-prompt textarea", "A run to keep")
         value_of(page, "#live-gamma input[type=number]", "5")
         assert page.evaluate(f"{LIVE}.lanes.drafted.duration") == seconds
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
+        open_tab(page, "learn")
+        page.reload()
+        page.wait_for_function(f"{tab} === 'Learn' && {prompt} === 'A run to keep'")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:
         page.wait_for_selector("#live-player .sd-card:visible")

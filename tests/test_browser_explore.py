@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -115,6 +116,22 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert done < found["done"] < found["total"]
         assert "Stopped" in one.text_content(".sd-exp > .sd-voice")
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
+
+
+def test_stop_before_gradio_has_queued_a_measurement_leaves_the_queue(browser: Any, address: str) -> None:
+    with ExitStack() as visits:
+        url = coins(address, runs=100000)
+        one, two, three = (visits.enter_context(visit(browser, url, until=THERE)) for _ in range(3))
+        for page in (one, two):
+            page.click(".sd-exp-run")
+            page.wait_for_function(f"{LIVE}.losslessness?.done > 0")
+        three.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")
+        three.wait_for_function(IDLE)
+        three.fill("#explore-losslessness-runs", "201")
+        three.click(".sd-exp-run")
+        three.wait_for_selector(".sd-exp .sd-status:has-text('number 1 of 1')")
+        one.click(".sd-exp-stop")
+        three.wait_for_function(f"{LIVE}.losslessness?.choice.runs === 201 && {IDLE}")
 
 
 def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:

@@ -232,6 +232,16 @@ def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> 
             vote = "fetch(`rooms/${new URLSearchParams(location.search).get('room')}/gamma-guess?option=2&voter=`"
             own = "sessionStorage.getItem('specdiff-voter')"
             assert phone.evaluate(f"{vote} + {own}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
+            titles = {lesson.name: lesson.title for lesson in WORKSHOP}
+            other = list(titles)[1 + list(titles).index("gamma")]
+            room.keyboard.press("n")
+            phone.click(f"{CARD} button:has-text('{titles[other]}')")
+            phone.wait_for_function(f"{SLIDE}.ariaLabel === '{titles[other]}'")
+            assert "The projector shows" not in phone.inner_text(CARD)
+            room.keyboard.press("p")
+            phone.keyboard.press("Escape")
+            phone.click(f".sd-room button:has-text('{titles['gamma']}')")
+            phone.wait_for_function(f"{SLIDE}?.innerText.includes('Noted')")
             phone.keyboard.press("Escape")
             assert phone.is_visible("#lesson-gamma .sd-explained")
             assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0

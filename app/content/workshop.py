@@ -160,6 +160,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         "section",
         element("h2", text="Workshop", id="sd-workshop"),
         element("p", text=lead, class_="sd-lead"),
+        element("div", class_="sd-room"),
         buttons,
         contents(chosen),
         teaching.guide() if chosen == WORKSHOP else "",

@@ -13,22 +13,29 @@ CODE, QUESTION, VOTER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[a-z-]{1,40}")
 
 
 class Rooms:
-    """Counts by room and question, of rooms that a projector opened. A voter is a page, whose first choice counts."""
+    """Counts by room and question, of rooms that a projector opened, and the question that it shows. A voter is a page,
+    whose first choice counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._rooms: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
+        self._shown: dict[str, str] = {}
         self._closed: set[str] = set()
 
-    def open(self, room: str) -> None:
-        """Open a room, unless it is open or its code is malformed."""
-        if CODE.fullmatch(room):
+    def open(self, room: str, question: str) -> None:
+        """Open a room, unless it is open, and show a question there; ignores malformed names."""
+        if CODE.fullmatch(room) and QUESTION.fullmatch(question):
             with self._lock:
                 self._rooms.setdefault(room, {})
+                self._shown[room] = question
                 self._rooms.move_to_end(room)
                 if len(self._rooms) > ROOMS:
-                    self._rooms.popitem(last=False)
+                    self._shown.pop(self._rooms.popitem(last=False)[0])
                 self._closed &= self._rooms.keys() - {room}
+
+    def shown(self, room: str) -> str:
+        """The question that a room's projector shows; "" if there is no such room."""
+        return self._shown.get(room, "")
 
     def close(self, room: str) -> None:
         """Close a room whose presentation has ended; its counts stay for :meth:`open`."""

@@ -19,7 +19,7 @@ import { Stage, stopAt } from './state/stage.js';
 import { arrowTabs, html, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
-import { busyWords, narrate, queueWords, times } from './state/format.js';
+import { busyWords, narrate, times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { giveLink, say } from './views/link.js';
@@ -66,7 +66,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
-const NOT_RUN = 'These settings haven’t been run yet.';
+const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
@@ -594,6 +594,14 @@ export class App extends Job {
     this.redraw();
   }
 
+  /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is chosen. */
+  began() {
+    const { threads } = this;
+    if (!this.clicked && !this.busy && !this.waiting) this.pressedRun(); // by a key
+    Object.assign(this, { clicked: false, threads: null });
+    return threads;
+  }
+
   /** Run again on one thread, which other programs disturb less. */
   runQuietly() {
     this.threads = 1;
@@ -601,8 +609,6 @@ export class App extends Job {
   }
 
   /** @override */ queued(element) {
-    const position = queueWords(element.textContent ?? '');
-    if (position && !this.waiting && !this.busy) this.pressedRun(); // started by a key
     if (element.querySelector('.error')) {
       if (this.live) this.finishLocally(this.live);
       else if (this.waiting) this.over();

@@ -132,11 +132,6 @@ export class Explore extends Job {
     this.again();
   }
 
-  /** Press a hidden button of Gradio's. */
-  press(id) {
-    document.getElementById(`${this.prefix}-${id}`)?.click();
-  }
-
   /** Begin with the question of the link. */
   begin() {
     const query = new URLSearchParams(location.search);
@@ -226,8 +221,9 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: the question, its settings, and which recorded answer is shown. */
+  /** A link's query: the question, its settings, and which recorded answer is shown; of Compare, the tab. */
   query() {
+    if (this.prefix !== 'explore') return `tab=${this.prefix}`;
     const query = new URLSearchParams({ explore: this.name });
     const changed = this.form.changed();
     if (this.shown.from === 'live' || JSON.stringify(changed) !== this.repeated[this.stem]) {
@@ -294,7 +290,7 @@ export class Explore extends Job {
   async visit(change) {
     visit(location.search);
     await change();
-    if (this.prefix === 'explore') address(this.query());
+    address(this.query());
   }
 
   /** @param {string} name of a question */
@@ -584,7 +580,7 @@ export class Explore extends Job {
     this.voice = '';
     this.races = null;
     const query = this.query();
-    if (this.prefix === 'explore' && query.length < 8000) address(query); // for a reload
+    if (query.length < 8000) address(query); // for a reload
     this.busy = true;
     pauseAll();
     super.pressedRun();
@@ -661,8 +657,8 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @override */ pressedStop() {
-    if (!this.waiting) return super.pressedStop();
+  /** @override */ leave() {
+    this.dropped = true;
     this.cancel();
     this.hold({ phase: 'gone' });
   }

@@ -30,6 +30,8 @@ export class Job {
     this.card = new CardView(prefix);
     this.status = new StatusView();
     this.waiting = false; // in the queue
+    this.clicked = false; // on Run, which Gradio has not passed on yet
+    this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
     /** @type {Run | null} */
     this.measured = null;
     const queue = document.getElementById(`${prefix}-queue`);
@@ -43,7 +45,10 @@ export class Job {
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // as Gradio does
+      if (target.closest(`#${prefix}-run`) && !this.busy) { // as Gradio does
+        this.clicked = true;
+        this.pressedRun();
+      }
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
@@ -85,6 +90,7 @@ export class Job {
   pressedRun() {
     this.card.hide();
     this.waiting = true;
+    this.dropped = false;
     this.watchdog.restart();
     this.showStatus(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
@@ -93,15 +99,13 @@ export class Job {
   /** Repeat in words the queue position that Gradio writes into its own status. */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
-    if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
+    if (position && this.dropped) this.cancel();
+    else if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
   }
 
   /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
-    if (this.waiting) {
-      this.cancel();
-      this.over();
-    }
+    if (this.waiting) this.leave();
     if (!this.busy) return;
     const run = this.live?.run;
     this.showStatus(this.statusWords.stops);
@@ -110,9 +114,21 @@ export class Job {
     }, this.patience);
   }
 
+  /** Leave the queue. */
+  leave() {
+    this.dropped = true;
+    this.cancel();
+    this.over();
+  }
+
   /** Cancel Gradio's event. */
   cancel() {
-    document.getElementById(`${this.prefix}-cancel`)?.click();
+    this.press('cancel');
+  }
+
+  /** Press a button of Gradio's. @param {string} id */
+  press(id) {
+    document.getElementById(`${this.prefix}-${id}`)?.click();
   }
 
   /** Reset after the run has ended or was cancelled. */
@@ -144,7 +160,12 @@ export function listen(player, props, watch, unreadable) {
     const { value } = props;
     if (!value || value === last) return;
     last = value;
-    turn = turn.then(() => player.receive(JSON.parse(value))).catch((error) => {
+    const message = JSON.parse(value);
+    if (player.dropped && message.source !== 'file') { // its turn came before it was cancelled
+      if (!message.finished) player.press('stop');
+      return;
+    }
+    turn = turn.then(() => player.receive(message)).catch((error) => {
       player.card.show(unreadable);
       console.warn('not shown:', error);
     });

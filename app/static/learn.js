@@ -1,7 +1,7 @@
 // The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
 
 import { Guide } from './views/guide.js';
-import { glossed, Held, html } from './views/ui.js';
+import { glossed, Held, html, render } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { drawFigures } from './figures.js';
 import { gloss, know } from './views/glossary.js';
@@ -10,7 +10,7 @@ import { momentQuery, readMoment } from './state/moment.js';
 import { address } from './views/link.js';
 import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
-import { check, send } from './views/room.js';
+import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
@@ -95,7 +95,8 @@ class Learn {
       this.guide.draw();
     };
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
-    if (seated) note(check(seated));
+    this.guide.about = () => this.room();
+    addEventListener('specdiff:room', () => this.draw());
     this.presenter = new Presenter(this.guide, lessons, {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
@@ -158,7 +159,28 @@ class Learn {
       : `✕ You said “${guesses[guess]}”.`;
   }
 
+  /** On a page of a room: where it is, and the way to the lesson that the projector shows. */
+  room() {
+    const { closed, shown } = page.room;
+    if (!seated || (closed && this.guide.note)) return null; // the note says it
+    const number = this.lessons.findIndex(({ name }) => shown.startsWith(`${name}-`));
+    const lesson = this.lessons[number];
+    const other = !closed && lesson && (this.guide.at < 0 || this.lesson !== lesson);
+    return html`
+      <p class="sd-sub" role="status">${closed ||
+        'You’re in the room: your answers count there, without your name.'} ${other &&
+        html`
+          <button type="button" class="sd-link"
+            onclick=${() => this.start(lesson)}>The projector shows lesson ${number +
+              1}: ${lesson.title}. Open it</button>
+        `}</p>
+    `;
+  }
+
   draw() {
+    this.guide.draw();
+    const place = this.root.querySelector('.sd-room');
+    if (place) render(this.room(), place);
     const asking = seated && this.guide.at >= 0; // answers would be seen behind the card
     for (const lesson of this.lessons) {
       const { name } = lesson;

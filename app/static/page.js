@@ -2,7 +2,7 @@
 // open, the race that another tab wants to play, and the browser's history.
 
 import { address, giveLink, say } from './views/link.js';
-import { check } from './views/room.js';
+import { look } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
 
@@ -20,11 +20,16 @@ export const seated = new URLSearchParams(location.search).get('room') ?? '';
 const { classList } = document.body;
 if (seated) {
   classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
-  const timer = setInterval(async () => {
-    if (!(await check(seated))) return;
-    clearInterval(timer);
-    classList.remove('sd-seated');
-  }, 5000);
+  const follow = async () => {
+    const news = await look(seated);
+    if (news) {
+      page.room = news;
+      dispatchEvent(new Event('specdiff:room'));
+    }
+    if (news?.closed) classList.remove('sd-seated');
+    else setTimeout(follow, 5000);
+  };
+  setTimeout(follow);
   document.addEventListener('click', (event) => {
     if (event.target instanceof Element && event.target.closest('.sd-seated [id$="-run"]')) {
       event.preventDefault();
@@ -39,9 +44,15 @@ export const canRun = (prefix) =>
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink,
- *  say: typeof say, runs: Run[]}} */
-export const page =
-  (/** @type {any} */ (window).specdiff = { players: {}, openRace, giveLink, say, runs: [] });
+ *  say: typeof say, runs: Run[], room: {closed: string, shown: string}}} `room`: that it is in */
+export const page = (/** @type {any} */ (window).specdiff = {
+  players: {},
+  openRace,
+  giveLink,
+  say,
+  runs: [],
+  room: { closed: '', shown: '' },
+});
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let wanted = null;
 
@@ -112,9 +123,12 @@ addEventListener('click', ({ target }) => {
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
   mark();
-  const kept = /[?&](run|lesson)=/.test(location.search); // a reload needs it
-  const query = kept ? location.search : `tab=${to.split(' ')[0]}`;
-  address(query, 'pushState', { ...shown(), tab: to });
+  const query = new URLSearchParams(location.search);
+  const [name] = to.split(' ');
+  const lesson = query.has('lesson'); // a reload goes on with it, or with the run
+  if (query.has('run') && !lesson) query.set('open', name);
+  const kept = lesson || query.has('run');
+  address(kept ? query.toString() : `tab=${name}`, 'pushState', { ...shown(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET, pair_choices, place_in_queue
+from app.controls import QUIET, pair_choices, place_in_queue, run_in_turn
 from app.run import exploration
 from app.run.engines import Factory
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
@@ -144,23 +144,18 @@ def explore_tab(
         name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
         for name in ("run", "again", "stop", "cancel", "pairs")
     }  # the script presses them
-    running: list[Any] = []
-    for name in ("run", "again"):
-        event = pressed[name].click(
-            explore,
-            asked,
-            board,
-            js=ask,
-            show_progress="minimal",
-            show_progress_on=queue,
-            concurrency_id="explore",
-            concurrency_limit=2,  # part by part, in turns; nobody waits for the longest question to end
-            trigger_mode="once",
-            api_visibility="private",
-        )
-        for over in (event.then, event.failure):  # together they cover every end
-            over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
-        running.append(event)
+    running = run_in_turn(
+        [pressed["run"].click, pressed["again"].click],
+        explore,
+        asked,
+        board,
+        js=ask,
+        queue=queue,
+        cancel=pressed["cancel"],
+        turns=("explore", 2),  # part by part, in turns; nobody waits for the longest question to end
+    )
+    for over in (running.then, running.failure):  # together they cover every end
+        over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
     def offer(chosen: str) -> str:
@@ -170,4 +165,3 @@ def explore_tab(
         None, here, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
     )
     pressed["stop"].click(stop, asked, None, js=ask, **QUIET)
-    pressed["cancel"].click(None, None, None, cancels=running)

@@ -318,6 +318,8 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     for row in rows:
         look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
         measured = alone if row.get("low") is None else draw.spread(row)
+        if row["flavour"] == MEAN and (race := row.get("race")):
+            measured += f"; its race is of {re.split('[/#]', race)[1]}"  # there is none of a mean
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
         shown.append(
             {

@@ -160,10 +160,10 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if agree["cells"]:
             notes.append(
                 "The prediction is within 10 % of the measurement in "
-                f"{percent(agree['within_10_percent'])} of {agree['cells']} cells. It expects 1 + "
-                "Σ Π α_j tokens per round, at the cost of T passes of the drafter and one of the target, both timed "
-                "bare; it ignores the work between passes. The α_j come from the same runs, so this tests the formula "
-                "and the costs, not a forecast of α_j."
+                f"{percent(agree['within_10_percent'])} of {agree['cells']} cells. It takes the "
+                "tokens per round that follow from the acceptance at each position, and the time of T passes of the "
+                "drafter and one of the target, without the work between them. The acceptance comes from the same "
+                "runs, so this tests the formula and the costs, not a forecast of acceptance."
             )
         return Report(
             answer=""
@@ -223,7 +223,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         yield Figure(
             key="predicted",
             title="Predicted",
-            hint="E[τ] of the α_j measured in the same runs, over bare passes; not a measurement",
+            hint="from the acceptance measured in the same runs, over bare passes; not a measurement",
             data=of(lambda row: row.get("predicted"), both),
             layout=window,
         )
@@ -262,7 +262,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured α_j and bare passes, without prefill; open marks: measured, with prefill",
+        hint="lines: predicted from measured acceptance and bare passes, no prefill; open marks: measured, with it",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],

@@ -68,6 +68,6 @@ export function readMoment(search) {
     at: query.get('at') ?? 'commit',
     whole: !query.has('round'),
   };
-  for (const name of ['tab', 'trace', 'run', 'lane', 'round', 'at']) query.delete(name);
+  for (const name of ['tab', 'open', 'trace', 'run', 'lane', 'round', 'at']) query.delete(name);
   return moment.trace ? { ...moment, asked: query.toString() } : null;
 }

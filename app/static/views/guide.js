@@ -39,6 +39,7 @@ export class Guide {
     this.room = false; // whether it is shown to a room
     this.once = false; // whether an answer cannot be changed
     this.note = ''; // why the room that this page joined didn't count an answer
+    this.about = () => /** @type {Child} */ (null); // the room, above the step
     this.open = true; // whether the step hides nothing
     /** @type {number[] | null} votes of the room for each option */
     this.votes = null;
@@ -120,7 +121,8 @@ export class Guide {
     const paragraphs = said.map((one) => html`<p>${glossed(one)}</p>`);
     render(
       html`
-        <header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps.length}</span></header>
+        ${this.about()}<header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps
+          .length}</span></header>
         <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${paragraphs}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}
                   <p class="sd-guide-note" role="status">${this.note}</p></div>

@@ -34,9 +34,20 @@ export function send(room, question, option) {
   return sent;
 }
 
-/** Why votes in a room would not count; empty if they would. @returns {Promise<string>} */
-export const check = (room) =>
-  fetch(place(room, 'guess')).then(({ status }) => status === 404 ? CLOSED : '', () => '');
+/** Why votes in a room would not count, or "", and the question that its projector shows; null if no server answers.
+ *  @returns {Promise<{closed: string, shown: string} | null>} */
+export async function look(room) {
+  try {
+    const answer = await fetch(place(room, 'guess'));
+    return {
+      closed: answer.status === 404 ? CLOSED : '',
+      shown: (await answer.json()).shown ?? '',
+    };
+  } catch (error) {
+    console.info('no news of the room:', error);
+    return null;
+  }
+}
 
 /** Close the room. */
 export const close = (room) =>
