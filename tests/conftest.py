@@ -22,6 +22,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile all tests again
 
+gc.disable()  # until all tests are collected: a quarter of the time of the imports
 skip_stubs()  # a second or two in each process
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
 hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not browser, item.path.name not in EARLY, -tests[item.path], item.path
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no later garbage collection walks through it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
