@@ -23,8 +23,6 @@ EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
 IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
 LIVE = f"{EXPLORE}.answers.live"
-QUEUE = 64
-"""How many may wait (app/launch.py)."""
 DRAWN = (
     "[...document.querySelectorAll('.sd-exp .sd-plot')].filter((place) => place.checkVisibility())"
     ".every((place) => place.querySelector('.main-svg'))"
