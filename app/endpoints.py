@@ -114,7 +114,8 @@ def _endpoint(
 def _values(name: str, tab: Any) -> str:
     if tab is race and name == "rule":
         return ", ".join(race.RULES)
-    return f"{values_words(name)}, or null for the target's" if SETTINGS[name].optional else values_words(name)
+    words = values_words(SETTINGS[name])
+    return f"{words}, or null for the target's" if SETTINGS[name].optional else words
 
 
 def _pair(race: Mapping[str, Any]) -> dict[str, Any]:

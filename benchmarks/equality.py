@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.tables import Tabled, differing, finish
-from specdiff_core.cli import options
-from specdiff_core.cli.bench import add_measuring, begin, follow, values_of
+from specdiff_core.cli.bench import add_measuring, begin, follow
 from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
@@ -31,7 +30,7 @@ from specdiff_core.models.causal import load_stock
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.network import CausalLM
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.settings import DecodeConfig, Rule
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
@@ -273,10 +272,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    base = options.read_settings(args)
-    temperatures = values_of(args.temperatures, float, "temperatures")
-    for temperature in temperatures:
-        dataclasses.replace(base, temperature=temperature)  # refuse a wrong one early
+    temperatures = [SETTINGS["temperature"].read(value) for value in args.temperatures.split(",")]
     if (count := args.generate_prompts) < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
     (engine, prompts, (_, *settings), base), facts, path = begin(args)

@@ -12,7 +12,7 @@ from benchmarks.page import Page
 from benchmarks.peers import Peers
 from benchmarks.tables import commit, machine, section
 from specdiff_core.cli import options
-from specdiff_core.measure.store import Result, read_result
+from specdiff_core.measure.store import Bench, read_result
 from specdiff_core.measure.sweep import Sweep, table
 from specdiff_core.schema.errors import ConfigError
 
@@ -31,10 +31,10 @@ hold; numbers from different tables or machines are not comparable.
 MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")
 
 
-KINDS: tuple[type[Result], ...] = (Sweep, Peers, Equality, Forwards, Page)
+KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Forwards, Page)
 
 
-def _machine_line(results: Sequence[Result]) -> list[str]:
+def _machine_line(results: Sequence[Bench]) -> list[str]:
     origins = [result.provenance for result in results]
     columns: list[Iterable[str]] = [
         (origin.get("instruction_set", "–") for origin in origins),
@@ -48,7 +48,7 @@ def _machine_line(results: Sequence[Result]) -> list[str]:
     return [machine(results[0]), *(", ".join(sorted(set(column))) for column in columns)]
 
 
-def benchmarks(results: Sequence[Result], existing: str = "") -> str:
+def benchmarks(results: Sequence[Bench], existing: str = "") -> str:
     """The whole BENCHMARKS.md: the machines of ``results`` anew, every other section of ``existing`` as it is.
 
     Args:

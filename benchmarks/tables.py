@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specdiff_core.explorations.figures import percent, plural
-from specdiff_core.measure.store import Result, write_result
+from specdiff_core.measure.store import Bench, write_result
 from specdiff_core.measure.sweep import Sweep, number, speeds, table, waiting
 from specdiff_core.schema.errors import ConfigError
 
 PARTS = ("draft", "verify", "prefill", "other")
 
 
-class Tabled(Result, kw_only=True):
+class Tabled(Bench, kw_only=True):
     """A result that knows its heading, paragraphs and tables."""
 
     def tables(self) -> list[str]:
@@ -64,7 +64,7 @@ def sweep_tables(result: Sweep) -> list[str]:
     ]
 
 
-def section(result: Result) -> str:
+def section(result: Bench) -> str:
     """One result: its tables, and the facts and the command that make it repeatable.
 
     Raises:
@@ -84,7 +84,7 @@ def section(result: Result) -> str:
         raise ConfigError(message, field="results", hint="Measure it again.") from error
 
 
-def machine(result: Result) -> str:
+def machine(result: Bench) -> str:
     """The machine that computed a result: results of one machine share a section."""
     origin = result.provenance
     if result.device.startswith("cuda"):
@@ -93,13 +93,13 @@ def machine(result: Result) -> str:
     return f"{origin['cpu']}, {origin['cores']} cores" + (f", {known}" if known else "")
 
 
-def commit(result: Result) -> str:
+def commit(result: Bench) -> str:
     """The code that computed a result."""
     origin = result.provenance
     return (origin["commit"] or "no repository") + (" with local changes" if origin["dirty"] else "")
 
 
-def finish(args: argparse.Namespace, result: Result) -> None:
+def finish(args: argparse.Namespace, result: Bench) -> None:
     """Print the section; write the JSON."""
     print(section(result))
     if args.json is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.measure.prompts import Prompt
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, no_such
 
 Row = Mapping[str, Any]
 
@@ -83,8 +83,7 @@ def load_workload(name: str, count: int) -> tuple[Prompt, ...]:
             reached; the hint says what to do.
     """
     if name not in WORKLOADS:
-        hint = f"Choose one of: {', '.join(WORKLOADS)}."
-        raise ConfigError(f"There is no workload {name[:40]!r}.", field="workload", hint=hint)
+        raise no_such("workload", name, WORKLOADS, "workload")
     one = WORKLOADS[name]
     local = 'or write a file of your own: JSON lines {"id", "flavour", "prompt", "answer"}.'
     try:

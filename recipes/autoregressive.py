@@ -16,7 +16,7 @@ from objectives import probs_without, soft_cross_entropy
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from specdiff_core.train.settings import field
+from specdiff_core.schema.fields import ask
 
 SUMMARY = (
     "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, "
@@ -26,7 +26,7 @@ SUMMARY = (
 
 
 class Settings(DrafterModelSettings, frozen=True, kw_only=True):
-    layers: Annotated[int, field("layers of a new drafter", ge=1)] = 2
+    layers: Annotated[int, ask("", "layers of a new drafter", 1)] = 2
 
 
 def new_drafter(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaForCausalLM:

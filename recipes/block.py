@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from common import DrafterModelSettings, DrafterSession, generator, run
-from msgspec import Meta
 from objectives import cross_entropy_streak, position_weights
 from text import Written
 from torch import Tensor
@@ -23,9 +22,9 @@ from transformers import LlamaForCausalLM, PretrainedConfig
 
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 from specdiff_core.train.learners import block_hidden, draft_states, draw_blocks, sizes_of
 from specdiff_core.train.losses import weighted_mean
-from specdiff_core.train.settings import field
 
 DECAY = 4.0
 """Of the position weights, in slots."""
@@ -40,18 +39,18 @@ SUMMARY = (
 
 
 class Settings(DrafterModelSettings, frozen=True, kw_only=True):
-    anchors: Annotated[int, field("blocks per row", ge=1)] = 48
-    streak: Annotated[float, field("weight of streak distillation, of whole blocks (2511.00606)", ge=0, le=100)] = 0.0
+    anchors: Annotated[int, ask("", "blocks per row", 1)] = 48
+    streak: Annotated[float, ask("", "weight of streak distillation, of whole blocks (2511.00606)", 0, 100)] = 0.0
     greedy: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        field("fraction of the target-written rows at temperature 0 [default: as written]"),
+        Annotated[float, ask("", low=0, high=1)] | None,
+        ask("", "fraction of the target-written rows at temperature 0 [default: as written]"),
     ] = None
-    whole: Annotated[float, field("fraction of the blocks that are fully masked, as with T = 1", ge=0, le=1)] = 0.5
+    whole: Annotated[float, ask("", "fraction of the blocks that are fully masked, as with T = 1", 0, 1)] = 0.5
     short: Annotated[
-        float, field("fraction of the steps with blocks of half the slots: late slots are rarely reached", ge=0, le=1)
+        float, ask("", "fraction of the steps with blocks of half the slots: late slots are rarely reached", 0, 1)
     ] = 0.0
-    layers: Annotated[int, field("layers of a new drafter", ge=1)] = 3
-    markov: Annotated[int, field("width of a head that chains the tokens of a block; 0: --start's, or none", ge=0)] = 0
+    layers: Annotated[int, ask("", "layers of a new drafter", 1)] = 3
+    markov: Annotated[int, ask("", "width of a head that chains the tokens of a block; 0: --start's, or none", 0)] = 0
 
 
 def feature_layers(count: int, target_layers: int) -> list[int]:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from specdiff_core.cli.options import add_field
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import load_stock
@@ -34,13 +35,12 @@ from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import shown
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, WeightsError
+from specdiff_core.schema.fields import ask, fields_of, parse
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_of, write_card
 from specdiff_core.train.curve import METRICS, last_scores
 from specdiff_core.train.drafter import SCORE, decode_greedily, tau_by_flavour
-from specdiff_core.train.options import add_options, read_options
-from specdiff_core.train.settings import field
 from specdiff_core.train.trainer import Trainer, read_checkpoint
 
 SHIPPED = ASSETS / "embedded"
@@ -74,33 +74,35 @@ invents facts, and must not be used for advice of any kind."""
 
 
 class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
-    corpus: Annotated[Path, field("folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz]")] = Path("corpus")
-    out: Annotated[Path | None, field("where the result goes [default: its place in assets/embedded]")] = None
+    corpus: Annotated[Path, ask("", "folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz]")] = Path("corpus")
+    out: Annotated[Path | None, ask("", "where the result goes [default: its place in assets/embedded]")] = None
 
 
 class RunSettings(CorpusSettings, frozen=True, kw_only=True):
-    tokenizer: Annotated[Path, field("folder of the tokenizer")] = SHIPPED / "tokenizer"
-    cache: Annotated[Path, field("folder for encoded text")] = Path("runs/cache")
-    seed: Annotated[int, field("seed of everything that is drawn", ge=0, lt=2**31)] = 0
-    device: Annotated[str, field("auto, cpu or cuda")] = "auto"
-    threads: Annotated[Annotated[int, msgspec.Meta(ge=1)] | None, field("CPU threads [default: torch's choice]")] = None
+    tokenizer: Annotated[Path, ask("", "folder of the tokenizer")] = SHIPPED / "tokenizer"
+    cache: Annotated[Path, ask("", "folder for encoded text")] = Path("runs/cache")
+    seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
+    device: Annotated[str, ask("", "auto, cpu or cuda")] = "auto"
+    threads: Annotated[Annotated[int, ask("", low=1)] | None, ask("", "CPU threads [default: torch's choice]")] = None
 
 
 class ModelSettings(RunSettings, frozen=True, kw_only=True):
-    steps: Annotated[int, field("optimiser steps", ge=1)] = 4000
-    warmup: Annotated[int, field("steps of rising learning rate", ge=1)] = 50
-    decay_from: Annotated[float, field("fraction of the steps after which the learning rate falls", ge=0, le=1)] = 0.5
-    rate: Annotated[float, field("multiple of the usual learning rates: less for good weights", gt=0, le=100)] = 1.0
-    batch_tokens: Annotated[int, field("tokens per step", ge=1)] = 4096
-    length: Annotated[int, field("tokens per row", ge=32)] = 256
-    start: Annotated[Path | None, field("begin with the weights of this exported model, not with new ones")] = None
+    steps: Annotated[int, ask("", "optimiser steps", 1)] = 4000
+    warmup: Annotated[int, ask("", "steps of rising learning rate", 1)] = 50
+    decay_from: Annotated[float, ask("", "fraction of the steps after which the learning rate falls", 0, 1)] = 0.5
+    rate: Annotated[
+        float, ask("", "multiple of the usual learning rates: less for good weights", high=100, above=0)
+    ] = 1.0
+    batch_tokens: Annotated[int, ask("", "tokens per step", 1)] = 4096
+    length: Annotated[int, ask("", "tokens per row", 32)] = 256
+    start: Annotated[Path | None, ask("", "begin with the weights of this exported model, not with new ones")] = None
     average: Annotated[
-        float, field("share of --start's weights in the result: often better (arXiv 2109.01903)", ge=0, le=1)
+        float, ask("", "share of --start's weights in the result: often better (arXiv 2109.01903)", 0, 1)
     ] = 0.0
-    resume: Annotated[bool, field("continue from the checkpoint in --run")] = False
-    run: Annotated[Path | None, field("folder of checkpoint and metrics.jsonl [default: in runs/]")] = None
-    compile: Annotated[bool, field("whether to use torch.compile")] = True
-    eval_every: Annotated[int, field("steps between two measurements", ge=1)] = 200
+    resume: Annotated[bool, ask("", "continue from the checkpoint in --run")] = False
+    run: Annotated[Path | None, ask("", "folder of checkpoint and metrics.jsonl [default: in runs/]")] = None
+    compile: Annotated[bool, ask("", "whether to use torch.compile")] = True
+    eval_every: Annotated[int, ask("", "steps between two measurements", 1)] = 200
 
     @property
     def rows(self) -> int:
@@ -113,14 +115,14 @@ class ModelSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class DrafterModelSettings(ModelSettings, frozen=True, kw_only=True):
-    target: Annotated[Path, field("folder of the target")] = SHIPPED / "target"
-    written: Annotated[Path, field("folder of text that targets wrote")] = Path("runs/written")
-    share: Annotated[float, field("fraction of the rows that the target wrote", ge=0, le=1)] = 0.7
-    parts: Annotated[int, field("parts of target-written text; missing ones are written first", ge=1)] = 100
-    texts: Annotated[int, field("texts in each part", ge=1)] = 64
+    target: Annotated[Path, ask("", "folder of the target")] = SHIPPED / "target"
+    written: Annotated[Path, ask("", "folder of text that targets wrote")] = Path("runs/written")
+    share: Annotated[float, ask("", "fraction of the rows that the target wrote", 0, 1)] = 0.7
+    parts: Annotated[int, ask("", "parts of target-written text; missing ones are written first", 1)] = 100
+    texts: Annotated[int, ask("", "texts in each part", 1)] = 64
     temperatures: Annotated[
-        tuple[Annotated[float, msgspec.Meta(ge=0, le=2)], ...],
-        field("of the texts, each used as often; 0 is greedy", min_length=1),
+        tuple[Annotated[float, ask("", low=0, high=2)], ...],
+        ask("", "of the texts, each used as often; 0 is greedy", least=1),
     ] = (0.0, 0.0, 0.7, 1.0)
 
 
@@ -130,9 +132,10 @@ S = TypeVar("S", bound=CorpusSettings)
 def run(main: Callable[[S], Path], defaults: S, argv: list[str] | None = None) -> int:
     """Call ``main`` with the settings of a command; prints the path that it returns, or an error."""
     parser = argparse.ArgumentParser(description=sys.modules[main.__module__].__doc__)
-    add_options(parser, defaults)
+    for field in fields_of(type(defaults)).values():
+        add_field(parser, dataclasses.replace(field, default=getattr(defaults, field.name)))
     try:
-        print(main(read_options(type(defaults), vars(parser.parse_args(argv)), defaults)))
+        print(main(parse(type(defaults), vars(parser.parse_args(argv)), defaults)))
     except SpecDiffError as error:
         print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return 2

@@ -21,8 +21,8 @@ from transformers import LlamaForCausalLM
 
 from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.schema.fields import ask
 from specdiff_core.train.losses import weighted_mean
-from specdiff_core.train.settings import field
 
 EPSILON = 1e-3
 """The ε of the log-linear schedule, and the smallest t that is drawn."""
@@ -43,10 +43,10 @@ SUMMARY = (
 
 
 class Settings(DrafterModelSettings, frozen=True, kw_only=True):
-    whole: Annotated[float, field("fraction of the windows that are fully masked, as with T = 1", ge=0, le=1)] = 0.5
-    streak: Annotated[float, field("weight of streak distillation, of whole windows (2511.00606)", ge=0, le=100)] = 0.0
-    layers: Annotated[int, field("layers of a new drafter", ge=1)] = 4
-    width: Annotated[int, field("width of a new drafter", ge=1)] = 256
+    whole: Annotated[float, ask("", "fraction of the windows that are fully masked, as with T = 1", 0, 1)] = 0.5
+    streak: Annotated[float, ask("", "weight of streak distillation, of whole windows (2511.00606)", 0, 100)] = 0.0
+    layers: Annotated[int, ask("", "layers of a new drafter", 1)] = 4
+    width: Annotated[int, ask("", "width of a new drafter", 1)] = 256
 
 
 def new_mdlm(

@@ -14,13 +14,13 @@ from text import Text
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from specdiff_core.schema.fields import ask
 from specdiff_core.train.drafter import with_mean
-from specdiff_core.train.settings import field
 
 
 class Settings(ModelSettings, frozen=True, kw_only=True):
-    layers: Annotated[int, field("layers of a new target", ge=1)] = 16
-    width: Annotated[int, field("width of a new target", ge=64)] = 256
+    layers: Annotated[int, ask("", "layers of a new target", 1)] = 16
+    width: Annotated[int, ask("", "width of a new target", 64)] = 256
 
 
 @torch.no_grad()

@@ -11,13 +11,13 @@ from corpus import Corpus
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specdiff_core.train.settings import field
+from specdiff_core.schema.fields import ask
 
 END_OF_TEXT, MASK = "<|endoftext|>", "<|mask|>"
 
 
 class Settings(CorpusSettings, frozen=True, kw_only=True):
-    vocabulary: Annotated[int, field("entries; tokens are stored in 16 bits", ge=258, le=2**16)] = 4096
+    vocabulary: Annotated[int, ask("", "entries; tokens are stored in 16 bits", 258, 2**16)] = 4096
 
 
 def train_tokenizer(corpus: Corpus, out: Path, *, vocab_size: int) -> Path:

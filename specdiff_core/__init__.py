@@ -129,7 +129,8 @@ def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | Non
         SpecDiffError: a field is out of range, or nothing could be measured.
     """
     from specdiff_core.explorations import find_exploration
-    from specdiff_core.explorations.base import Exploring, parse
+    from specdiff_core.explorations.base import Exploring
+    from specdiff_core.schema.fields import parse
 
     what = parse(find_exploration(name), {"pair": engine.pair.spec.name, **choice})
     _check_pair(engine, what.pair)

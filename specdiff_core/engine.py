@@ -194,7 +194,7 @@ class Engine:
         probed = threads == 0 and self.pair.placement.device.type == "cpu"
         with cpu_threads(self.quickest_threads() if probed else threads or None):
             try:
-                header = self._header(prompt, ids, config, clock, probed=probed)
+                header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
                 events = self._worded(header, warm, loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
@@ -225,15 +225,22 @@ class Engine:
                     spent[count] += clock.finish() if turn else 0.0
         return min(spent, key=spent.__getitem__)
 
-    def _exactness(self, config: DecodeConfig) -> str:
-        """One of :data:`~specdiff_core.schema.events.EXACTNESS`. A tree is read in another order
+    def _exactness(self, config: DecodeConfig, stopped: Callable[[], bool]) -> str:
+        """One of :data:`~specdiff_core.schema.events.EXACTNESS`, or "" if stopped. A tree is read in another order
         than its text, so its sums round differently."""
         if not config.rule.lossless:
             return "biased"
-        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.exactness
+        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.test_exactness(stopped)
 
     def _header(
-        self, prompt: str, ids: tuple[int, ...], config: DecodeConfig, clock: DeviceClock, *, probed: bool
+        self,
+        prompt: str,
+        ids: tuple[int, ...],
+        config: DecodeConfig,
+        clock: DeviceClock,
+        *,
+        probed: bool,
+        stopped: Callable[[], bool],
     ) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
@@ -250,7 +257,7 @@ class Engine:
             versions={"python": platform.python_version()} | {name: version(name) for name in packages},
             grain=clock.grain,
             lossless=config.rule.lossless,
-            exactness=self._exactness(config),
+            exactness=self._exactness(config, stopped),
             network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )

@@ -211,8 +211,8 @@ def test_figures_of_alignment_show_what_was_recorded() -> None:
 
 def test_the_greedy_window_beside_the_drafts_is_the_benchmark_s() -> None:
     """The row of the same drafter and γ in the report, of as many prompts, at temperature 0."""
-    chosen = next(one for one in evidence.answer("compare/selection")["entries"] if one["drafter"] != "none")
-    name = f"{chosen['drafter']} γ {chosen['gamma']}, T {chosen['steps']}"
+    chosen = next(one for one in evidence.answer("compare/selection").entries if one.drafter != "none")
+    name = f"{chosen.drafter} γ {chosen.gamma}, T {chosen.steps}"
     rows = re.findall(rf"^\| {name} +\|(.+)\|$", (ROOT / "BENCHMARKS.md").read_text("utf-8"), re.MULTILINE)
     cells = [[cell.strip() for cell in row.split("|")] for row in rows]
     same = {(float(row[6]), float(row[0][:-1])) for row in cells if row[-1] == f"{evidence.SWEPT}/{evidence.SWEPT}"}
@@ -295,7 +295,7 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
 
 
 def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
-    curve = dict(evidence.answer("explore/what-it-takes")["facts"]["curve"])
+    curve = dict(evidence.answer("explore/what-it-takes").facts["curve"])
     slow = [[evidence.row(stem, gamma=8, steps=steps) for steps in (1, 4)] for stem in evidence.MAPS]
     wide = [evidence.row("explore/window-map.block", gamma=gamma, steps=1)["speedup"] for gamma in (4, 16)]
     warm = [evidence.row("explore/temperature", temperature=own, draft_temperature=own)["alpha"] for own in (0.0, 1.0)]
@@ -308,7 +308,7 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
         ]
         for stem in evidence.COMPARISONS
     }
-    seen = [one for one in evidence.answer("explore/losslessness.coins")["rows"] if one["rule"] == "naive"]
+    seen = [one for one in evidence.answer("explore/losslessness.coins").rows if one["rule"] == "naive"]
     runs = next(one["runs"] for one in seen if one["distance"] > one["floor_high"])
     found = {  # the place of the guess among the three
         "one-pass": 2 if curve[17] < 2 * curve[1] else 0,
@@ -329,7 +329,7 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
 def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
     """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all positions gives less
     than it in as many cells as the lesson counts."""
-    cells = evidence.answer("explore/window-map.block")["rows"]
+    cells = evidence.answer("explore/window-map.block").rows
     wide = [cell for cell in cells if cell["gamma"] > 1]
     low = sum(cell["geometric_tau"] < cell["predicted_tau"] for cell in wide)
     assert all(cell["predicted_tau"] > cell["tau"] for cell in cells)
@@ -401,7 +401,7 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     ranges = [one["cells"] for one in known if one["pair"] == PRESETS[0].pair and opening.group in one["cells"]]
     assert [opening.gamma, 1, 0, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
     rows = {
-        pair: evidence.answer(stem)["rows"]
+        pair: evidence.answer(stem).rows
         for pair, stem in zip(("smollm2", "embedded"), evidence.COMPARISONS, strict=True)
     }
     compared = [one for one in known if "kinds of text" in one["over"]]

@@ -29,9 +29,10 @@ from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step, parse
+from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -201,7 +202,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
-    refused = "Invalid enum value" if name == "learn" else "/etc/passwd may not be loaded on this server"
+    refused = "Pair cannot be" if name == "learn" else "/etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     if name == "counting":

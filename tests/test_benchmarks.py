@@ -103,7 +103,7 @@ def test_without_the_package_a_file_is_named(hub: list[tuple[Any, ...]], monkeyp
     def offline(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no route")
 
-    with pytest.raises(ConfigError, match="no workload 'gsm9k'"):
+    with pytest.raises(ConfigError, match="no workload called 'gsm9k'"):
         load_workload("gsm9k", 3)
     monkeypatch.setattr(sys.modules["datasets"], "load_dataset", offline)
     with pytest.raises(ConfigError, match="could not be read: ConnectionError: no route") as error:
@@ -290,7 +290,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("equality --temperatures warm", "not a list"),
+        ("equality --temperatures warm", "Temperature cannot be"),
         ("equality --temperatures 9", "0 to 2"),
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),

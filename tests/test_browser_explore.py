@@ -77,7 +77,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         page.fill("#explore-losslessness-runs", "1")
         page.click(".sd-exp-run")
         page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
-        assert "Runs of each rule: Expected" in page.inner_text(".sd-exp .sd-card")
+        assert "Runs of each rule cannot be" in page.inner_text(".sd-exp .sd-card")
         assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
         assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
@@ -413,7 +413,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
         refused(page, "a token of this target", ask(take=1 << 20))
         refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
-        refused(page, "Token: Expected", ask(take=""))
+        refused(page, "Token is empty", ask(take=""))
 
         for each in (other, third):  # in turns, and there is no place for more
             each.click(".sd-exp-run")

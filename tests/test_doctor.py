@@ -26,7 +26,6 @@ from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
-from specdiff_core.explorations.base import parse
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.loading import load_pair
@@ -34,6 +33,7 @@ from specdiff_core.models.cache import KeyValues
 from specdiff_core.models.target import NetworkRun
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import EMBEDDED, NONE, OWN_PAIRS
 from specdiff_core.schema.trace import write_trace
 
@@ -353,7 +353,7 @@ def test_two_runs_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.
         (["doctor", "--kind", "denoise"], "whether slot i or slot i − 1"),
         (["diverge", "--kind", "denoise", "--shift", "1"], "has no drafter for eagle2"),
         (["explore", "text", "--kind", "denoise", "--shift", "1"], "has no drafter for dflash"),
-        (["explore", "what-it-takes", "--kind", "magic"], "no kind of drafter 'magic'"),
+        (["explore", "what-it-takes", "--kind", "magic"], "no kind of drafter called 'magic'"),
     ],
     ids=str,
 )

@@ -23,7 +23,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
 from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
-from specdiff_core.measure.store import RowLog, SweepRow, read_result
+from specdiff_core.measure.store import RowLog, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
@@ -46,7 +46,7 @@ def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
 
 
-def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLog[SweepRow]:
+def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLog[RunRow]:
     """A whole sweep of the scripted decoder."""
     given = {"engine": FakeDecoder(), "prompts": PROMPTS, "settings": SETTINGS, "base": BASE} | others
     *_, (done, total, log) = sweep(**given, repeats=repeats, path=path)
@@ -54,14 +54,14 @@ def measured(path: Path | None = None, repeats: int = 2, **others: Any) -> RowLo
     return log
 
 
-def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> SweepRow:
+def row(prompt: str, setting: str, seconds: float, tokens: int = 10, rounds: int = 5, **others: Any) -> RunRow:
     parts = {"draft": 0.2, "score": 0.5, "verify": 0.1, "prefill": 0.1}
     metrics = Metrics(
         rounds=rounds, committed=tokens, seconds=seconds, seconds_by={k: v * seconds for k, v in parts.items()},
         tested=8, accepted=6, tested_at=(5, 3), accepted_at=(3, 3), peak_bytes=7, waited_seconds=0.25 * seconds,
     )  # fmt: skip
     values = {"repeat": 0, "reason": "length", "text": "t", **others}
-    return SweepRow(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
+    return RunRow(prompt=prompt, flavour=prompt.split("-")[0], setting=setting, metrics=metrics, **values)
 
 
 ROWS = [
@@ -208,7 +208,7 @@ def test_only_whole_turns_count() -> None:
 def test_texts_that_loop_are_counted_and_left_out_beside() -> None:
     """math-0 loops: without it math is 2/2 = 1, and its mean with code's 3 is 2."""
 
-    def found(looping: Callable[[SweepRow], bool]) -> tuple[SettingResult, ...]:
+    def found(looping: Callable[[RunRow], bool]) -> tuple[SettingResult, ...]:
         return tuple(aggregate([msgspec.structs.replace(one, loops=looping(one)) for one in ROWS]))
 
     vanilla, block = found(lambda one: one.prompt == "math-0")
@@ -322,7 +322,7 @@ def test_rows_of_another_benchmark_are_never_mixed_in(tmp_path: Path) -> None:
 def test_damaged_rows_are_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "r.rows.jsonl").write_text(text)
     with pytest.raises(ConfigError, match=r"r\.rows\.jsonl is damaged"):
-        RowLog(tmp_path / "r.rows.jsonl", {}, SweepRow)
+        RowLog(tmp_path / "r.rows.jsonl", {}, RunRow)
 
 
 # Results and reports.
@@ -415,7 +415,7 @@ def test_a_sweep_from_the_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--settings ,", "not a list"),
+        ("--settings ,", "is not a setting"),
         ("--settings block/64/1", "Give a whole number"),
         ("--repeats 0", "at least 1"),
         ("--first 0", "leaves no prompt"),

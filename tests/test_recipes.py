@@ -35,6 +35,7 @@ from tables import context_of
 from text import Documents, Text, Written, load_tokenizer, windows
 from torch import Tensor
 
+from specdiff_core.cli.options import add_field
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
@@ -43,11 +44,11 @@ from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.eagle import load_eagle, save_eagle
 from specdiff_core.schema.errors import ConfigError, CorpusError
+from specdiff_core.schema.fields import fields_of, parse
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, NONE
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.learners import PASSES, block_hidden, draw_blocks, eagle_readings, new_eagle
-from specdiff_core.train.options import add_options
 
 NAMES = ("tokenizer", "target", "mdlm", "mdlm_streak", "block", "block_markov", "autoregressive", "eagle")
 DEFAULTS: dict[str, Callable[[], Any]] = {
@@ -181,12 +182,12 @@ def test_a_result_may_replace_what_it_began_with(home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
-        ("block", ["--rate", "0"], "--rate 0"),
-        ("mdlm", ["--streak", "inf"], "--streak inf"),
+        ("block", ["--rate", "0"], "--rate cannot be '0'"),
+        ("mdlm", ["--streak", "inf"], "--streak cannot be 'inf'"),
         ("mdlm", ["--average", "0.5"], "--average needs --start"),
         ("mdlm", ["--width", "100"], "--width 100"),
-        ("eagle", ["--temperatures", "0", "3"], "--temperatures 0 3"),
-        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary 70000"),
+        ("eagle", ["--temperatures", "0", "3"], "--temperatures cannot be '0,3'"),
+        ("tokenizer", ["--vocabulary", "70000"], "--vocabulary cannot be '70000'"),
         ("tokenizer", ["--corpus", "nowhere"], "No training text found"),
         ("mdlm", ["--tokenizer", "nowhere"], "There is no tokenizer in"),
         ("eagle", ["--target", "nowhere"], "There is no target in"),
@@ -214,11 +215,9 @@ def test_commands_on_cards_still_parse(card: Path) -> None:
         words = shlex.split(command, comments=True)
         defaults = DEFAULTS.get(name, lambda name=name: importlib.import_module(name).Settings())()
         parser = ArgumentParser()
-        add_options(parser, defaults)
-        read, given = (
-            common.read_options(type(defaults), vars(parser.parse_args(words)), defaults),
-            dict(itertools.pairwise(words)),
-        )
+        for field in fields_of(type(defaults)).values():
+            add_field(parser, field)
+        read, given = parse(type(defaults), vars(parser.parse_args(words)), defaults), dict(itertools.pairwise(words))
         for flag, field in (("--steps", "steps"), ("--seed", "seed"), ("--share", "share"), ("--streak", "streak")):
             if flag in given:
                 assert getattr(read, field) == float(given[flag])
@@ -573,8 +572,8 @@ def test_the_targets_loss_is_the_mean_over_held_out_windows(llama: Any) -> None:
 
 
 def test_settings_are_read_from_strings() -> None:
-    read = common.read_options(block.Settings, {"greedy": "0.5", "start": "a/b", "temperatures": ["0", "1"]})
+    read = parse(block.Settings, {"greedy": "0.5", "start": "a/b", "temperatures": ["0", "1"]})
     assert (read.greedy, read.start, read.temperatures) == (0.5, Path("a/b"), (0.0, 1.0))
-    assert common.read_options(block.Settings, {"seed": "3"}, read) == msgspec.structs.replace(read, seed=3)
+    assert parse(block.Settings, {"seed": "3"}, read) == msgspec.structs.replace(read, seed=3)
     rates = [common.ModelSettings(steps=100, warmup=10, decay_from=0.5).rate_at(step) for step in (0, 9, 40, 75, 99)]
     assert rates == pytest.approx([0.1, 1, 1, 0.5, 0.02])

@@ -421,10 +421,10 @@ def test_prompts_are_spread_over_flavours() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--hours", "0"], "--hours 0:"),
-        (["--hours", "nan"], "--hours nan:"),
-        (["--layers", "two"], "--layers two:"),
-        (["--temperatures", "0", "3"], "--temperatures 0 3:"),
+        (["--hours", "0"], "--hours cannot be '0'"),
+        (["--hours", "nan"], "--hours cannot be 'nan'"),
+        (["--layers", "two"], "--layers cannot be 'two'"),
+        (["--temperatures", "0", "3"], "--temperatures cannot be '0,3'"),
         (["--taps", "0", "0"], "--taps 0 0 must be different layers of the target, 0 to 1."),
         (["--taps", "2"], "--taps 2 must be different layers"),
         (["--longest", "110"], "110 tokens of a prompt and 24 of its answer exceed the 128 of a run."),

@@ -43,7 +43,7 @@ def drafts() -> str:
     temperature, points = evidence.selection()
     ks, taus, speeds = zip(*points, strict=True)
     found = evidence.answer("compare/selection")
-    prompts, gamma = sum(found["prompts"].values()), found["entries"][-1]["gamma"]
+    prompts, gamma = sum(found.prompts.values()), found.entries[-1].gamma
     tau, speed = evidence.GREEDY
     more = next(k for k, own, _ in points if own > tau)
     said = (

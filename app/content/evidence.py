@@ -4,7 +4,6 @@ read, only its sentence is missing.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,7 +11,11 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+from specdiff_core.explorations.base import Explored
 from specdiff_core.explorations.figures import percent
+from specdiff_core.measure.store import read_result
+from specdiff_core.measure.sweep import Sweep
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, find_pair
 
 LOG = logging.getLogger(__name__)
@@ -22,15 +25,14 @@ ROWS = 17
 
 
 @cache
-def answer(stem: str) -> dict[str, Any]:
-    """A recorded answer: ``explore/NAME`` or ``compare/NAME``."""
-    found: dict[str, Any] = json.loads((ASSETS / f"{stem}.json").read_text(encoding="utf-8"))
-    return found
+def answer(stem: str) -> Any:
+    """A shipped result: ``explore/NAME`` or ``compare/NAME``."""
+    return read_result(ASSETS / f"{stem}.json", Explored, Sweep)
 
 
 def row(stem: str, **wanted: object) -> dict[str, Any]:
     """The first row of a recorded answer with these values."""
-    return next(one for one in answer(stem)["rows"] if all(one[name] == value for name, value in wanted.items()))
+    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in wanted.items()))
 
 
 def compared(method: str, temperature: float, stem: str = "compare/compare") -> dict[str, Any]:
@@ -52,9 +54,8 @@ def selection() -> tuple[float, list[tuple[int, float, float]]]:
     """The drafter's temperature under self-selection; K, tokens per round and speed-up at the target's temperature 0,
     on the same prompts."""
     found = answer("compare/selection")
-    drafted = [one for one in found["entries"] if one["drafter"] != "none"]
-    points = [(one["num_drafts"], one["tau"], one["speedup"]["value"]) for one in drafted]
-    return found["settings"]["draft_temperature"], points
+    points = [(one.num_drafts, one.tau, one.speedup.value) for one in found.entries if one.drafter != "none"]
+    return found.settings["draft_temperature"], points
 
 
 def expected(alphas: Sequence[float]) -> float:
@@ -69,7 +70,7 @@ def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
 
 def _model(stem: str) -> str:
     """The target of a recorded answer."""
-    return find_pair(answer(stem)["choice"].get("pair", EMBEDDED.name)).short
+    return find_pair(answer(stem).choice.get("pair", EMBEDDED.name)).short
 
 
 MAPS = "explore/window-map.smollm2-0", "explore/window-map.block"
@@ -78,7 +79,7 @@ COMPARISONS = "compare/compare.smollm2", "compare/compare"
 
 def _one_pass() -> str:
     stem = "explore/what-it-takes"
-    curve = dict(answer(stem)["facts"]["curve"])
+    curve = dict(answer(stem).facts["curve"])
     one, far = 1000 * curve[1], 1000 * curve[ROWS]
     return (
         f"With {_model(stem)} it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
@@ -88,9 +89,7 @@ def _one_pass() -> str:
 def _gamma() -> str:
     found = []
     for stem in MAPS:
-        few, many = (
-            row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem)["rows"]))
-        )
+        few, many = (row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem).rows)))
         found.append(
             f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at {few['speedup']:.2f}× "
             f"and a window of {many['gamma']} at {many['speedup']:.2f}×; the tokens per round grow from "
@@ -150,7 +149,7 @@ def _trees() -> str:
 
 
 def _lossless() -> str:
-    rows = [one for one in answer("explore/losslessness.coins")["rows"] if one["rule"] == "naive"]
+    rows = [one for one in answer("explore/losslessness.coins").rows if one["rule"] == "naive"]
     seen = next(one for one in rows if one["distance"] > one["floor_high"])
     hidden = seen["floor_high"] * (seen["runs"] / 10) ** 0.5
     return (
@@ -181,6 +180,6 @@ def read(make: Callable[[], str]) -> str:
     """Call ``make``, which reads recordings; empty if one cannot be read."""
     try:
         return make()
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
+    except (ConfigError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
         LOG.warning("A lesson is shown without its numbers: %r", error)
         return ""

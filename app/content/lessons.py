@@ -94,7 +94,7 @@ def parameters() -> str:
     for name, setting in SETTINGS.items():
         default = setting.default
         shown = "the target's" if default is None else str(default)
-        rows.append((name, values_words(name), shown, setting.help))
+        rows.append((name, values_words(setting), shown, setting.help))
     rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))
     titles = ("values", "default", "meaning")
     head = element(

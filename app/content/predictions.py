@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.base import Explored
+from specdiff_core.explorations.runs import narrow
 from specdiff_core.measure.grid import VANILLA, BenchSetting
-from specdiff_core.measure.statistics import FEW
-from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.measure.store import read_result
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import RunStarted
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
@@ -25,44 +26,20 @@ from specdiff_core.schema.wording import denoises
 LOG = logging.getLogger(__name__)
 
 
-class _Row(msgspec.Struct):
-    """The fields used of a row of a recorded map or comparison."""
-
-    gamma: int = 0
-    steps: int = 1
-    auto: bool = False
-    predicted: float | None = None
-    predicted_tau: float | None = None
-    speedup: float | None = None
-    low: float | None = None
-    high: float | None = None
-    interval: str = "bootstrap"
-    prompts: int = 0
-    temperature: float = 0.0
-    flavour: str = ""
-    setting: str = ""
-
-
-class _Recorded(msgspec.Struct):
-    choice: dict[str, Any]
-    machine: dict[str, Any]
-    rows: list[_Row]
-
-
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
     cell, predicted by the map from its measured α_j and its bare passes (docs/theory.md, Cost)."""
     found: dict[str, dict[str, Any]] = {}
     for one in _recorded(folder, "window-map"):
-        choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
+        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
         pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
         device = one.machine["device"].removeprefix("cpu: ")
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
         for cell in one.rows:
-            if cell.predicted and cell.predicted_tau:
-                steps = cell.steps if denoises(drafter) else 1
-                values = round(cell.predicted, 4), round(cell.predicted_tau, 4)
-                entry["cells"].append([temperature, steps, cell.gamma, *values])
+            if cell.get("predicted"):
+                steps = cell["steps"] if denoises(drafter) else 1
+                values = round(cell["predicted"], 4), round(cell["predicted_tau"], 4)
+                entry["cells"].append([temperature, steps, cell["gamma"], *values])
     return found
 
 
@@ -114,14 +91,15 @@ def _usual(config: DecodeConfig) -> bool:
 
 def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "compare"):
-        groups: dict[float, dict[BenchSetting, dict[str, _Row]]] = defaultdict(lambda: defaultdict(dict))
+        groups: dict[float, dict[BenchSetting, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         for row in one.rows:
-            if row.setting not in ("", VANILLA.key) and row.flavour != "mean" and row.speedup:
-                groups[row.temperature][BenchSetting.parse(row.setting)][row.flavour] = row
+            if row["setting"] != VANILLA.key and row["flavour"] != "mean" and row.get("speedup"):
+                groups[row["temperature"]][BenchSetting.parse(row["setting"])][row["flavour"]] = row
         for temperature, settings in groups.items():
             kinds = next(iter(settings.values()))
+            speeds = {own: [row["speedup"] for row in rows.values()] for own, rows in settings.items()}
             yield _typical(
-                {setting: _ends(row.speedup for row in rows.values()) for setting, rows in settings.items()},
+                {own: (min(found), max(found)) for own, found in speeds.items()},
                 pair=one.choice["pair"],
                 temperature=temperature,
                 device=one.machine["device"],
@@ -129,35 +107,28 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
                 spread=False,
                 over=f"(means of {len(kinds)} kinds of text)",
                 about=f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
-                f"comparison, {sum(row.prompts for row in kinds.values())} prompts in all",
+                f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all",
             )
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "window-map"):
-        choice: Any = msgspec.convert(one.choice, EXPLORATIONS["window-map"])
-        rows = [row for row in one.rows if row.low and row.high]
-        most, narrow = max((row.prompts for row in rows), default=0), any(row.interval == "bootstrap" for row in rows)
+        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
+        rows = [row for row in one.rows if row.get("low")]
+        most = max((row["prompts"] for row in rows), default=0)
+        rows = [row for row in rows if row["prompts"] == most]
+        few = f", a bootstrap and too narrow over {most} prompts" if narrow(rows) else ""
+        cells = [BenchSetting(choice.drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
         yield _typical(
-            {
-                BenchSetting(choice.drafter, row.gamma, row.steps, auto=row.auto): _ends((row.low, row.high))
-                for row in rows
-                if row.prompts == most
-            },
+            {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)},
             pair=choice.pair,
             temperature=choice.temperature,
             device=one.machine["device"],
             dtype=one.machine["dtype"],
             spread=False,
             over=f"(95 % interval of the mean of {most} prompts)",
-            about="The 95 % interval of the mean speed-up in the recorded γ × T map"
-            + (f", a bootstrap and too narrow over {most} prompts" if most < FEW and narrow else ""),
+            about=f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}",
         )
-
-
-def _ends(values: Iterable[float | None]) -> tuple[float, float]:
-    known = [value for value in values if value]
-    return min(known), max(known)
 
 
 def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
@@ -169,10 +140,10 @@ def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
     return {**known, "cells": dict(cells)}
 
 
-def _recorded(folder: Path, name: str) -> Iterator[_Recorded]:
+def _recorded(folder: Path, name: str) -> Iterator[Explored]:
     """The recorded answers of one question."""
     for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
         try:
-            yield msgspec.json.decode(path.read_bytes(), type=_Recorded)
-        except (OSError, ValueError) as error:  # skip a bad file, serve the others
+            yield read_result(path, Explored)
+        except ConfigError as error:  # skip a bad file, serve the others
             LOG.warning("%s is left out: %s", path, error)

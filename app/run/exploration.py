@@ -22,9 +22,10 @@ from app.run.job import stream as job_stream
 from app.run.race import TRACES
 from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Exploring, Snapshot, parse
+from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import NONE
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from specdiff_core.schema.settings import DecodeConfig
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-T = TypeVar("T")
 L = TypeVar("L", bound=store.RowLog[Any])
 SETTINGS = "mdlm/4/1,block/4/1,block/9/1"
 """Measured beside vanilla if none are given."""
@@ -51,17 +50,6 @@ def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, set
     options.add_placement(parser)
 
 
-def values_of(text: str, kind: Callable[[str], T], name: str) -> list[T]:
-    """``"4,8,16"`` -> ``[4, 8, 16]``; ConfigError if one of them is not a ``kind``."""
-    try:
-        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError:
-        values = []
-    if not values:
-        raise ConfigError(f"--{name} {text[:40]!r} is not a list.", field=name, hint="Separate values by commas.")
-    return values
-
-
 Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeConfig]
 """What is measured: the engine, its prompts, its settings (the baseline first) and what they share."""
 
@@ -81,8 +69,8 @@ def begin(
         ConfigError: a flag, a prompt or a setting can't be used.
     """
     base = options.read_settings(args)
-    keys = values_of(args.settings, str, "settings") if args.settings else usual(base.pair)
-    settings = listed(keys, base)
+    keys = map(str.strip, args.settings.split(",")) if args.settings else usual(base.pair)
+    settings = listed([*keys], base)
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
     if args.first is not None:
         prompts = first_of_each(prompts, args.first)
@@ -104,13 +92,10 @@ def begin(
 
 def follow(steps: Iterable[tuple[int, int, L]]) -> L:
     """Show a progress bar until the measurement ends; returns its rows."""
-    from tqdm.auto import tqdm
-
-    with tqdm(unit="run", dynamic_ncols=True) as bar:
+    with options.progress_bar("run") as show:
         for step in steps:
-            bar.n, bar.total, log = step
-            bar.refresh()
-    return log
+            show(*step[:2])
+    return step[2]
 
 
 def run_sweep(args: argparse.Namespace) -> None:

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from specdiff_core.cli import options
 from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, csv_of, parse
+from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of
 from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
+from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.fields import fields_of, parse
 
 
 def add_command(commands: Any) -> None:
@@ -37,17 +37,12 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
     parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
-    fields = kind.form()
-    for field in fields:
-        flags: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field)}
-        if field["name"] in kind.files:
-            parser.add_argument(field["name"], nargs="?", metavar=field["name"].upper(), **flags)
-        else:
-            flags["help"] = argparse.SUPPRESS if field["hidden"] else flags["help"]
-            group.add_argument(options.flag(field["name"]), metavar="VALUE", **flags)
-    shown = [field["name"] for field in fields if not field["hidden"]]
-    if "pair" in shown:
-        options.add_own_pair(parser, drafter="drafter" not in shown)
+    fields = fields_of(kind)
+    for name, field in fields.items():
+        note = ", or @FILE to read it from a file" if field.is_long else ""
+        options.add_field(group, field, positional=name in kind.files, note=note)
+    if not fields["pair"].hidden:
+        options.add_own_pair(parser, drafter="drafter" not in fields)
     options.add_placement(parser)
     _add_outputs(parser)
     if kind.makes:
@@ -63,19 +58,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     add("--png", metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
-def _help(field: dict[str, Any]) -> str:
-    default = ",".join(map(str, field["default"])) if field["list"] else field["default"]
-    values = ", ".join(field["choices"]) or (
-        f"{field['low']} to {field['high']}" if field["high"] is not None else "text"
-    )
-    notes = [
-        f"{values}, or @FILE to read it from a file" if field["long"] else values,
-        *(["separated by commas"] if field["list"] else []),
-        f"default {'none' if default == '' else default}",
-    ]
-    return f"{field['title']}. {field['about']} [{'; '.join(notes)}]".replace("%", "%%")
-
-
 def _read(value: str) -> str:
     """A long text, or the content of a file given as ``@FILE``."""
     if not value.startswith("@"):
@@ -89,8 +71,9 @@ def _read(value: str) -> str:
 def run(args: argparse.Namespace) -> None:
     """Measure, print the table and the answer, write the files."""
     kind: type[Exploration] = args.exploration
-    fields = {field["name"]: field for field in kind.form() if field["name"] in vars(args)}
-    given = {name: _read(getattr(args, name)) if one["long"] else getattr(args, name) for name, one in fields.items()}
+    fields = fields_of(kind)
+    given = options.given(args, kind)
+    given |= {name: _read(value) for name, value in given.items() if fields[name].is_long}
     own = options.own_pair(args)
     if not own and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
@@ -104,17 +87,18 @@ def run(args: argparse.Namespace) -> None:
     exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
     failed: BaseException | None = None
     try:
-        found, races, made = _follow(exploring)
+        with options.progress_bar("step") as show:
+            snapshot = exploring.advance(progress=lambda step: show(step.done, step.total, step.doing))
     except (Exception, KeyboardInterrupt) as error:  # raised again after writing what is complete
-        (done, total, _, explored, races, made, _), failed = exploring.snapshot(), error
-        if explored is None:
-            raise
-        found = explored
-        options.say(f"Stopped after {done} of {total} steps. Results so far:")
-    _put_out(args, found, races)
+        snapshot, failed = exploring.snapshot(), error
+    if (found := snapshot.explored) is None:
+        raise failed or SpecDiffError("Nothing was measured.", hint="Change the settings.")
+    if failed is not None:
+        options.say(f"Stopped after {found.done} of {found.total} steps. Results so far:")
+    _put_out(args, found, snapshot.races)
     if target is not None:
         target.mkdir(parents=True)
-        for name, content in made.items():
+        for name, content in snapshot.made.items():
             (target / name).write_bytes(content)
     if failed is not None:
         raise failed
@@ -133,11 +117,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 def run_show(args: argparse.Namespace) -> None:
     """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
-    try:
-        found = msgspec.json.decode(args.answer.read_bytes(), type=Explored)
-    except (OSError, msgspec.DecodeError) as error:
-        hint = "Name a file that `explore … --json` wrote."
-        raise ConfigError(f"{args.answer} is not an answer: {error}.", field="answer", hint=hint) from error
+    found = read_result(args.answer, Explored)
     what = parse(find_exploration(found.name), found.choice)
     found.report = what.report(found.rows, found.facts)
     files = {race: args.answer.parent / file for race, file in found.files.items()}
@@ -165,28 +145,11 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
             options.say(f"no picture of “{figure.title}”: the page computes it")
 
 
-def _follow(exploring: Exploring) -> tuple[Explored, dict[str, bytes], dict[str, bytes]]:
-    from tqdm.auto import tqdm
-
-    with tqdm(unit="step", dynamic_ncols=True) as bar:
-
-        def show(step: Step) -> None:
-            bar.n, bar.total = step.done, step.total
-            bar.set_postfix_str(step.doing, refresh=False)
-            bar.refresh()
-
-        snapshot = exploring.advance(progress=show)
-    if snapshot.explored is None:
-        raise SpecDiffError("Nothing was measured.", hint="Change the settings.")
-    return snapshot.explored, snapshot.races, snapshot.made
-
-
 def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
     """Write an answer as the page reads it, and its races to ``races/NAME/`` beside it."""
-    folder = path.parent / "races" / path.stem
-    (folder if races else path.parent).mkdir(parents=True, exist_ok=True)
     for race, trace in races.items():
-        file = folder / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
+        file = path.parent / "races" / path.stem / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(trace)
         found.files[race] = file.relative_to(path.parent).as_posix()
-    path.write_bytes(msgspec.json.encode(found) + b"\n")
+    write_result(path, found)

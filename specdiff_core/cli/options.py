@@ -8,39 +8,61 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdiff_core.models.folders import shown
+from specdiff_core.models.own_pairs import OwnPair, parse, register_pair
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import Field, fields_of, flag
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Setting
+from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import values_words
-from specdiff_core.train.options import flag as flag
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 
-def explain(setting: Setting) -> str:
-    symbol = f" ({setting.symbol})" if setting.symbol else ""
-    notes = [] if setting.kind is bool else [f"{values_words(setting.name)} {setting.unit}".strip()]
-    default = setting.default
-    notes.append(f"default {'the same as --temperature' if default is None else default}")
-    return f"{setting.label}{symbol}. {setting.help} [{'; '.join(notes)}]".replace("%", "%%")
+def explain(field: Field, note: str = "") -> str:
+    """The help of a flag: what it is, its values and its default."""
+    notes = [] if field.kind is bool else [f"{values_words(field)} {field.unit}".strip() + note]
+    notes += ["separated by commas"] if field.several else []
+    default = ",".join(map(str, field.default)) if field.several else field.default
+    if isinstance(default, Path) and default.is_absolute():
+        default = shown(default)
+    notes += [] if default in (None, "") else [f"default {default}"]
+    label = f"{field.named}. {field.help}" if field.label else field.help
+    return f"{label} [{'; '.join(notes)}]".replace("%", "%%")
 
 
-def add_settings(parser: argparse.ArgumentParser, *, leave: Collection[str] = ()) -> None:
-    """Add one flag per setting, except those in ``leave``; absent flags keep the default."""
+def add_field(parser: Any, field: Field, *, positional: bool = False, note: str = "") -> None:
+    """Add the flag of a field; if it is absent, so is its value. A switch also takes a value or a ``--no-``."""
+    options: dict[str, Any] = {"help": argparse.SUPPRESS if field.hidden else explain(field, note)}
+    options |= {"default": argparse.SUPPRESS, "metavar": field.symbol or field.name.upper()}
+    name = flag(field.name)
+    if positional:
+        parser.add_argument(field.name, nargs="?", **options)
+    elif field.kind is bool:
+        parser.add_argument(name, dest=field.name, nargs="?", const=True, **options)
+        off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
+        parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)
+    else:
+        parser.add_argument(name, dest=field.name, nargs="+" if field.several else None, **options)
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type = DecodeConfig, *, leave: Collection[str] = ()) -> None:
+    """Add the flags of all fields of ``kind``, except those in ``leave``."""
     group = parser.add_argument_group("settings")
-    for name, setting in SETTINGS.items():
-        if name in leave:
-            continue
-        options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": explain(setting)}
-        if setting.kind is bool:
-            group.add_argument(flag(name), action="store_true", **options)
-        else:
-            group.add_argument(flag(name), metavar=setting.symbol or name.upper(), **options)
+    for name, field in fields_of(kind).items():
+        if name not in leave:
+            add_field(group, field)
+
+
+def given(args: argparse.Namespace, kind: type) -> dict[str, Any]:
+    """The values of the flags of ``kind`` that were given."""
+    return {name: value for name, value in vars(args).items() if name in fields_of(kind)}
 
 
 def add_parser(
@@ -67,38 +89,31 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", type=Path, help=about)
 
 
+OWN_FLAGS = ("target", "kind", "shift", "mask_id")
+
+
 def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> None:
     """Add flags for a pair of your own, in place of ``--pair``; ``drafter``: add ``--drafter`` too."""
     group = parser.add_argument_group("a pair of your own, in place of --pair")
-    group.add_argument(
-        "--target", metavar="SOURCE", help="a folder, a GGUF file or a hub repository; --drafter then takes one too"
-    )
-    if drafter:
-        group.add_argument(
-            "--drafter", metavar="SOURCE", default="", help="with --target: a folder, a GGUF file or a hub repository"
-        )
-    group.add_argument("--kind", help="kind of drafter, if its config does not say: denoise, block, sequential, eagle")
-    group.add_argument("--shift", metavar="0|1", help="for a denoiser: slot i − shift predicts token i")
-    group.add_argument("--mask-id", metavar="ID", help="for a denoiser whose config has none")
+    for name, field in fields_of(OwnPair).items():
+        if name in OWN_FLAGS or (drafter and name == "drafter"):
+            add_field(group, field)
 
 
 def own_pair(args: argparse.Namespace) -> dict[str, str]:
     """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them."""
-    if getattr(args, "target", None) is None:
+    fields = given(args, OwnPair)
+    if fields.get("target") is None:
         return {}
-    from specdiff_core.models.own_pairs import parse, register_pair
-
-    drafter = getattr(args, "drafter", "")
+    drafter = fields.get("drafter", "")
     shared = drafter if drafter in (NONE.name, PROMPT_LOOKUP.name) else ""
-    fields = {name: getattr(args, name) for name in ("target", "kind", "shift", "mask_id", "context")}
     spec = register_pair(parse({**fields, "drafter": "" if shared else drafter}).name)
     return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
 
 
 def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
     """The settings of the flags; ``others`` replace them."""
-    given = {**vars(args), **own_pair(args)}
-    return DecodeConfig.parse({**{name: given[name] for name in SETTINGS if name in given}, **others})
+    return DecodeConfig.parse({**given(args, DecodeConfig), **own_pair(args), **others})
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +159,21 @@ def check_target(path: Path | None, name: str) -> None:
     path.open("ab").close()
     if not existed:
         path.unlink()  # leave nothing behind if the work fails
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator[Callable[..., None]]:
+    """Yield a function of (steps done, steps in all, what runs) that moves a progress bar."""
+    from tqdm.auto import tqdm
+
+    with tqdm(unit=unit, dynamic_ncols=True) as bar:
+
+        def show(done: int, total: int, doing: str = "") -> None:
+            bar.n, bar.total = done, total
+            bar.set_postfix_str(doing, refresh=False)
+            bar.refresh()
+
+        yield show
 
 
 PATIENCE = 10.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.cli import options
@@ -77,7 +76,7 @@ def show(pair: PairSpec, here: Here) -> None:
     print(f"    {'available' if available else 'not available: ' + reason}")
     print(f"    {refusal(pair, here.machine, loaded(pair)) or memory(pair, here.machine) + ' of memory'}")
     for drafter in pair.drafters:
-        gone = "" if drafter_is_here(drafter) else " (its weights are not here)"
+        gone = "" if drafter.is_here else " (its weights are not here)"
         print(f"    --drafter {drafter.name:14} {drafter.about}{_notes(drafter)}{gone}")
 
 
@@ -100,7 +99,7 @@ def fetch(pair: PairSpec, names: str | None) -> None:
     sources = dict(
         [
             (pair.target, pair.revision),
-            *((one.source, one.revision) for one in chosen if one.source and drafter_is_here(one)),
+            *((one.source, one.revision) for one in chosen if one.source and one.is_here),
         ]
     )
     if pair.tokenizer:
@@ -110,12 +109,6 @@ def fetch(pair: PairSpec, names: str | None) -> None:
             folder = resolve(source, revision)
             at = "" if is_local(source) else f" at {hub.commit(source, revision)}"
             print(f"{source}{at}: {hub.size(sum(file.stat().st_size for file in weight_files(folder)))} here")
-
-
-def drafter_is_here(drafter: DrafterSpec) -> bool:
-    """Whether a shipped drafter's files exist; True for hub drafters."""
-    folder = Path(drafter.source)
-    return not drafter.source or not folder.is_absolute() or (folder / "config.json").is_file()
 
 
 def to_fetch(source: str, revision: str, published: Model | None) -> int | None:

@@ -13,6 +13,7 @@ from specdiff_core.cli.output import describe, plain, served, table
 from specdiff_core.measure.runner import race as race_of
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import flag
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
     if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
         raise ConfigError(
-            f"--methods and {options.flag(min(own))} can't be combined.",
+            f"--methods and {flag(min(own))} can't be combined.",
             field="methods",
             hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
         )

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdiff_core.cli.options import add_parser, add_placement, say
+from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say
 from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
-from specdiff_core.train.options import add_options
 from specdiff_core.train.settings import DrafterSettings, open_run
 
 if TYPE_CHECKING:
@@ -40,14 +39,13 @@ def add_drafter(parts: Any) -> None:
     add("--answers", type=Path, metavar="DIR", help="the target's answers [default: in --out]")
     valid = "prompts to measure τ on [default: some of --prompts, held out from training]"
     add("--valid", type=Path, metavar="FILE", help=valid)
-    add_options(parser.add_argument_group("settings"), DrafterSettings())
+    add_settings(parser, DrafterSettings)
     add_placement(parser)
 
 
 def run_drafter(args: argparse.Namespace) -> None:
-    given = {name: getattr(args, name) for name in DrafterSettings.__struct_fields__ if hasattr(args, name)}
     prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
-    settings = open_run(args.out, given, resume=args.resume)
+    settings = open_run(args.out, given(args, DrafterSettings), resume=args.resume)
     say("loading …")
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads

@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterator
 
 from specdiff_core.explorations.base import Exploration
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import no_such
 
 for _file in pkgutil.iter_modules(__path__):  # a question is one file
     importlib.import_module(f"{__name__}.{_file.name}")
@@ -35,6 +35,5 @@ RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text
 def find_exploration(name: str) -> type[Exploration]:
     """Find an exploration by name; ConfigError if there is none."""
     if name not in EXPLORATIONS:
-        hint = f"Choose one of: {', '.join(EXPLORATIONS)}."
-        raise ConfigError(f"There is no exploration called {str(name)[:40]!r}.", field="explore", hint=hint)
+        raise no_such("exploration", name, EXPLORATIONS, "explore")
     return EXPLORATIONS[name]

@@ -12,16 +12,17 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta
 
-from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, ask, enum
+from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
+from specdiff_core.measure.store import Result
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.fields import ask, fields_of, flag
 from specdiff_core.schema.methods import resolve_methods
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -82,26 +83,24 @@ class Step(NamedTuple):
     made: Callable[[], dict[str, bytes]] = dict  # files to download, by name; called at the end only
 
 
-class Explored(msgspec.Struct, kw_only=True):
+class Explored(Result, kw_only=True, tag="exploration"):
     """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
 
-    schema: Literal[1] = 1
-    kind: Literal["exploration"] = "exploration"
+    provenance: Provenance = msgspec.field(name="origin")
     name: str
     choice: dict[str, Any]
-    origin: Provenance
     machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int
     rows: list[dict[str, Any]]
     facts: dict[str, Any]
     report: Report = msgspec.field(default_factory=Report)
-    files: dict[str, str] = {}  # race -> its trace file, relative to the answer
+    files: dict[str, str] = msgspec.field(default_factory=dict)  # race -> its trace file, relative to the answer
     seconds: float = 0.0  # that the measurement took; 0: not recorded
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question and the pair to measure. ConfigError: a field is out of range (see :func:`parse`)."""
+    """A question and the pair to measure; ``schema.fields.parse`` makes one from untrusted values."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -149,63 +148,10 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
-        """The fields as plain JSON values: name, title, description, kind, default, limits or
-        choices, whether the choices are the pair's drafters or methods (``of``), and whether it is
-        an advanced field (``more``)."""
-        properties = msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
-        kinds = [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]  # not shared
-        own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))
-        fields = [_described(name, properties[name]) for name in (own | properties) if name in properties]
-        return [field | {"more": field["name"] not in own or field["more"]} for field in fields]
-
-
-def _described(name: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    entry = declared.get("items", declared)  # of a list, its entries
-    kind = {"integer": "integer", "number": "number", "boolean": "switch"}.get(entry.get("type", ""), "text")
-    choices = entry.get("enum")
-    return {
-        "name": name,
-        "title": declared["title"],
-        "about": declared.get("description", ""),
-        "default": declared["default"],
-        "kind": "choice" if choices else kind,
-        "list": "items" in declared,
-        "choices": choices or [],
-        "of": entry.get("of", ""),
-        "low": entry.get("minimum"),
-        "high": entry.get("maximum"),
-        "long": not choices and declared.get("maxLength", 0) > 200,
-        "more": declared.get("more", False),
-        "hidden": declared.get("hidden", False),
-    }
-
-
-def parse(kind: type[E], values: Mapping[str, Any]) -> E:
-    """A record from untrusted values; a list may also be one string with commas between the entries.
-
-    Raises:
-        ConfigError: a name is unknown, a value out of range, or not text; the message says which.
-    """
-    lists = {field["name"] for field in kind.form() if field["list"]}
-    given = {
-        name: [part.strip() for part in value.split(",") if part.strip()]
-        if name in lists and isinstance(value, str)
-        else value
-        for name, value in values.items()
-    }
-    try:
-        what = msgspec.convert(given, kind, strict=False)
-        msgspec.json.encode(what)  # the answer will contain it
-    except msgspec.ValidationError as error:
-        at = re.search(r" - at `\$\.(\w+)", str(error))
-        title = next((field["title"] for field in kind.form() if at and field["name"] == at[1]), kind.title)
-        words = str(error)[: at.start()] if at else str(error)
-        hint = "Change that value."
-        raise ConfigError(f"{title}: {words}.", field=at[1] if at else "explore", hint=hint) from error
-    except UnicodeEncodeError as error:  # half of a surrogate pair
-        words, hint = f"{kind.title}: a value contains characters that aren’t text.", "Type it again as plain text."
-        raise ConfigError(words, field="explore", hint=hint) from error
-    return what
+        """The fields as plain JSON values, its own first; shared ones are advanced ones."""
+        fields, kinds = fields_of(cls), [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]
+        own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))  # not shared
+        return [fields[name].form(more=name not in own) for name in own | fields if name in fields]
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
@@ -231,8 +177,8 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
 
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 64
     flavours: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "Which of this project's prompts to use."),
+        tuple[str, ...],
+        ask("Kinds of text", "Which of this project's prompts to use.", enum=list(OWN_TEXTS)),
     ] = tuple(OWN_TEXTS)
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[
@@ -329,13 +275,11 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
 def command_of(what: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
     words = ["explore", what.name] if what.tab else [what.name]
-    for field in msgspec.structs.fields(what):
-        value = getattr(what, field.name)
-        if field.name in what.files:
+    for name, value in msgspec.to_builtins(what).items():
+        if name in what.files:
             words.append(value)
-        elif value != field.default:
-            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            words += [f"--{field.name.replace('_', '-')}", shown]
+        elif value != fields_of(type(what))[name].default:
+            words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words
 
 
@@ -372,18 +316,10 @@ class Exploring:
         self._what, self._steps, self._began = what, what.explore(engine, stopped), time.monotonic()
         self._last = Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
-        machine = {
-            "device": device_name(placement.device),
-            "dtype": placement.dtype_name,
-            "threads": facts["threads"],
-            "network": engine.pair.network,
-        }
-        self._about: dict[str, Any] = {
-            "name": what.name,
-            "choice": msgspec.to_builtins(what),
-            "origin": facts,
-            "machine": machine,
-        }
+        machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
+        machine |= {"threads": facts["threads"], "network": engine.pair.network}
+        choice = msgspec.to_builtins(what)
+        self._about = {"name": what.name, "choice": choice, "provenance": facts, "machine": machine}
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
@@ -399,15 +335,14 @@ class Exploring:
 
     def snapshot(self, over: bool = True) -> Snapshot:
         """Results so far, also if the last step failed. ``over``: include races and files."""
-        last, explored = self._last, None
-        races, made = dict[str, bytes](), dict[str, bytes]()
-        if last.done:
-            answer = last.answer()
-            threads = answer.facts.get("threads") or self._about["machine"]["threads"]  # 0: nothing ran yet
+        last = self._last
+        if not last.done:
+            return Snapshot(*last[:3], explored=None, races={}, made={}, over=over)
+        answer = last.answer()
+        if threads := answer.facts.get("threads"):  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
-            rows, facts = answer.rows, answer.facts
-            known = {"rows": rows, "facts": facts, "report": self._what.report(rows, facts)}
-            seconds = round(time.monotonic() - self._began, 1)
-            explored = Explored(**self._about | known, done=last.done, total=last.total, seconds=seconds)
-            races, made = (answer.races, last.made()) if over else (races, made)
-        return Snapshot(last.done, last.total, last.doing, explored, races, made, over)
+        report, seconds = self._what.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
+        known = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
+        explored = Explored(**known, done=last.done, total=last.total)
+        races, made = (answer.races, last.made()) if over else ({}, {})
+        return Snapshot(*last[:3], explored, races, made, over)

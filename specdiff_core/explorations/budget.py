@@ -16,13 +16,14 @@ import msgspec
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
-from specdiff_core.explorations.fields import METHOD, SEED, ask
+from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text, problem
 from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method
 from specdiff_core.schema.settings import DecodeConfig, Template
 
@@ -158,7 +159,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             rows = curves(tried)
             for row in rows:
                 name = row["method"]
-                row |= {"race": name if name in runs.races else None, "waiting": runs.sums(name)[0].waiting}
+                row |= {"race": name if name in runs.races else None, "waiting": runs.total(name).waiting}
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),

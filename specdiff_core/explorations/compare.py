@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
-from specdiff_core.explorations.fields import DEGREE, METHOD, ask
+from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
-from specdiff_core.explorations.side_by_side import text_of
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import DecodeConfig
@@ -85,16 +85,14 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         prompts, skipped = self.prompts(engine)
         methods = {one.name: one for one in resolve_methods(self.pair, self.methods) if one.name != BASELINE}
         groups: dict[float, Runs] = {}
-        texts: dict[float, dict[str, list[bool]]] = {}
         degrees = sorted(set(self.temperatures))
-        flavours = list(dict.fromkeys(prompt.flavour for prompt in prompts))
 
         def answer() -> Answer:
             rows = [
                 row
                 for degree, runs in groups.items()
                 for name in (BASELINE, *methods)
-                for row in _rows(self.base, degree, name, runs, flavours, texts[degree].get(name, []))
+                for row in _rows(self.base, degree, name, runs)
             ]
             failed = dict.fromkeys(why for runs in groups.values() for why in runs.left_out())
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
@@ -113,13 +111,8 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 threads=threads,
                 race_of=lambda name, prompt: f"{prompt.flavour}#{name}",
             )
-            same, threads = texts.setdefault(degree, {}), runs.threads
-            vanilla: tuple[int, ...] = ()
+            threads = runs.threads
             for done, _, name in runs.fill():
-                if fresh := runs.fresh_vanilla():
-                    vanilla = text_of(fresh)
-                if name not in runs.failed:
-                    same.setdefault(name, []).append(text_of(runs.events) == vanilla)
                 yield Step(
                     turn * each + done, len(degrees) * each, f"{methods[name].label}, temperature {degree:g}", answer
                 )
@@ -169,9 +162,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         )
 
 
-def _rows(
-    base: DecodeConfig, degree: float, name: str, runs: Runs, flavours: Sequence[str], same: Sequence[bool]
-) -> Iterator[dict[str, Any]]:
+def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[dict[str, Any]]:
     """Rows of a method at one temperature: the mean over the kinds of text, whose intervals
     resample prompts within each kind, then each kind."""
     method = find_method(name)
@@ -184,32 +175,26 @@ def _rows(
         "setting": setting.key,
         "words": setting.words,
     }
-    measured = runs.metrics.get(name, [])
-    prompts = dict.fromkeys(prompt for prompt, _ in measured)  # vanilla may decode one more than once
-    groups = {kind: [prompt for prompt in prompts if runs.flavours[prompt] == kind] for kind in flavours}
-    groups = {kind: own for kind, own in groups.items() if own}
-    if not groups:
+    if not (groups := runs.groups(name)):
         yield known | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
         return
-    speeds = runs.intervals(name, groups)
+    speeds, same = runs.speedups(name, groups), [] if name == BASELINE else [*runs.same_texts(name).values()]
     for kind in (MEAN, *groups):
-        own, _ = runs.sums(name, "" if kind == MEAN else kind)
+        own = runs.total(name, "" if kind == MEAN else kind)
         speed, counts = speeds[kind], [len(own) for name, own in groups.items() if kind in (MEAN, name)]
         race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}#{name}"
         row = known | {
             "flavour": kind,
             **bounds(speed, counts if name != BASELINE else [1]),
             "prompts": sum(counts),
-            "tau": own.tau,
-            "alpha": own.alpha,
+            **own.named("tau", "alpha", "waiting"),
             "cost": (own.tau or 0.0) / speed.value,
             "drafter_passes": own.nfe / own.rounds,
             "target_passes": own.target_calls / own.committed,
-            "waiting": own.waiting,
             "race": race,
             "lossless": base.rule.lossless,
         }
-        exact = {"alpha_at": own.alpha_at, "tested_at": own.tested_at, "texts": len(same), "same_text": sum(same)}
+        exact = {**own.named("alpha_at", "tested_at"), "texts": len(same), "same_text": sum(same)}
         yield row | (exact if kind == MEAN else {})
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from specdiff_core.explorations.base import Answer, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.explorations.figures import quoted
 from specdiff_core.explorations.side_by_side import METHODS, TwoRuns
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.ties import TIES, difference, ranking
 from specdiff_core.schema.errors import ConfigError, TraceError
 from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method, resolve_methods
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.summary import final, header_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LONGEST_RUN = 500_000
 """Maximum characters of a recorded run."""
 RUN = ask(
-    "Run", "A method, or a recorded run: FILE or FILE#LANE of a trace.", most=LONGEST_RUN, **enum(METHODS, "methods")
+    "Run", "A method, or a recorded run: FILE or FILE#LANE of a trace.", most=LONGEST_RUN, enum=METHODS, of="methods"
 )
 
 

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import ask, enum
 from specdiff_core.measure.statistics import LEVEL, Resampled
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
 
@@ -49,7 +49,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
     question: ClassVar = "Is the drafter weak, or are its declared settings wrong?"
     tab: ClassVar = ""
 
-    drafter: Annotated[str, ask("Drafter", "The drafter to check.", **enum(DRAFTERS, "drafters"))] = "block"
+    drafter: Annotated[str, ask("Drafter", "The drafter to check.", enum=DRAFTERS, of="drafters")] = "block"
     gamma: Annotated[int, ask("γ", "Tokens per draft, up to the drafter's own limit.", 1, 32)] = 8
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
     tokens: Annotated[int, ask("New tokens", "In each text that the target writes.", 16, 256)] = 64

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Annotated, Literal
 
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS, find_pair
 
@@ -20,33 +18,12 @@ WINDOW_DRAFTERS = list(
 """The drafters of all pairs that draw a window from their own distributions."""
 
 
-def ask(
-    title: str,
-    about: str,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    least: int | None = None,
-    most: int | None = None,
-    **form: Any,
-) -> Meta:
-    """Declare a field: title and description; ``low`` and ``high`` limits of a number; ``least`` and ``most`` entries
-    of a list or characters of a text; ``form``: choices (:func:`enum`), ``more``, ``hidden``."""
-    limits: dict[str, Any] = {"ge": low, "le": high, "min_length": least, "max_length": most}
-    return Meta(title=title, description=about, extra_json_schema=form or None, **limits)
-
-
-def enum(names: Sequence[str], of: Literal["", "drafters", "methods"] = "") -> dict[str, Any]:
-    """The choices of a field. Unknown names, and those the pair lacks, are rejected on use."""
-    return {"enum": list(names), "of": of}
-
-
 ANY_PAIR = "Target and drafters. To use your own models on the page, open the settings of the Live tab."
 PAIR = Annotated[str, ask("Pair", ANY_PAIR, enum=list(PAIRS), more=True)]
 EMBEDDED = Annotated[Literal["embedded"], ask("Pair", "The embedded pair only.", hidden=True)]
 """The field of an exploration that works with this pair only."""
-METHOD = Annotated[str, Meta(extra_json_schema=enum(DRAFTING, "methods"))]
-DEGREE = Annotated[float, Meta(ge=0, le=2)]
+METHOD = Annotated[str, ask("", enum=DRAFTING, of="methods")]
+DEGREE = Annotated[float, ask("", low=0, high=2)]
 TEMPERATURE = Annotated[float, ask("Temperature", "The target’s; at 0 it takes the most probable token.", 0, 2)]
 SEED = Annotated[int, ask("Seed", "Seeds every random draw.", 0, 2**30)]
 

@@ -15,16 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
-
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_of
-from specdiff_core.explorations.fields import EMBEDDED, ask, enum
+from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs, narrow
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import interval
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -79,8 +78,8 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 
     pair: EMBEDDED = "embedded"  # small enough to train a drafter for in minutes
     flavours: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(list(OWN_TEXTS)))], ...],
-        ask("Kinds of text", "The fewer kinds, the faster it learns."),
+        tuple[str, ...],
+        ask("Kinds of text", "The fewer kinds, the faster it learns.", enum=list(OWN_TEXTS)),
     ] = ("stories",)
     seconds: Annotated[int, ask("Seconds of training", "Shared by both drafters.", 5, 600)] = 120
     tokens: Annotated[int, ask("New tokens", "In each text.", 32, 192)] = 128
@@ -135,7 +134,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(spoken, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
             for _, _, name in runs.fill():
-                facts["race"], races = {key: runs.row(key) for key in lanes if key in runs.metrics}, runs.races
+                facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
                 yield Step(total - 1, total, f"the race: {LABELS[name]}", answer, lambda: made)
         yield Step(total, total, "done", answer, lambda: made)
 

@@ -16,15 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta
-
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import EMBEDDED, ask, enum
+from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule
 
 if TYPE_CHECKING:
@@ -83,14 +82,20 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         ),
     ] = "coins"
     rules: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema=enum(NAMES))], ...],
-        ask("Rules", "Interleaved run by run. The last three use K drafts, the others one.", least=1, most=len(NAMES)),
+        tuple[str, ...],
+        ask(
+            "Rules",
+            "Interleaved run by run. The last three use K drafts, the others one.",
+            least=1,
+            most=len(NAMES),
+            enum=NAMES,
+        ),
     ] = ("ratio", "delta", "naive")
     num_drafts: Annotated[
         int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
-        str, ask("Reveal order", "Which masks a denoising step reveals.", **enum([one.value for one in RevealOrder]))
+        str, ask("Reveal order", "Which masks a denoising step reveals.", enum=[one.value for one in RevealOrder])
     ] = "max_prob"
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2

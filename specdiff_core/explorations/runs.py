@@ -10,12 +10,11 @@ from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import ShouldStop, StopFlag
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import Run, plan
-from specdiff_core.measure.statistics import FEW, Interval, costs, interval
-from specdiff_core.measure.store import short_times
+from specdiff_core.measure.statistics import FEW, Interval
+from specdiff_core.measure.store import Rows, short_times
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
@@ -59,7 +58,7 @@ def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [words.format(" and ".join(map(str, few)))] if few else []
 
 
-class Runs:
+class Runs(Rows):
     """All runs so far, by the key of their settings, on as many CPU threads as a probe finds fastest.
 
     Args:
@@ -79,14 +78,13 @@ class Runs:
         threads: int = 0,
         race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
+        super().__init__(BASELINE)
         self._engine = engine
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
         self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
         self._vanilla: list[Event] = []  # its last run
         self._unread: list[Event] = []  # the same, until :meth:`fresh_vanilla` returned it
         self.events: list[Event] = []  # of the last run that :meth:`fill` reported; empty if it failed
-        self.flavours = {prompt.id: prompt.flavour for prompt in prompts}
-        self.metrics: dict[str, list[tuple[str, Metrics]]] = {}  # key -> (prompt id, its numbers)
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
         self.races: dict[str, bytes] = {}  # race -> the same as a trace file
         self.failed: dict[str, str] = {}  # key -> why it was not measured
@@ -109,7 +107,7 @@ class Runs:
             if run.lane != BASELINE:
                 done += 1
                 yield done, len(keys) * len(self._prompts), run.lane
-        if not any(key in self.metrics for key in keys):
+        if not any(map(self.of, keys)):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
     def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
@@ -137,7 +135,7 @@ class Runs:
         if self._stopped():
             return False
         self.events = events
-        self.metrics.setdefault(key, []).append((run.prompt.id, fold(events)))
+        self.add(run.row(events))
         if key == BASELINE:
             self._vanilla, self._unread = self._shown(events), events
         else:
@@ -157,46 +155,21 @@ class Runs:
         fresh, self._unread = self._unread, []
         return fresh
 
-    def _runs(self, key: str, flavour: str = "") -> list[tuple[str, Metrics]]:
-        """(prompt, numbers) of a key, optionally of one kind of text."""
-        return [run for run in self.metrics.get(key, ()) if not flavour or self.flavours[run[0]] == flavour]
-
-    def sums(self, key: str, flavour: str = "") -> tuple[Metrics, Metrics]:
-        """The numbers of a key's runs and of vanilla's on the same prompts, optionally of one kind of text."""
-        own = self._runs(key, flavour)
-        measured = {prompt for prompt, _ in own}
-        vanilla = [metrics for prompt, metrics in self._runs(BASELINE) if prompt in measured]
-        return sum((metrics for _, metrics in own), Metrics()), sum(vanilla, Metrics())
-
-    def intervals(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
-        """The speed-up of a key by group of prompts, and their ``mean``."""
-        slow, fast = (
-            costs((prompt, metrics.seconds, metrics.committed) for prompt, metrics in self._runs(name))
-            for name in (BASELINE, key)
-        )
-        return interval(slow, fast, groups)
-
-    def row(self, key: str, flavour: str = "") -> dict[str, Any]:
-        """A table row of a key: speed-up with a 95 % interval over prompts, and numbers,
-        optionally of one kind of text."""
+    def row(self, key: str) -> dict[str, Any]:
+        """A table row of a key: speed-up with a 95 % interval over prompts, and numbers."""
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
-        if not (runs := self._runs(key, flavour)):
+        if not (measured := sorted(prompt for own in self.groups(key).values() for prompt in own)):
             return row
-        measured, own = sorted({prompt for prompt, _ in runs}), self.sums(key, flavour)[0]
-        speed = self.intervals(key, {"all": measured})["all"]
+        own, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
         return row | {
             "prompts": len(measured),
             **bounds(speed, [len(measured)]),
-            "tau": own.tau,
-            "alpha": own.alpha,
-            "alpha_at": own.alpha_at,
-            "tokens_per_second": own.tokens_per_second,
+            **own.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
             "seconds_per_round": own.seconds / own.rounds,
             "draft_seconds": own.seconds_by["draft"] / own.rounds,
             "verify_seconds": (own.seconds_by["score"] + own.seconds_by["verify"]) / own.rounds,
-            "waiting": own.waiting,
         }
 
     def left_out(self) -> list[str]:

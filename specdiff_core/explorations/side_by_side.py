@@ -14,13 +14,14 @@ import msgspec
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_of
-from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE, ask, enum
+from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, DraftReady, Event, PiecesSeen, RoundStarted, Test, Verified, spell
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, Rule
@@ -50,8 +51,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 class TwoRuns(Exploration, frozen=True, kw_only=True):
     """An exploration of two runs after one prompt."""
 
-    a: Annotated[str, ask("Run A", "Method of the first run.", **enum(METHODS, "methods"))] = "specdiff"
-    b: Annotated[str, ask("Run B", "Method of the second run.", **enum(METHODS, "methods"))] = "dflash"
+    a: Annotated[str, ask("Run A", "Method of the first run.", enum=METHODS, of="methods")] = "specdiff"
+    b: Annotated[str, ask("Run B", "Method of the second run.", enum=METHODS, of="methods")] = "dflash"
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
     temperature: TEMPERATURE = 0.0
     rule: Annotated[
@@ -59,7 +60,7 @@ class TwoRuns(Exploration, frozen=True, kw_only=True):
         ask(
             "Rule",
             "At temperature 0, and under match, both runs should write the same text.",
-            **enum([rule.value for rule in Rule]),
+            enum=[one.value for one in Rule],
         ),
     ] = Rule.RATIO.value
     prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, ask, enum, window_drafter
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.settings import DecodeConfig, Sampling
 from specdiff_core.schema.summary import final
@@ -42,7 +43,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     scales: ClassVar = ("temperatures", "draft_temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
-    drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", **enum(WINDOW_DRAFTERS, "drafters"))] = (
+    drafter: Annotated[str, ask("Drafter", "It drafts one window per round.", enum=WINDOW_DRAFTERS, of="drafters")] = (
         "block"
     )
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 16)] = 5
@@ -85,10 +86,10 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         threads = 0
         each, total = len(drafts) * len(prompts), (len(degrees) * len(drafts) + 1) * len(prompts)
         for number, prompt in enumerate(prompts, start=1):
-            places += self._places(engine, prompt)
-            yield Step(number, total, f"probabilities: {prompt.id}", answer)
+            places += self._places(engine, prompt, stopped)
             if stopped():
                 return
+            yield Step(number, total, f"probabilities: {prompt.id}", answer)
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {_key(degree, draft): self._config(base, draft) for draft in drafts}
@@ -168,20 +169,23 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             },
         )
 
-    def _places(self, engine: Engine, prompt: Prompt) -> list[dict[str, list[float]]]:
+    def _places(self, engine: Engine, prompt: Prompt, stopped: ShouldStop) -> list[dict[str, list[float]]]:
         """The probabilities (:func:`shortened`) of the first drafted token and the target's at some places of vanilla's
-        text, both at temperature 1."""
+        text, both at temperature 1; fewer if stopped."""
         from specdiff_core.drafters.base import Context, drained
         from specdiff_core.maths.distributions import to_probs
         from specdiff_core.maths.randomness import Streams
 
         begun = engine.encode(prompt.prompt, self.base)
-        last = final(engine.decode(prompt.prompt, find_method(BASELINE).config(self.base), detail=False))
+        vanilla = find_method(BASELINE).config(self.base)
+        last = final(engine.decode(prompt.prompt, vanilla, detail=False, stop=StopFlag(stopped)))
         ids, found = [*begun, *(last.ids if last else ())], []
         drafter, sampling = engine.drafter(self.drafter), Sampling(temperature=1.0)
         sampler = Streams(self.seed, shared=False).draft(0)
         shared: dict[str, Any] = {"order": self.base.order, "sampling": sampling, "sampler": sampler}
         for length in range(len(begun), len(ids), EVERY):
+            if stopped():
+                break
             target, session = engine.target.start(drafter.layers), drafter.start()
             session.observe(ids[: length - 1], target.read(ids[: length - 1]))
             context = Context.within(session.room, ids=ids[:length], gamma=self.gamma, **shared)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import METHOD, ask
+from specdiff_core.explorations.fields import METHOD
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
+from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import Metrics, measure, reached, speed_up
 

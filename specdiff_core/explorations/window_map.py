@@ -12,17 +12,18 @@ from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import WINDOW_DRAFTERS, ask, enum, window_drafter
+from specdiff_core.explorations.fields import WINDOW_DRAFTERS, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask
+from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.measure.passes import PassCosts
 
-Side = Annotated[int, Meta(ge=1, le=32)]
+Side = Annotated[int, ask("", low=1, high=32)]
 REPEATS = 4
 """Repeats of each bare pass before the runs of each prompt."""
 
@@ -59,7 +60,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         ask(
             "Drafter",
             "T matters only for denoisers; a model that drafts token by token makes γ passes.",
-            **enum(WINDOW_DRAFTERS, "drafters"),
+            enum=WINDOW_DRAFTERS,
+            of="drafters",
         ),
     ] = "mdlm"
     gammas: Annotated[
@@ -288,7 +290,7 @@ def _level(index: int, count: int) -> int:
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
     row = {"gamma": cell.gamma, "steps": cell.steps, "auto": cell.auto, **runs.row(cell.key)}
     timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # too wide for a short context
-    return row | predicted(cell, *runs.sums(cell.key), curve) if timed else row
+    return row | predicted(cell, runs.total(cell.key), runs.total(BASELINE), curve) if timed else row
 
 
 def expected_tau(alphas: Sequence[float | None]) -> float:

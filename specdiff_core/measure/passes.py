@@ -112,6 +112,8 @@ class PassTimes:
                 for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
                     drafted, seconds = draft(gamma, steps)
                     drafts.setdefault(drafted, []).append(seconds)
+                    if stopped():
+                        return
                     scores.setdefault(gamma + 1, []).append(score(gamma + 1))
             if number > 1:
                 self._context = len(ids)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
-from specdiff_core.measure.store import RowLog, SweepRow
+from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import WARM_UP, Decoder
 from specdiff_core.schema.errors import ConfigError
@@ -39,6 +39,11 @@ class Run(NamedTuple):
     def decode(self, decoder: Decoder, **options: Any) -> list[Event]:
         """Its events; by default without the detail that only a viewer needs."""
         return list(decoder.decode(self.prompt.prompt, self.config, **{"detail": False, **options}))
+
+    def row(self, events: Sequence[Event]) -> RunRow:
+        """The row of its events."""
+        where = {"prompt": self.prompt.id, "flavour": self.prompt.flavour, "repeat": self.repeat, "setting": self.lane}
+        return RunRow.of_run(events, **where)
 
 
 def in_order(lanes: Sequence[T], turn: int) -> Sequence[T]:
@@ -127,7 +132,7 @@ def sweep(
     *,
     repeats: int,
     path: Path | None = None,
-) -> Iterator[tuple[int, int, RowLog[SweepRow]]]:
+) -> Iterator[tuple[int, int, RowLog[RunRow]]]:
     """Measure every run whose row is missing.
 
     Args:
@@ -143,13 +148,9 @@ def sweep(
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
 
-    def measure(run: Run) -> SweepRow:
-        where = {"prompt": run.prompt.id, "flavour": run.prompt.flavour, "repeat": run.repeat, "setting": run.lane}
-        return SweepRow.of_run(run.decode(engine), **where)
-
-    log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), SweepRow)
+    log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), RunRow)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}
-    yield from log.fill(todo, measure, warm_up(prompts[0], lanes))
+    yield from log.fill(todo, lambda run: run.row(run.decode(engine)), warm_up(prompts[0], lanes))
 
 
 def header(

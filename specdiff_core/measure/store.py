@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 
+from specdiff_core.measure.statistics import Interval, costs, interval
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event
@@ -34,8 +35,8 @@ class Measured(msgspec.Struct, kw_only=True):
         return tuple(getattr(self, name) for name in self.KEY)
 
 
-class SweepRow(Measured, kw_only=True):
-    """One run of a sweep."""
+class RunRow(Measured, kw_only=True):
+    """One run of a setting."""
 
     KEY = ("prompt", "repeat", "setting")
     repeat: int  # −1: a warm-up
@@ -46,7 +47,7 @@ class SweepRow(Measured, kw_only=True):
     loops: bool = False  # whether the text ends repeating itself
 
     @classmethod
-    def of_run(cls, events: Sequence[Event], **where: Any) -> SweepRow:
+    def of_run(cls, events: Sequence[Event], **where: Any) -> RunRow:
         """The row of a finished run; ``where``: its prompt, flavour, repeat and setting."""
         last = final(events)
         assert last is not None, "a decode ends with Finished or raises"
@@ -54,9 +55,54 @@ class SweepRow(Measured, kw_only=True):
         return cls(metrics=fold(events), reason=last.reason, text=text, loops=loops(last.ids), **where)
 
 
+class Rows:
+    """Rows of runs by their setting, in the order in which they were added; ``baseline``: the key of vanilla's."""
+
+    def __init__(self, baseline: str, rows: Iterable[RunRow] = ()) -> None:
+        self.baseline = baseline
+        self.by_setting: dict[str, list[RunRow]] = {baseline: []}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: RunRow) -> None:
+        self.by_setting.setdefault(row.setting, []).append(row)
+
+    def of(self, key: str, flavour: str = "") -> list[RunRow]:
+        """The rows of a setting, optionally of one kind of text."""
+        return [row for row in self.by_setting.get(key, ()) if flavour in ("", row.flavour)]
+
+    def total(self, key: str, flavour: str = "") -> Metrics:
+        return sum((row.metrics for row in self.of(key, flavour)), Metrics())
+
+    def groups(self, key: str) -> dict[str, list[str]]:
+        """Kind of text -> the prompts that a setting decoded, each once."""
+        found: dict[str, dict[str, None]] = {}
+        for row in self.of(key):
+            found.setdefault(row.flavour, {})[row.prompt] = None
+        return {flavour: list(prompts) for flavour, prompts in found.items()}
+
+    def speedups(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
+        """The speed-up of a setting by group of prompts, and their ``mean``."""
+        slow, fast = (
+            costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in self.of(name))
+            for name in (self.baseline, key)
+        )
+        return interval(slow, fast, groups)
+
+    def same_texts(self, key: str) -> dict[str, bool]:
+        """Prompt -> whether the setting wrote vanilla's text in every repeat."""
+        vanilla = {(row.prompt, row.repeat): row.text for row in self.of(self.baseline)}
+        found: dict[str, bool] = {}
+        for row in self.of(key):
+            same = row.text == vanilla[row.prompt, row.repeat]
+            found[row.prompt] = found.get(row.prompt, True) and same
+        return found
+
+
 T = TypeVar("T")
 R = TypeVar("R", bound=Measured)
 S = TypeVar("S", bound="Result")
+B = TypeVar("B", bound="Bench")
 
 
 class RowLog(Generic[R]):
@@ -114,7 +160,7 @@ class RowLog(Generic[R]):
             with self.path.open("ab") as file:
                 file.write(msgspec.json.encode(row) + b"\n")
 
-    def result(self, kind: type[S], **numbers: Any) -> S:
+    def result(self, kind: type[B], **numbers: Any) -> B:
         """The result of these rows: the header, the number of sessions, and ``numbers``."""
         sessions = 1 + max((row.session for row in self.rows), default=0)
         return msgspec.convert({**self.header, "sessions": sessions, **numbers}, kind)
@@ -139,10 +185,15 @@ def rows_path(result: Path) -> Path:
 
 
 class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
-    """The fields of every result; its tag ``kind`` names the benchmark."""
+    """What every result has, a benchmark's and a question's; its tag ``kind`` names what was measured."""
 
     schema: Literal[1] = 1
     provenance: Provenance
+
+
+class Bench(Result, kw_only=True):
+    """The fields of every benchmark."""
+
     device: str
     dtype: str
     threads: int
@@ -152,20 +203,20 @@ class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
 
 
 def read_result(path: Path, *kinds: type[S]) -> S:
-    """Read a JSON result of one of ``kinds``; ConfigError if it is not."""
+    """Read the JSON result of one of ``kinds``; ConfigError if it is not."""
     try:
         kind: Any = Union[kinds]  # noqa: UP007 - of a tuple
         return cast(S, msgspec.json.decode(path.read_bytes(), type=kind))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-        names = " or ".join(kind.__name__.lower() for kind in kinds)
-        hint = f"Name a {names} that --json wrote, or measure it again."
+        names = " or ".join(str(kind.__struct_config__.tag) for kind in kinds)
+        hint = f"Give a file that --json wrote ({names}), or measure it again."
         raise ConfigError(f"{path} is not a result of this version ({error}).", field="results", hint=hint) from error
 
 
 def write_result(path: Path, result: Result) -> None:
     """Write a file that :func:`read_result` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+    path.write_bytes(msgspec.json.encode(result) + b"\n")
 
 
 def short_times(event: Event) -> Event:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from specdiff_core.measure.grid import VANILLA, BenchSetting
-from specdiff_core.measure.statistics import Interval, costs, interval
-from specdiff_core.measure.store import Result, RowLog, SweepRow
+from specdiff_core.measure.statistics import Interval
+from specdiff_core.measure.store import Bench, RowLog, Rows, RunRow
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED, Metrics
@@ -42,7 +42,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     tau_varied: float | None = None
 
 
-class Sweep(Result, kw_only=True, tag="sweep"):
+class Sweep(Bench, kw_only=True, tag="sweep"):
     """Settings against vanilla, one table."""
 
     weights: str
@@ -68,7 +68,7 @@ class Sweep(Result, kw_only=True, tag="sweep"):
         return [entry.waiting for entry in self.entries if entry.waiting is not None]
 
 
-def whole_turns(rows: Sequence[SweepRow]) -> list[SweepRow]:
+def whole_turns(rows: Sequence[RunRow]) -> list[RunRow]:
     """Rows of the (prompt, repeat) pairs that every setting completed, without warm-ups."""
     counted = [row for row in rows if row.repeat >= 0]
     settings = {row.setting for row in counted}
@@ -78,7 +78,7 @@ def whole_turns(rows: Sequence[SweepRow]) -> list[SweepRow]:
     return [row for row in counted if seen[row.prompt, row.repeat] == settings]
 
 
-def sweep_result(log: RowLog[SweepRow], provenance: Provenance) -> Sweep:
+def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:
     """The result of a sweep, also of a partial one.
 
     Raises:
@@ -89,77 +89,45 @@ def sweep_result(log: RowLog[SweepRow], provenance: Provenance) -> Sweep:
     return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows))
 
 
-def aggregate(rows: Sequence[SweepRow]) -> list[SettingResult]:
+def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
     """One result for each setting, the baseline first."""
-    by_setting: dict[str, list[SweepRow]] = {VANILLA.key: []}
-    flavours: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
-    for row in rows:
-        by_setting.setdefault(row.setting, []).append(row)
-        flavours[row.flavour][row.prompt] = None
-    if not by_setting[VANILLA.key]:
+    known = Rows(VANILLA.key, rows)
+    vanilla, groups = known.of(VANILLA.key), known.groups(VANILLA.key)
+    if not vanilla:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
-    groups = {flavour: list(prompts) for flavour, prompts in flavours.items()}
-
-    looping = {row.prompt for row in by_setting[VANILLA.key] if row.loops}
-    varied = {
-        flavour: kept for flavour, prompts in groups.items() if (kept := [p for p in prompts if p not in looping])
-    }
-
-    def over_vanilla(setting: str, groups: Mapping[str, Sequence[str]] = groups) -> dict[str, Interval]:
-        slow, fast = (
-            costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in by_setting[key])
-            for key in (VANILLA.key, setting)
-        )
-        return interval(slow, fast, groups)
-
-    vanilla = _texts(by_setting[VANILLA.key])
+    looping = {row.prompt for row in vanilla if row.loops}
+    varied = {flavour: [one for one in prompts if one not in looping] for flavour, prompts in groups.items()}
+    varied = {flavour: prompts for flavour, prompts in varied.items() if prompts}
     entries = []
-    for key, own in by_setting.items():
-        entry = _result(BenchSetting.parse(key), own, over_vanilla(key), vanilla)
+    for key in known.by_setting:
+        entry = _result(key, known, groups)
         if looping:
+            rest = (row.metrics for row in known.of(key) if row.prompt not in looping)
             entry = msgspec.structs.replace(
                 entry,
                 looping=len(looping),
-                speedup_varied=over_vanilla(key, varied)["mean"] if varied else None,
-                tau_varied=sum((row.metrics for row in own if row.prompt not in looping), Metrics()).tau,
+                speedup_varied=known.speedups(key, varied)["mean"] if varied else None,
+                tau_varied=sum(rest, Metrics()).tau,
             )
         entries.append(entry)
     return entries
 
 
-def _texts(rows: Sequence[SweepRow]) -> dict[str, list[str]]:
-    """Prompt -> its text in every repeat."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.repeat):
-        texts[row.prompt].append(row.text)
-    return texts
-
-
-def _result(
-    setting: BenchSetting, rows: Sequence[SweepRow], speed: Mapping[str, Interval], vanilla: Mapping[str, list[str]]
-) -> SettingResult:
-    by_flavour: dict[str, Metrics] = {}
-    for row in rows:
-        by_flavour[row.flavour] = by_flavour.get(row.flavour, Metrics()) + row.metrics
-    total, texts = sum(by_flavour.values(), Metrics()), _texts(rows)
+def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]]) -> SettingResult:
+    speed, total, same = rows.speedups(key, groups), rows.total(key), rows.same_texts(key)
     draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
     parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
     parts["other"] = total.seconds - sum(parts.values())
     return SettingResult(
-        **msgspec.structs.asdict(setting),
-        speedup=speed["mean"],
-        speedup_by_flavour={flavour: speed[flavour] for flavour in by_flavour},
-        tokens_per_second=total.tokens_per_second or 0.0,
-        tau=total.tau or 0.0,
-        tau_by_flavour={flavour: part.tau or 0.0 for flavour, part in by_flavour.items()},
-        alpha=total.alpha,
-        alpha_at=total.alpha_at,
-        seconds=total.seconds,
+        **msgspec.structs.asdict(BenchSetting.parse(key)),
+        speedup=speed.pop("mean"),
+        speedup_by_flavour=speed,
+        **total.named("tokens_per_second", "tau", "alpha", "alpha_at", "seconds", "waiting"),
+        tau_by_flavour={flavour: rows.total(key, flavour).tau or 0.0 for flavour in groups},
         seconds_by=parts,
         new_tokens=total.committed,
-        waiting=total.waiting,
-        prompts=len(texts),
-        same_text_as_vanilla=sum(own == vanilla[prompt] for prompt, own in texts.items()),
+        prompts=len(same),
+        same_text_as_vanilla=sum(same.values()),
     )
 
 

@@ -4,35 +4,43 @@ drafter's config gives its kind; what it leaves open must be declared and is nev
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from specdiff_core.models.folders import is_local, read_config, resolve, shown
-from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, drafter_of, find_pair
+from specdiff_core.schema.errors import ConfigError, no_such
+from specdiff_core.schema.fields import ask
+from specdiff_core.schema.fields import parse as read
+from specdiff_core.schema.pairs import DRAFTER_KINDS, NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, find_pair
 
 OWN = "own?"  # prefix of such a pair's name; a query string follows
 CONTEXT = 4096  # default limit of tokens in a run, if the target allows more
 SHORTEST = 8  # smallest allowed context
 KEPT = 64  # how many of the last pairs are kept in memory
-KINDS = {"denoise": "mdlm", "block": "block", "sequential": "autoregressive", "eagle": "eagle"}
-"""Kind of drafter, as declared -> its name in methods."""
+KINDS = {kind.declared: kind for kind in DRAFTER_KINDS.values() if kind.declared}
+"""Kind of drafter, as declared -> what its drafters share."""
+SHIFTS = {"dream": 1, "mdlm": 0}
+"""Model type -> its shift, if all releases have one."""
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
 
 
 class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of a pair's name (see :func:`parse`)."""
 
-    target: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]  # folder or hub repository
-    drafter: Annotated[str, msgspec.Meta(max_length=300)] = ""  # empty: only prompt lookup
-    target_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    drafter_revision: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    kind: Annotated[str, msgspec.Meta(max_length=20)] = ""  # one of KINDS, if unknown
-    shift: Annotated[int, msgspec.Meta(ge=0, le=1)] | None = None  # slot i − shift predicts token i
-    mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    context: Annotated[int, msgspec.Meta(ge=SHORTEST, le=2**20)] | None = None
+    target: Annotated[
+        str,
+        ask("Target", "A folder, a GGUF file or a hub repository; --drafter takes one too.", least=1, most=300),
+    ]
+    drafter: Annotated[str, ask("Drafter", "With --target: a folder, a GGUF file or a hub repository.", most=300)] = ""
+    target_revision: Annotated[str, ask("Revision of the target", most=100)] = ""
+    drafter_revision: Annotated[str, ask("Revision of the drafter", most=100)] = ""
+    kind: Annotated[str, ask("Kind", "Of drafter, if its config does not say.", enum=list(KINDS))] = ""
+    shift: Annotated[int, ask("Shift", "For a denoiser: slot i − shift predicts token i.", 0, 1)] | None = None
+    mask_id: Annotated[int, ask("Mask id", "For a denoiser whose config has none.", 0)] | None = None
+    context: Annotated[int, ask("Context", "Tokens of a run.", SHORTEST, 2**20)] | None = None
 
     @property
     def name(self) -> str:
@@ -47,17 +55,10 @@ def parse(values: dict[str, Any]) -> OwnPair:
     Raises:
         ConfigError: a value is missing or invalid; the message says which.
     """
-    try:
-        given = {name: value for name, value in values.items() if value not in ("", None)}
-        pair = msgspec.convert(given, OwnPair, strict=False)
-        if unknown := given.keys() - set(OwnPair.__struct_fields__):
-            raise msgspec.ValidationError(f"there is no field {sorted(unknown)[0][:40]!r}")
-        if pair.kind and pair.kind not in KINDS:
-            raise msgspec.ValidationError(f"there is no kind of drafter {pair.kind!r}")
-    except msgspec.ValidationError as error:
-        hint = f"Give a target; a drafter's kind is one of {', '.join(KINDS)}."
-        raise ConfigError(f"Your own pair: {error}.", field="pair", hint=hint) from error
-    return pair
+    own = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
+    if own.kind and own.kind not in KINDS:
+        raise no_such("kind of drafter", own.kind, KINDS, "kind")
+    return own
 
 
 def named(name: str) -> OwnPair:
@@ -138,10 +139,12 @@ def _called(source: str) -> str:
 def _drafter(own: OwnPair, context: int) -> DrafterSpec:
     """The drafter's record: the name of its kind, so that every method knows it."""
     values = read_config(resolve(own.drafter, own.drafter_revision, weights=False))
-    known, known_shift = kind_of(values)
-    kind, shift = own.kind or known, known_shift if own.shift is None else own.shift
+    known, model = kind_of(values), str(values.get("model_type", ""))
+    kind, shift = own.kind or known, own.shift
+    if shift is None:
+        shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else None)
     mask = values.get("mask_token_id") if own.mask_id is None else own.mask_id
-    says = f"its config.json ({values.get('model_type') or 'no model_type'}) does not say what it is"
+    says = f"its config.json ({model or 'no model_type'}) does not say what it is"
     either = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
     unshifted = "its files do not say whether slot i or slot i − 1 predicts token i"
     doubts = (
@@ -159,7 +162,7 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
         if holds:
             what = f"The kind of drafter {_called(own.drafter)} is unknown: {why}."
             raise ConfigError(what, field=field, hint=hint)
-    fields: dict[str, Any] = {}
+    fields, chained = dict[str, Any](), False
     if kind == "denoise":
         length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
         fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": own.mask_id}
@@ -168,26 +171,17 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
         own_fields = {**values, **(nested if isinstance(nested, dict) else {})}
         heads = ("markov_width", "markov_rank", "selector_rank")
         chained = any(map(own_fields.get, heads)) or own_fields.get("projector_type") == "dspark"
-        kind = "block_markov" if chained else "block"
         block = values.get("block_size", own_fields.get("block_size"))
         fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
     label = f"{_called(own.drafter)} (your own)"
     fields |= {"label": label, "source": own.drafter, "revision": own.drafter_revision, "about": ""}
-    return drafter_of(KINDS.get(kind, kind), **fields)
+    return dataclasses.replace(DRAFTER_KINDS["block_markov"] if chained else KINDS[kind], **fields)
 
 
-def kind_of(values: dict[str, Any]) -> tuple[str, int | None]:
-    """What a drafter's ``config.json`` says it is: one of :data:`KINDS`, or empty; and its shift,
-    where its release defines one."""
-    kind = str(values.get("model_type", "")).lower()
-    classes = " ".join(map(str, values.get("architectures") or ())).lower()
-    layout = values.get("speculators_model_type")
-    if "dflash_config" in values or "dspark" in classes or layout in ("dflash", "dflash2", "dspark"):
-        return "block", None
-    if "eagle" in classes or kind == "eagle" or layout == "eagle3":
-        return "eagle", None
-    if kind == "mdlm" or {"n_blocks", "cond_dim"} <= values.keys():
-        return "denoise", 0
-    if kind == "dream":
-        return "denoise", 1
-    return ("sequential" if kind in _CAUSAL else ""), None
+def kind_of(values: Mapping[str, Any]) -> str:
+    """The kind of drafter that a ``config.json`` describes: one of :data:`KINDS`, or empty."""
+    model = str(values.get("model_type", "")).lower()
+    names = (model, values.get("speculators_model_type"), *(values.get("architectures") or ()), *values)
+    said = " ".join(map(str, names)).lower()
+    marked = (name for name, kind in KINDS.items() if any(mark in said for mark in kind.marks))
+    return next(marked, "sequential" if model in _CAUSAL else "")

@@ -5,7 +5,7 @@ Invariant between rounds: the cache has every committed token except the last on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -94,14 +94,21 @@ class Target:
         otherwise ``rounding``.
 
         Tested on first use, with these weights, on this machine, for each number of threads."""
+        return self.test_exactness()
+
+    def test_exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
+        """:attr:`exactness`; "" if the test, which takes a second or two, was ``stopped``."""
         threads = torch.get_num_threads()
         if threads not in self._tried:
-            self._tried[threads] = "bitwise" if self._invariant() else "rounding"
+            invariant = self._invariant(stopped)
+            if stopped():
+                return ""
+            self._tried[threads] = "bitwise" if invariant else "rounding"
         return self._tried[threads]
 
-    def _invariant(self) -> bool:
+    def _invariant(self, stopped: Callable[[], bool]) -> bool:
         """Whether reading tokens at once and in parts gives the same logits, keys and values, at
-        the beginning and at the borders where sums are split."""
+        the beginning and at the borders where sums are split; False if stopped."""
         if self._pool is None:
             return False
         pool = self._pool  # on a CPU a temporary one: its buffers are large (94 MB for SmolLM2)
@@ -112,6 +119,8 @@ class Target:
         whole, split = (NetworkRun(self.model, (), pool) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
             for run in (whole, split):
+                if stopped():
+                    return False
                 if missing := max(0, border - len(ids) // 2 - run.length):
                     run.forward([ids[i % len(ids)] for i in range(missing)], last=0)
             begun = whole.length

@@ -72,6 +72,10 @@ class Metrics:
         """α_j by window position, None where position j was never reached."""
         return tuple(a / t if t else None for a, t in zip(self.accepted_at, self.tested_at, strict=True))
 
+    def named(self, *names: str) -> dict[str, Any]:
+        """Some of these numbers by name, as results have them."""
+        return {name: getattr(self, name) for name in names}
+
     def __add__(self, other: Metrics) -> Metrics:
         sums = {one.name: _plus(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
         return Metrics(**{**sums, "peak_bytes": max(self.peak_bytes, other.peak_bytes)})

@@ -52,6 +52,8 @@ class DrafterSpec:
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files don't say
     plays: str = ""  # the drafter that it replaces in methods
+    declared: str = ""  # the name of its kind for ``--kind``
+    marks: tuple[str, ...] = ()  # one of them is in a config.json of its kind: in a model type, a class or a key
     published: Model | None = None  # published facts about ``source``
     about: str = ""
 
@@ -66,8 +68,8 @@ class DrafterSpec:
 
     @property
     def is_here(self) -> bool:
-        """Whether its folder exists, for shipped drafters; True for others."""
-        return not Path(self.source).is_absolute() or Path(self.source).is_dir()
+        """Whether its files exist, for shipped drafters; True for others."""
+        return not Path(self.source).is_absolute() or (Path(self.source) / "config.json").is_file()
 
     @property
     def can_branch(self) -> bool:
@@ -158,17 +160,19 @@ class PairSpec:
 # fmt: off
 DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
     DrafterSpec(name="block", label="Block diffusion, target-conditioned (DFlash)", module="block_diffusion",
+        declared="block", marks=("dflash", "dspark"),
         about="Denoises a block after the anchor, reading the target's own hidden states."),
     DrafterSpec(name="block_markov", label="Block diffusion with a Markov head", module="block_diffusion",
         chained=True, about="Denoises a block; from its one pass each token is drawn given the one "
         "before it, not by itself."),
     DrafterSpec(name="mdlm", label="Masked diffusion, independent (SpecDiff, MDLM)", module="masked_diffusion",
+        declared="denoise", marks=("mdlm", "cond_dim", "dream"),
         about="A bidirectional masked denoiser that re-reads the last tokens at every step."),
     DrafterSpec(name="autoregressive", label="Small autoregressive (standard speculative sampling)",
-        module="autoregressive", drafting="sequential",
+        module="autoregressive", drafting="sequential", declared="sequential",
         about="A small model of the target's own kind drafts one token per pass: γ passes for γ tokens."),
     DrafterSpec(name="eagle", label="One layer over the target's features (EAGLE)", module="eagle",
-        drafting="sequential", trees=True,
+        drafting="sequential", trees=True, declared="eagle", marks=("eagle",),
         about="Continues the target's last hidden states, one token per pass; with a tree, EAGLE-2."),
     DrafterSpec(name="prompt_lookup", label="Prompt lookup (copies from the text)", module="prompt_lookup",
         drafting="copy",

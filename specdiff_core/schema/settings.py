@@ -4,18 +4,14 @@ Sliders, command-line flags, API documents and validation are made from :data:`S
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
-from specdiff_core.schema.errors import ConfigError, no_such
-
-WHOLE = r"\A[^\ud800-\udfff]*\Z"  # text without unpaired UTF-16 surrogates, which tokenizers reject
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.fields import ask, fields_of, parse
 
 
 class Option(str, Enum):
@@ -87,102 +83,6 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A field of :class:`DecodeConfig`, for sliders, flags and validation."""
-
-    name: str
-    type: Any  # as annotated, limits included
-    kind: type  # without limits and None
-    optional: bool  # an empty value means None
-    default: Any
-    label: str
-    help: str
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
-    longest: int = 0  # characters of a text, which may be empty; 0: it is a name
-    symbol: str = ""
-    unit: str = ""
-
-    @classmethod
-    def of(cls, name: str, annotation: Any, default: Any) -> Setting:
-        """Read a field's annotation: ``Annotated[type, Meta]``, or that ``| None``."""
-        held = [one for one in get_args(annotation) if get_args(one)]  # not None
-        limited = annotation if get_origin(annotation) is Annotated else held[0]
-        kind, meta = get_args(limited)
-        return cls(
-            name=name,
-            type=limited,
-            kind=kind,
-            optional=limited is not annotation,
-            default=getattr(default, "value", default),  # the name of an option
-            label=meta.title,
-            help=meta.description,
-            low=meta.ge,
-            high=meta.le,
-            longest=meta.max_length or 0,
-            **(meta.extra_json_schema or {}),
-        )
-
-    @property
-    def title(self) -> str:
-        """``γ  Draft window``, as on the page."""
-        return f"{self.symbol}  {self.label}" if self.symbol else self.label
-
-    @property
-    def choices(self) -> list[Option]:
-        """The named values of a setting; empty for others."""
-        return list(self.kind) if issubclass(self.kind, Option) else []
-
-    @property
-    def range(self) -> str:
-        """Describes its values: ``1 to 32``, ``true or false``, or the names of its options."""
-        if self.low is not None:
-            return f"{self.low:.10g} to {self.high:.10g}"
-        if self.kind is bool:
-            return "true or false"
-        return ", ".join(option.value for option in self.choices) or (
-            f"text of at most {self.longest:,} characters" if self.longest else "a name"
-        )
-
-    def read(self, value: Any) -> Any:
-        """Convert a value from a flag, a link or a widget to this setting's type.
-
-        Raises:
-            ConfigError: it has another type, or is out of range; ``field`` names the setting.
-        """
-        if self.optional and value in (None, ""):
-            return None
-        value = value.value if isinstance(value, Option) else value
-        value = value.lower() if self.kind is bool and isinstance(value, str) else value
-        try:
-            return msgspec.convert(value, self.type, strict=False)
-        except msgspec.ValidationError:
-            label = f"{self.label} ({self.symbol})" if self.symbol else self.label
-            what = f"{label} is empty." if value in (None, "") else f"{label} cannot be {str(value)[:40]!r}."
-            hint = f"Choose one of: {self.range}." if self.choices else f"Give {self.range}."
-            if self.low is not None:
-                hint = f"Give a {'whole ' if self.kind is int else ''}number from {self.range}."
-            raise ConfigError(what, field=self.name, hint=hint) from None
-
-
-def _choice(title: str, description: str) -> Meta:
-    """Declare a switch or named options."""
-    return Meta(title=title, description=description)
-
-
-def _number(title: str, description: str, low: float, high: float, step: float = 1, **extra: str) -> Meta:
-    """Declare a number from ``low`` to ``high``; ``extra``: symbol and unit."""
-    return Meta(title=title, description=description, ge=low, le=high, extra_json_schema={"step": step, **extra})
-
-
-def _text(title: str, description: str, longest: int | None = None) -> Meta:
-    """Declare a text of at most ``longest`` characters, which may be empty; without ``longest`` a name."""
-    least = 1 if longest is None else None
-    return Meta(title=title, description=description, min_length=least, max_length=longest, pattern=WHOLE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
     """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as well.
 
@@ -191,76 +91,76 @@ class DecodeConfig:
     """
 
     # fmt: off
-    pair: Annotated[str, _text("Model pair", "Target and drafters that share one tokenizer.")] = "embedded"
-    drafter: Annotated[str, _text("Drafter", "What proposes tokens; 'none' is vanilla decoding.")] = "block"
-    gamma: Annotated[int, _number(
+    pair: Annotated[str, ask("Model pair", "Target and drafters that share one tokenizer.", least=1)] = "embedded"
+    drafter: Annotated[str, ask("Drafter", "What proposes tokens; 'none' is vanilla decoding.", least=1)] = "block"
+    gamma: Annotated[int, ask(
         "Draft window", "Tokens drafted per round, at most as many as the drafter was trained for.",
         1, 32, symbol="γ", unit="tokens",
     )] = 8
-    steps: Annotated[int, _number(
+    steps: Annotated[int, ask(
         "Denoising steps", "Drafter passes that fill the window; 1 reveals all positions at once. At most γ.",
         1, 32, symbol="T", unit="passes",
     )] = 1
-    auto: Annotated[bool, _choice(
+    auto: Annotated[bool, ask(
         "Adaptive γ, T or nodes",
         "A controller picks T for each round, up to the one set, for the most tokens per second, "
         "judging by earlier rounds. It ends a draft early, after at most γ tokens, when another "
         "position would cost more than it gains. A tree from one pass keeps up to B nodes: those "
         "that save more than they cost.",
     )] = False
-    order: Annotated[RevealOrder, _choice(
+    order: Annotated[RevealOrder, ask(
         "Reveal order", "Which masked positions each denoising step reveals."
     )] = RevealOrder.LEFT_TO_RIGHT
-    tree_nodes: Annotated[int, _number(
+    tree_nodes: Annotated[int, ask(
         "Draft tree",
         "Nodes of a draft tree, grown from one drafter pass (EAGLE-2: one per depth) and verified "
         "in one target pass; 0 drafts one window.",
         0, 128, symbol="B", unit="nodes",
     )] = 0
-    num_drafts: Annotated[int, _number(
+    num_drafts: Annotated[int, ask(
         "Drafts",
         "Drawn independently from one drafter pass and scored in one target pass. With several "
         "drafts and a greedy target, an empty drafter temperature means 1.",
         1, 16, symbol="K", unit="drafts",
     )] = 1
-    selection: Annotated[Selection, _choice(
+    selection: Annotated[Selection, ask(
         "Use of several drafts", "How the target uses the K drafts. All three ways are lossless."
     )] = Selection.SELF
-    rule: Annotated[Rule, _choice(
+    rule: Annotated[Rule, ask(
         "Verification rule", "How the target's pass accepts or rejects drafted tokens."
     )] = Rule.RATIO
-    temperature: Annotated[float, _number(
-        "Temperature", "The target’s; 0 always takes the most probable token.", 0.0, 2.0, 0.1
+    temperature: Annotated[float, ask(
+        "Temperature", "The target’s; 0 always takes the most probable token.", 0.0, 2.0, step=0.1
     )] = 0.0
-    draft_temperature: Annotated[float, _number(
+    draft_temperature: Annotated[float, ask(
         "Drafter temperature",
         "Empty means the target's. With an exact rule it changes only the acceptance rate, never "
         "the distribution of the text.",
-        0.0, 2.0, 0.1,
+        0.0, 2.0, step=0.1,
     )] | None = None
-    top_k: Annotated[int, _number(
+    top_k: Annotated[int, ask(
         "Top-k", "Keep the k most probable tokens; 0 keeps all.", 0, 4096, symbol="k"
     )] = 0
-    top_p: Annotated[float, _number(
-        "Top-p", "Keep the smallest set of tokens with this probability; 1 keeps all.", 0.01, 1.0, 0.01
+    top_p: Annotated[float, ask(
+        "Top-p", "Keep the smallest set of tokens with this probability; 1 keeps all.", 0.01, 1.0, step=0.01
     )] = 1.0
-    seed: Annotated[int, _number(
+    seed: Annotated[int, ask(
         "Seed", "The same seed gives the same text (with auto above temperature 0, only under match).", 0, 2**31 - 1
     )] = 0
-    max_new_tokens: Annotated[int, _number(
+    max_new_tokens: Annotated[int, ask(
         "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
     )] = 96
-    ignore_eos: Annotated[bool, _choice(
+    ignore_eos: Annotated[bool, ask(
         "Ignore end of text", "Continue past end-of-text tokens, so that all runs have the same length."
     )] = False
-    template: Annotated[Template, _choice(
+    template: Annotated[Template, ask(
         "The prompt is", "How the prompt is presented to the target."
     )] = Template.AUTO
-    system: Annotated[str, _text(
-        "System prompt", "The beginning of a chat, if the target supports one.", 4000
+    system: Annotated[str, ask(
+        "System prompt", "The beginning of a chat, if the target supports one.", most=4000
     )] = ""
-    stop: Annotated[str, _text(
-        "Stop at", "The text ends before the first of these strings, one per line, with \\n for a line break.", 400
+    stop: Annotated[str, ask(
+        "Stop at", "The text ends before the first of these strings, one per line, with \\n for a line break.", most=400
     )] = ""
     # fmt: on
 
@@ -294,24 +194,16 @@ class DecodeConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as stored in traces and share links."""
-        values = ((name, getattr(self, name)) for name in SETTINGS)
-        return {name: value.value if isinstance(value, Option) else value for name, value in values}
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:
         """A config from untrusted values (strings from a URL, JSON from an API)."""
-        for name in values:
-            if name not in SETTINGS:
-                raise no_such("setting", name, sorted(SETTINGS), str(name)[:40])
-        return cls(**values)
+        return parse(cls, values)
 
 
-SETTINGS = {
-    item.name: Setting.of(item.name, annotation, item.default)
-    for item, annotation in zip(
-        dataclasses.fields(DecodeConfig), get_type_hints(DecodeConfig, include_extras=True).values(), strict=True
-    )
-}
+SETTINGS = fields_of(DecodeConfig)
 """Name -> setting, in display order."""
 
 
@@ -326,7 +218,9 @@ def check_prompt(prompt: object) -> str:
         raise ConfigError("The prompt must be text.", field="prompt", hint=hint)
     if not prompt.strip():
         raise ConfigError("The prompt is empty.", field="prompt", hint=hint)
-    if not re.match(WHOLE, prompt):
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
         hint = "Type it again as plain text."
-        raise ConfigError("The prompt contains characters that aren’t text.", field="prompt", hint=hint)
+        raise ConfigError("The prompt contains characters that aren’t text.", field="prompt", hint=hint) from None
     return prompt

@@ -44,17 +44,10 @@ def run_summary(events: Sequence[Event]) -> dict[str, Any]:
         "token_ids": list(last.ids) if last else [],
         "new_tokens": total.committed,
         "finished": last.reason if last else "incomplete",
-        "rounds": total.rounds,
-        "tau": total.tau,
-        "alpha": total.alpha,
-        "draft_use": total.draft_use,
-        "seconds": total.seconds,
-        "seconds_by": total.seconds_by,
-        "tokens_per_second": total.tokens_per_second,
+        **total.named("rounds", "tau", "alpha", "draft_use", "seconds", "seconds_by", "tokens_per_second"),
+        **total.named("target_calls", "waiting"),
         "draft_nfe": total.nfe,
-        "target_calls": total.target_calls,
         "peak_bytes": total.peak_bytes or None,
-        "waiting": total.waiting,
         # One biased round makes the run biased. Unknown for a server.
         "lossless": None
         if header and header.server

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from specdiff_core.schema.fields import Field
 from specdiff_core.schema.pairs import PAIRS, drafter_names
-from specdiff_core.schema.settings import SETTINGS
 
 
-def values_words(name: str) -> str:
-    """The values of a setting: ``1 to 32``, or the names to choose from."""
-    names = {"pair": list(PAIRS), "drafter": drafter_names()}
-    return ", ".join(names.get(name, [])) or SETTINGS[name].range
+def values_words(field: Field) -> str:
+    """The values of a field: ``1 to 32``, or the names to choose from."""
+    names = {} if field.choices or field.longest else {"pair": list(PAIRS), "drafter": drafter_names()}
+    return ", ".join(names.get(field.name, [])) or field.range
 
 
 def denoises(drafter: str) -> bool:

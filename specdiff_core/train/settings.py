@@ -7,44 +7,40 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.train.options import flag, read_options
-
-
-def field(description: str, **limits: Any) -> Meta:
-    """What a setting is, and which values it may have."""
-    return Meta(description=description, **limits)
+from specdiff_core.schema.fields import ask, flag, parse
 
 
 class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Annotated[Literal["block", "eagle"], field("block diffusion (DFlash), or an EAGLE layer")] = "block"
-    hours: Annotated[float, field("hours for answers and training, of a GPU or each CPU thread", gt=0, le=10_000)] = 8.0
-    answering: Annotated[float, field("share of them in which the target writes answers", ge=0, lt=1)] = 0.35
-    finish: Annotated[float, field("share of the training with a falling learning rate", ge=0, le=1)] = 0.33
-    rate: Annotated[float, field("multiple of the usual learning rates", gt=0, le=100)] = 1.0
-    minutes: Annotated[float, field("minutes of training between two measurements of τ", gt=0, le=600_000)] = 20.0
-    block: Annotated[int, field("tokens of a draft (γ)", ge=1, le=32)] = 8
-    layers: Annotated[int, field("layers of a block drafter", ge=1, le=64)] = 1
+    kind: Annotated[Literal["block", "eagle"], ask("", "block diffusion (DFlash), or an EAGLE layer")] = "block"
+    hours: Annotated[
+        float, ask("", "hours for answers and training, of a GPU or each thread", above=0, high=10_000)
+    ] = 8.0
+    answering: Annotated[float, ask("", "share of them in which the target writes answers", 0, 0.99)] = 0.35
+    finish: Annotated[float, ask("", "share of the training with a falling learning rate", 0, 1)] = 0.33
+    rate: Annotated[float, ask("", "multiple of the usual learning rates", above=0, high=100)] = 1.0
+    minutes: Annotated[float, ask("", "minutes of training between measurements of τ", above=0, high=600_000)] = 20.0
+    block: Annotated[int, ask("", "tokens of a draft (γ)", 1, 32)] = 8
+    layers: Annotated[int, ask("", "layers of a block drafter", 1, 64)] = 1
     taps: Annotated[
-        tuple[Annotated[int, Meta(ge=0)], ...],
-        field("layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
+        tuple[Annotated[int, ask("", low=0)], ...],
+        ask("", "layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
     ] = ()
-    words: Annotated[int, field("words of a block drafter, the most frequent of the target", ge=64, le=2**24)] = 16_384
-    markov: Annotated[int, field("width of a block drafter's Markov head; 0 for none", ge=0, le=4096)] = 128
-    new_tokens: Annotated[int, field("tokens of an answer, at most", ge=8, le=2**20)] = 200
-    longest: Annotated[int, field("tokens of a prompt; longer ones are left out", ge=1, le=2**20)] = 192
+    words: Annotated[int, ask("", "words of a block drafter, the most frequent of the target", 64, 2**24)] = 16_384
+    markov: Annotated[int, ask("", "width of a block drafter's Markov head; 0 for none", 0, 4096)] = 128
+    new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
+    longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
     temperatures: Annotated[
-        tuple[Annotated[float, Meta(ge=0, le=2)], ...],
-        field("temperatures of the answers, each used as often; 0 is greedy", min_length=1),
+        tuple[Annotated[float, ask("", low=0, high=2)], ...],
+        ask("", "temperatures of the answers, each used as often; 0 is greedy", least=1),
     ] = (0.0, 0.7)
-    slots: Annotated[int, field("answers that are written at once", ge=1, le=65_536)] = 96
-    rows: Annotated[int, field("answers in a training step", ge=1, le=65_536)] = 24
-    anchors: Annotated[int, field("blocks in each of these answers", ge=1, le=4096)] = 24
-    whole: Annotated[float, field("share of the blocks that are all masks, as with T = 1", ge=0, le=1)] = 0.75
-    tables: Annotated[bool, field("store the target's embedding and head too, as serving engines need")] = True
-    seed: Annotated[int, field("seed of everything that is drawn", ge=0, lt=2**31)] = 0
+    slots: Annotated[int, ask("", "answers that are written at once", 1, 65_536)] = 96
+    rows: Annotated[int, ask("", "answers in a training step", 1, 65_536)] = 24
+    anchors: Annotated[int, ask("", "blocks in each of these answers", 1, 4096)] = 24
+    whole: Annotated[float, ask("", "share of the blocks that are all masks, as with T = 1", 0, 1)] = 0.75
+    tables: Annotated[bool, ask("", "store the target's embedding and head too, as serving engines need")] = True
+    seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
 
 
 SHAPE = ("kind", "block", "layers", "taps", "words", "markov")
@@ -65,7 +61,7 @@ def open_run(out: Path, given: Mapping[str, Any], *, resume: bool) -> DrafterSet
             before = msgspec.json.decode(path.read_bytes(), type=DrafterSettings)
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path} is damaged ({error}).", field="out", hint="Give another --out.") from error
-    settings = read_options(DrafterSettings, given, before)
+    settings = parse(DrafterSettings, given, before)
     if before is not None and (out / "run" / "checkpoint.pt").exists():
         for name in SHAPE:
             old, new = getattr(before, name), getattr(settings, name)
