@@ -130,6 +130,8 @@ def test_stop_before_gradio_has_queued_a_measurement_leaves_the_queue(browser: A
         three.wait_for_selector(".sd-exp .sd-status:has-text('number 1 of 1')")
         one.click(".sd-exp-stop")
         three.wait_for_function(f"{LIVE}.losslessness?.choice.runs === 201 && {IDLE}")
+        two.click(".sd-exp-stop")  # it would go on measuring beside the next tests
+        two.wait_for_function(IDLE)
 
 
 def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
