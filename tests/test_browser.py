@@ -951,6 +951,15 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         value_of(page, "#live-gamma input[type=number]", "5")
 
 
+def test_what_stays_after_a_bad_link_and_after_a_run_without_tokens(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?gamma=99") as page:
+        page.wait_for_selector("#live-player .sd-card:has-text('99'):visible")
+        begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: 'runs/r', size: 0 }"
+        ended = "{ run: 'r', phase: 'stopped', trace: null, finished: true }"
+        page.evaluate(f"{LIVE}.receive({begun}).then(() => {LIVE}.receive({ended}))")
+        assert page.evaluate(f"{LIVE}.selected") == "drafted" and page.evaluate(f"{LIVE}.source") == "recording"
+
+
 def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) -> None:
     inspector = "#live-player .sd-inspector"
     with visit(browser, address, size="1440x1600") as page:

@@ -203,7 +203,7 @@ export class App extends Job {
       if (message.source === 'file') openTab(this.options.kind);
     } else this.restage();
     if (message.card) card.show(message.card);
-    else if (!trace) this.showStatus(NOTHING);
+    else if (!trace) this.status.show(NOTHING, false);
   }
 
   /**
@@ -305,7 +305,7 @@ export class App extends Job {
     const call = (this.calls += 1);
     this.chosen ||= chosen;
     this.place = race;
-    this.card.hide();
+    if (chosen) this.card.hide(); // not what is wrong with the link that opened the page
     try {
       const trace = await fetchTrace(url);
       if (call !== this.calls || measuring()) return;
@@ -410,7 +410,9 @@ export class App extends Job {
 
   /** Show the trace again after a race under way has ended. */
   restage() {
-    if (!this.selected || !this.names.includes(this.selected)) this.selected = this.shown.latest;
+    if (this.follow || !this.selected || !this.names.includes(this.selected)) {
+      this.selected = this.shown.first ?? this.shown.latest;
+    }
     this.point();
     this.compare();
   }

@@ -467,12 +467,13 @@ export class Explore extends Job {
     const { from } = this.shown;
     const url = await this.race(file);
     if (!url) {
-      this.showStatus(
+      this.status.show(
         from === 'live'
           ? (this.runs
             ? 'You can open the race when the measurement is done.'
             : 'This race is missing: the measurement ended before it was sent.')
           : 'There is no recording of this race here.',
+        false,
       );
       return;
     }

@@ -144,7 +144,7 @@ test('in a race of two, stepping goes on through what the slower lane has left, 
 
 test('labels of lines stand apart: the runners side by side, the finished in a stack without crossing', () => {
   const running = labelHeights(
-    [{ x: 1, y: 10, done: false }, { x: 1, y: 11, done: false }, { x: 1, y: 40, done: false }],
+    [10, 11, 40].map((y) => ({ x: 1, y, done: false, left: false })),
     40,
     3,
   );
@@ -153,9 +153,9 @@ test('labels of lines stand apart: the runners side by side, the finished in a s
     sorted.every((height, i) => !i || height - sorted[i - 1] >= 3 - 1e-9) && sorted[2] <= 40,
   );
   const done = labelHeights(
-    [{ x: 3, y: 40, done: true }, { x: 1, y: 40, done: true }, { x: 2, y: 40, done: true }],
+    [8, 1, 6, 2].map((x) => ({ x, y: 40, done: true, left: x > 5 })),
     40,
     3,
   );
-  assert.deepEqual(done, [43, 49, 46], 'the first to come in is highest');
+  assert.deepEqual(done, [46, 52, 43, 49], 'a later leader rises beside earlier labels');
 });

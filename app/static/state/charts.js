@@ -24,7 +24,8 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
     const [state, clock, own] = [states[name], clocks[name], named[name]];
     if (!state || !clock || !own || (clock.done && !state.tokens.length)) return [];
     const [colour, label] = [`@${own.colour}`, escaped(own.label)];
-    const end = { x: clock.seconds, y: state.points.at(-1)?.total ?? 0, done: clock.done };
+    const [x, y] = [clock.seconds, state.points.at(-1)?.total ?? 0];
+    const end = { x, y, done: clock.done, left: x > 0.55 * duration };
     return [{ name, own, colour, label, points: state.points, end }];
   });
   if (!drawn.length) return { empty: 'A line appears for each lane once it has tokens.' };
@@ -52,7 +53,7 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
         range: [0, most + gap * (names.length + 1)],
         tickvals: ticks(most),
       },
-      annotations: drawn.map(({ colour, label, end: { x, y } }, i) => ({
+      annotations: drawn.map(({ colour, label, end: { x, y, left } }, i) => ({
         x,
         y,
         ax: x,
@@ -67,7 +68,7 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
         font: { size: 11.5, color: colour },
         bgcolor: '@card',
         borderpad: 1,
-        xanchor: x > 0.55 * duration ? 'right' : 'left',
+        xanchor: left ? 'right' : 'left',
       })),
     },
   };

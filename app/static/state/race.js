@@ -110,8 +110,10 @@ export function passed(lane, name, playhead) {
 /**
  * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels
  * of running lanes stay at their lines, at least `gap` apart; those of finished lanes are stacked
- * above the plot, the first highest, so that no leader crosses a label.
- * @param {{x: number, y: number, done: boolean}[]} ends @param {number} most @param {number} gap
+ * above the plot so that no leader crosses a label: labels that end at their line (`left`) with the
+ * first lowest, and above them those that begin there, with the first highest.
+ * @param {{x: number, y: number, done: boolean, left: boolean}[]} ends
+ * @param {number} most @param {number} gap
  */
 export function labelHeights(ends, most, gap) {
   const heights = ends.map((end) => end.y);
@@ -124,11 +126,10 @@ export function labelHeights(ends, most, gap) {
   const over = running.length ? heights[running[running.length - 1]] - most : 0;
   if (over > 0) { for (const i of running) heights[i] -= over; // down again, all together
    }
-  const finished = ends.map((_, i) => i).filter((i) => ends[i].done).sort((a, b) =>
-    ends[a].x - ends[b].x || a - b
-  );
-  finished.forEach((i, k) => {
-    heights[i] = most + gap * (finished.length - k);
+  const order = (i) => ends[i].left ? ends[i].x : 1e9 - ends[i].x;
+  const finished = ends.map((_, i) => i).filter((i) => ends[i].done);
+  finished.sort((a, b) => order(a) - order(b)).forEach((i, k) => {
+    heights[i] = most + gap * (k + 1);
   });
   return heights;
 }

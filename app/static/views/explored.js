@@ -290,9 +290,16 @@ function Full({ app, answer }) {
     ),
   ];
   const keys = figures.map(({ key }) => key).join(' ');
+  const part = answer.done < answer.total && `${answer.done} of ${answer.total}`;
   return html`
     <div class="sd-exp-notes">${report.answer &&
-      html`<p class="sd-exp-answer">${glossed(report.answer, stops)}</p>`}</div>
+      html`
+        <p class="sd-exp-answer">${part &&
+          html`<span class="sd-sub">After ${part} steps:${' '}</span>`}${glossed(
+            report.answer,
+            stops,
+          )}</p>
+      `}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
     ${name === OPENS && aside}
     <${Figures} key="${name} ${keys}" app=${app} figures=${figures} notes=${notes}
@@ -313,11 +320,11 @@ function Sources({ app }) {
   ]);
   const pick = (i) => app.visit(() => app.choose(known[i][0], known[i][1]));
   const at = known.findIndex(([source, file]) => source === now && file === stem);
-  const pair = answer?.choice.pair ?? 'embedded';
+  const { pair = /^mdlm/.test(answer?.choice.models) ? 'embedded' : '' } = answer?.choice ?? {};
   const words = answer
     ? (now === 'opened'
       ? 'Read in this browser; nothing was sent to the server.'
-      : `${originWords(answer)} Model: ${app.options.pairs[pair]?.label ?? pair}.`)
+      : originWords(answer) + (pair && ` Model: ${app.options.pairs[pair]?.label ?? pair}.`))
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';

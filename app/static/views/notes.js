@@ -67,12 +67,11 @@ export class StatusView {
     Object.assign(this.element, { className: 'sd-status', role: 'status', hidden: true });
   }
 
-  show(words) {
+  /** @param {string} words @param {boolean} [runs] whether something is under way */
+  show(words, runs = true) {
     this.element.hidden = !words;
     if (words) this.count += 1;
-    render(
-      html`<i aria-hidden="true" style="rotate: ${45 * this.count}deg"></i><span>${words}</span>`,
-      this.element,
-    );
+    const mark = html`<i aria-hidden="true" style="rotate: ${45 * this.count}deg"></i>`;
+    render(html`${runs && mark}<span>${words}</span>`, this.element);
   }
 }
