@@ -31,6 +31,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--min-semi-space-size=64 --max-semi-space-size=128",  # megabytes: less garbage collection
 ]
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 SERVER = Path(__file__).resolve().parent / "browser_server.py"
@@ -244,7 +245,7 @@ def serious(page: Any) -> list[tuple[str, list[str]]]:
 
     return [
         (item["id"], [node["html"][:160] for node in item["nodes"]])
-        for item in Axe().run(page).response["violations"]
+        for item in Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         if item["impact"] in {"serious", "critical"}
     ]
 

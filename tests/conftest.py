@@ -20,7 +20,9 @@ from app.gradio_patches import skip_stubs
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile all tests again
 
+gc.disable()  # until all tests are collected: a quarter of the time of the imports
 skip_stubs()  # a second or two in each process
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
 hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
@@ -31,8 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
 
 
-EARLY = {"test_app_gpu.py", "test_packaging.py"}
-"""Files with few tests, each of them long."""
+EARLY = {"test_packaging.py", "test_doctor.py", "test_fetch.py", "test_train_drafter.py", "test_docs.py"}
+"""Files with few tests, some of them long."""
+TOGETHER = {"test_browser_smollm2.py": "test_browser_explore.py", "test_browser_compare.py": "test_browser_explore.py"}
+TOGETHER |= {"test_browser_export.py": "test_browser_learn.py"}
+"""Smaller files with a browser -> whose server, and whose Chromium with all scripts compiled, they use."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,15 +52,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: no later garbage collection walks through it."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and so the smaller files with a browser: Chromiums slow each other."""
+    """Run the tests of a file in one process, and of some files with a browser in the same one."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            return "browser" if Path(file).name.startswith("test_browser_") else file
+            file = Path(super()._split_scope(nodeid)).name
+            return TOGETHER.get(file, file)
 
     return Files(config, log)
 

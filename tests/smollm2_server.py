@@ -32,6 +32,9 @@ def main() -> None:
     }
     from app_fakes import FakeDecoder
 
+    from app.gradio_patches import skip_stubs
+
+    skip_stubs()
     from app.launch import serve
     from app.page import build
     from app.run.engines import Engines

@@ -276,50 +276,22 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "disk is full" in last["card"]["message"] and last["result"] == "all that was found"
 
 
-def test_one_visitor_cannot_stop_or_see_another() -> None:
-    """Two sessions at once: own prompts, own traces, own stop events."""
-    jobs = Jobs()
-    anna, ben = FakeDecoder(pace=0.02), FakeDecoder(pace=0.02)
-    updates: dict[str, list[dict[str, Any]]] = {}
-
-    def visit(name: str, decoder: FakeDecoder) -> None:
-        updates[name] = frames(one(decoder, f"secret of {name}", jobs=jobs, name=name))
-
-    threads = [threading.Thread(target=visit, args=item) for item in (("anna", anna), ("ben", ben))]
-    for thread in threads:
-        thread.start()
-    jobs.stop("carla", 6.0)
-    for thread in threads:
-        thread.join(20)
-    assert not anna.stopped.is_set() and not ben.stopped.is_set()
-    for name, other in (("anna", "ben"), ("ben", "anna")):
-        text = dump_trace(lanes_of(updates[name][-1])).decode()
-        assert f"secret of {name}" in text and f"secret of {other}" not in text
-
-
-def test_visitors_without_a_name_are_not_one() -> None:
-    """The second must not stop the first, as the second race of a tab does."""
-    for name, stopped in (("", False), ("me/live", True)):
-        jobs = Jobs()
-        first, second = (one(FakeDecoder(pace=0.02), jobs=jobs, name=name) for _ in range(2))
-        next(first)
-        last = frames(second)[-1]
-        jobs.stop(name, 0.0)
-        assert last["phase"] == "finished"
-        assert (frames(first)[-1]["phase"] == "stopped") == stopped
-
-
 @pytest.mark.parametrize(
     ("names", "stopped"), [(("", ""), False), (("anna", "ben"), False), (("me/live", "me/live"), True)], ids=str
 )
 def test_visitors_stop_and_see_only_their_own_races(names: tuple[str, str], stopped: bool) -> None:
+    """Of two at once. Those without a name are not the same visitor."""
     jobs = Jobs()
-    first, second = (one(FakeDecoder(pace=0.02), f"race {i}", jobs=jobs, name=name) for i, name in enumerate(names))
-    next(first)
-    last = frames(second)[-1]
-    jobs.stop(names[1], 0.0)
-    assert last["phase"] == "finished" and "race 0" not in dump_trace(lanes_of(last)).decode()
-    assert (frames(first)[-1]["phase"] == "stopped") == stopped
+    both = [one(FakeDecoder(pace=0.02), f"race {i}", jobs=jobs, name=name) for i, name in enumerate(names)]
+    next(both[0])
+    second = frames(both[1])[-1]
+    for name in (names[1], "carla"):
+        jobs.stop(name, 0.0)
+    first = frames(both[0])[-1]
+    assert second["phase"] == "finished" and (first["phase"] == "stopped") == stopped
+    for own, (frame, other) in enumerate(((first, 1), (second, 0))):
+        text = dump_trace(lanes_of(frame)).decode() if frame["trace"] else f"race {own}"
+        assert f"race {own}" in text and f"race {other}" not in text
 
 
 @pytest.mark.parametrize(("prompt", "values", "field"), [("", {}, "prompt"), ("Once", {"gamma": 99}, "gamma")])

