@@ -407,7 +407,7 @@ def test_a_race_with_a_server(
     out = capsys.readouterr().out
     name = f"llama.cpp at {server.url.removeprefix('http://')}"
     row = next(line for line in out.splitlines() if line.startswith(name))
-    assert "“2.50”" in row and row.endswith("another     not checked")
+    assert "“2.50”" in row and row.endswith("different        not checked")
     assert "network included" in out and "τ 2.50, 50% of its drafted tokens accepted" in out
     summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]

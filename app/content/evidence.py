@@ -108,7 +108,7 @@ def _denoise() -> str:
     one, four = (row(MAPS[1], gamma=8, steps=steps) for steps in (1, 4))
     return (
         f"With {_model(MAPS[1])} (γ 8, {four['prompts']} prompts) four passes give τ {four['tau']:.2f} and one "
-        f"{one['tau']:.2f}, but the speed-up is {four['speedup']:.2f}× with four and {one['speedup']:.2f}× with one."
+        f"{one['tau']:.2f}, but the speed-ups are {four['speedup']:.2f}× and {one['speedup']:.2f}×."
     )
 
 
