@@ -323,8 +323,8 @@ def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str)
         assert page.locator(".sd-track-column").count() == 96, "what was opened stays"
         page.locator(".sd-track-column button").first.click()
         with page.expect_request(lambda request: "given" in (request.post_data or "")) as sent:
-            page.locator(".sd-take").first.click()
-        assert page.locator(".sd-another :text('The engine decodes the branch')").count() == 1
+            take = "document.querySelector('.sd-take').click(), document.querySelector('.sd-another').textContent"
+            assert "The engine decodes the branch" in page.evaluate(take), "at once: it may be done in a moment"
         asked = json.loads(next(one for one in sent.value.post_data_json["data"] if isinstance(one, str)))["choice"]
         assert json.loads(asked["given"])["config"]["drafter"] == "eagle" and asked["branch"] in "ab"
         page.evaluate(f"{EXPLORE}.failed('refused')")
