@@ -147,7 +147,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains it and ends "
         "with a check that uses your own numbers if you have measured any. All use the same dialogue: ✓ marks an "
         "accepted guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay in this "
-        "browser."
+        "browser; a room counts them without names."
     )
     buttons = element(
         "p",
