@@ -659,8 +659,6 @@ export class Explore extends Job {
   }
 
   /** @override */ leave() {
-    this.dropped = true;
-    this.cancel();
     this.hold({ phase: 'gone' });
   }
 

@@ -105,7 +105,11 @@ export class Job {
 
   /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
-    if (this.waiting) this.leave();
+    if (this.waiting) {
+      this.dropped = true;
+      this.cancel();
+      this.leave();
+    }
     if (!this.busy) return;
     const run = this.live?.run;
     this.showStatus(this.statusWords.stops);
@@ -114,10 +118,8 @@ export class Job {
     }, this.patience);
   }
 
-  /** Leave the queue. */
+  /** Called when a run has left the queue. */
   leave() {
-    this.dropped = true;
-    this.cancel();
     this.over();
   }
 

@@ -240,7 +240,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
             )
     if losing := named(row for row in ranked[warm] if draw.slower(row)):
         notes.append(f"Slower than vanilla at temperature {warm:g}: {draw.listed(losing)}.")
-    for degree in (cold, warm):
+    for degree in dict.fromkeys((cold, warm)):
         if even := named(row for row in ranked[degree] if (row.get("low") or 2) <= 1 <= (row.get("high") or 0)):
             notes.append(
                 f"Neither clearly faster nor slower than vanilla at temperature {degree:g}: {draw.listed(even)}."
