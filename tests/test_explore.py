@@ -910,8 +910,8 @@ def test_rounds_follow_each_other_along_the_text(engine: Engine, values: dict[st
         for row, verdict in zip(rows, verdicts, strict=True):
             assert row["position"] == place + 1
             assert row["text"].endswith(row["added"])
-            assert (row["refused"] is not None) == (verdict.source != "bonus" and bool(verdict.tests))
-            if row["refused"] is not None:
+            assert (row["rejected"] is not None) == (verdict.source != "bonus" and bool(verdict.tests))
+            if row["rejected"] is not None:
                 assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
                 assert not verdict.tests[-1].accepted
             place += row["accepted"] + 1
@@ -949,7 +949,7 @@ def test_the_first_difference() -> None:
 @pytest.mark.parametrize("run", ["a", "b"])
 def test_a_branch_goes_on_from_the_token_that_was_put_there(engine: Engine, plain: Any, run: str) -> None:
     """At temperature 0 every later token is the target's likeliest."""
-    row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["refused"])
+    row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["rejected"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
     take = verdict.tests[-1].id
     final = explore(SideBySide, engine, **TWO, branch=run, round=row["round"], take=take)
@@ -966,7 +966,7 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(engine: Engine, plai
     assert logits.argmax(-1).tolist() == branch
     found = final.explored.facts["branch"]
     assert (found["run"], found["position"], found["take"]) == (run, len(before) + 1, take)
-    assert (found["token"], found["instead_of"]) == (row["refused"], row["added"])
+    assert (found["token"], found["instead_of"]) == (row["rejected"], row["added"])
     old = new_ids(plain, run)[len(before) + 1 :]
     assert found["same"] == sum(one == other for one, other in zip(old, branch, strict=True)) < len(branch)
     rows = [one for one in final.explored.rows if one["run"] == BRANCH]
@@ -989,7 +989,8 @@ def test_a_branch_may_be_drawn_anew(engine: Engine) -> None:
 def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(engine: Engine, nodes: int) -> None:
     base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True, "gamma": 6, "tree_nodes": nodes}
     run = list(lab.decode("Once upon a time", engine=engine, **base))
-    row = next(row for row in rounds_of("a", run, 1, pieces_of(run)) if row["round"] > 1 and row["refused"] is not None)
+    rows = rounds_of("a", run, 1, pieces_of(run))
+    row = next(row for row in rows if row["round"] > 1 and row["rejected"] is not None)
     header = next(event for event in run if isinstance(event, events.RunStarted))
     given = Given(
         config=dict(header.config),
@@ -999,7 +1000,7 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(engine: Engine, nodes:
         after=tuple(before_round(run, row["round"])),
     )
     assert list(given.after) == list(run[-1].ids[: row["position"] - 1 + row["accepted"]])
-    take = next(i for i, words in pieces_of(run).items() if words == row["refused"])
+    take = next(i for i, words in pieces_of(run).items() if words == row["rejected"])
     asked = {"given": msgspec.json.encode(given).decode(), "branch": "a", "round": row["round"], "take": take}
     final = explore(SideBySide, engine, **asked)
     assert (final.done, final.total) == (1, 1)

@@ -437,8 +437,6 @@ export class Explore extends Job {
 
   /** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget. */
   bind(element) {
-    if (element.dataset.bound) return;
-    element.dataset.bound = 'yes';
     element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
       const clicked = customdata?.[0];
       if (!clicked) return;

@@ -68,6 +68,8 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
         words = {field: choices[stem][field] for field in differing or ["pair"]}
         if "pair" in words:
             words["pair"] = find_pair(words["pair"]).short
+        if "drafter" in words:
+            words["drafter"] = find_pair(choices[stem]["pair"]).drafter(words["drafter"]).label
         if "temperature" in words:
             words["temperature"] = f"temperature {words['temperature']:g}"
         if "controller" in words:
@@ -93,12 +95,13 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
 
 
 def described(pair: str) -> dict[str, Any]:
-    """A pair's label, drafters and methods, for the forms, and its ``weight``: about how
+    """A pair's label, its drafters and methods with their labels, for the forms, and its ``weight``: about how
     long a token of its target takes, in tokens of the embedded target."""
     spec = find_pair(pair)
     size = spec.published.parameters if spec.published else 0
     weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))
-    drafters, methods = [one.name for one in spec.drafters], [one.name for one in methods_of(pair)]
+    drafters = {one.name: one.label for one in spec.drafters}
+    methods = {one.name: one.short for one in methods_of(pair)}
     return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
 
 

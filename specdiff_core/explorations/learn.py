@@ -259,7 +259,9 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         title="Acceptance by position",
         hint=f"now, where at least {FEWEST} rounds reached the position",
         data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
-        layout=axes("position in the window", "α<sub>j</sub>", yaxis={"range": [0, 1.04]}, showlegend=True),
+        layout=axes(
+            "position in the window", "α<sub>j</sub>", xaxis={"dtick": 1}, yaxis={"range": [0, 1.04]}, showlegend=True
+        ),
         empty="Lines appear once both have learned a little.",
     )
 

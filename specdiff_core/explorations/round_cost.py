@@ -182,7 +182,7 @@ def _lengths(rows: list[dict[str, Any]]) -> Figure:
         hover = f"{look.label}: %{{y:.2f}} of the drafts have %{{x}} or more accepted"
         name, one = f"{look.label}, measured", [row["alpha"] ** m for m in x]
         data.append(draw.trace(name, x, shares, look.colour, dash="solid", mark=look.mark, hover=hover))
-        name, hover = f"α^m, α = {ratio(row['alpha'])}", "one α for all: %{y:.2f}"
+        name, hover = f"α<sup>m</sup>, α = {ratio(row['alpha'])}", "one α for all: %{y:.2f}"
         data.append(draw.trace(name, x, one, look.colour, dash="dot", width=1.4, hover=hover))
     return Figure(
         key="lengths",

@@ -94,7 +94,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         "position": "of its first token, counting new tokens only",
         "drafted": "tokens drafted; of a tree, nodes",
         "accepted": "drafted tokens that were accepted",
-        "refused": "the drafted token that was rejected",
+        "rejected": "the drafted token that was rejected",
         "added": "the token that the target added",
         "added_as": "residual and target: after a rejection; bonus: after a fully accepted draft",
         "p": "the target’s probability of the rejected token; in a tree, of all tokens drafted there",
@@ -198,7 +198,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         runs = " ".join(
             f"Run {named[name]}: {plural(len(rounds), 'round')}, τ = "
             f"{ratio(sum(row['accepted'] + 1 for row in rounds) / len(rounds))}, "
-            f"{plural(sum(row['refused'] is not None for row in rounds), 'rejection')}."
+            f"{plural(sum(row['rejected'] is not None for row in rounds), 'rejection')}."
             for name, rounds in own.items()
             if name in named
         )
@@ -334,20 +334,20 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
         elif isinstance(event, Verified):
             verdict = event
         elif isinstance(event, Committed) and verdict is not None:
-            refused = refusal(verdict)
+            rejected = rejection(verdict)
             yield {
                 "run": name,
                 "round": event.round + 1,
                 "position": start,
                 "drafted": drafted,
                 "accepted": verdict.accepted,
-                "refused": pieces.get(refused.id, "") if refused else None,
+                "rejected": pieces.get(rejected.id, "") if rejected else None,
                 "added": pieces.get(verdict.extra, ""),
                 "added_as": verdict.source,
-                "p": refused.p if refused else None,
-                "q": refused.q if refused else None,
-                "threshold": refused.threshold if refused else None,
-                "u": refused.draw if refused else None,
+                "p": rejected.p if rejected else None,
+                "q": rejected.q if rejected else None,
+                "threshold": rejected.threshold if rejected else None,
+                "u": rejected.draw if rejected else None,
                 "milliseconds": round(1000 * (event.at - at), 4) if measured else None,
                 "waiting": waiting,
                 "text": "".join(spell([pieces.get(token, "") for token in event.ids])),
@@ -355,7 +355,7 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
             start, at = start + len(event.ids), event.at
 
 
-def refusal(verdict: Verified) -> Test | None:
+def rejection(verdict: Verified) -> Test | None:
     """The test that rejected a token; None if the whole draft was accepted, or nothing was drafted."""
     last = verdict.tests[-1] if verdict.tests else None
     return last if last is not None and not last.accepted else None

@@ -18,6 +18,7 @@ from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, Sampling
 from specdiff_core.schema.summary import final
 
@@ -112,8 +113,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         answer, notes = "", list[str]()
         if len(known) > 1:
             (cold, first), (warm, last) = known[0], known[-1]
+            label = find_pair(self.pair).drafter(self.drafter).label
             answer = (
-                f"From temperature {cold:g} to {warm:g} the best speed-up of {self.drafter} at γ {self.gamma} goes "
+                f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
                 f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
                 f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )

@@ -143,7 +143,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         cells = [row for row in rows if not row.get("auto")]
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
-        notes, agree = [], agreement(rows)
+        notes, agree, pair = [], agreement(rows), find_pair(self.pair)
         if best and best["speedup"] < 1:
             every = all(draw.slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if every else "no cell is faster than vanilla"
@@ -170,9 +170,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"The best window is γ {best['gamma']} with T {best['steps']}: {draw.measured(best)} over vanilla, "
-            f"with τ = {ratio(best['tau'])} tokens per round ({find_pair(self.pair).short}, {self.drafter}, "
-            f"temperature {self.temperature:g})." + _as_good(best, cells),
+            else f"{pair.short}, {pair.drafter(self.drafter).label}, temperature {self.temperature:g}: the best window "
+            f"is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
+            f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
             notes=[*notes, *narrow(rows)],
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={

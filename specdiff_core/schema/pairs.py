@@ -159,22 +159,22 @@ class PairSpec:
 
 # fmt: off
 DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
-    DrafterSpec(name="block", label="Block diffusion, target-conditioned (DFlash)", module="block_diffusion",
+    DrafterSpec(name="block", label="Block diffusion (DFlash)", module="block_diffusion",
         declared="block", marks=("dflash", "dspark"),
         about="Denoises a block after the anchor, reading the target's own hidden states."),
-    DrafterSpec(name="block_markov", label="Block diffusion with a Markov head", module="block_diffusion",
+    DrafterSpec(name="block_markov", label="Block diffusion, Markov head (DSpark)", module="block_diffusion",
         chained=True, about="Denoises a block; from its one pass each token is drawn given the one "
         "before it, not by itself."),
-    DrafterSpec(name="mdlm", label="Masked diffusion, independent (SpecDiff, MDLM)", module="masked_diffusion",
+    DrafterSpec(name="mdlm", label="Masked diffusion (SpecDiff)", module="masked_diffusion",
         declared="denoise", marks=("mdlm", "cond_dim", "dream"),
         about="A bidirectional masked denoiser that re-reads the last tokens at every step."),
-    DrafterSpec(name="autoregressive", label="Small autoregressive (standard speculative sampling)",
+    DrafterSpec(name="autoregressive", label="Small autoregressive model",
         module="autoregressive", drafting="sequential", declared="sequential",
         about="A small model of the target's own kind drafts one token per pass: γ passes for γ tokens."),
     DrafterSpec(name="eagle", label="One layer over the target's features (EAGLE)", module="eagle",
         drafting="sequential", trees=True, declared="eagle", marks=("eagle",),
         about="Continues the target's last hidden states, one token per pass; with a tree, EAGLE-2."),
-    DrafterSpec(name="prompt_lookup", label="Prompt lookup (copies from the text)", module="prompt_lookup",
+    DrafterSpec(name="prompt_lookup", label="Prompt lookup", module="prompt_lookup",
         drafting="copy",
         about="Copies what followed the last time the text ended like this: no weights, no pass."),
     DrafterSpec(name="none", label="None (vanilla)", module="vanilla", drafting="nothing",

@@ -142,12 +142,12 @@ const twoRounds = (last) =>
     make.committed([5, last], ['draft', 'bonus'], { round: 1 }),
   ]);
 
-test('a track: each round begins once, and its refused draft stands at the token that the target wrote instead', () => {
+test('a track: each round begins once, and its rejected draft stands at the token that the target wrote instead', () => {
   const track = trackOf(twoRounds(4), 11);
   assert.deepEqual(
     track.map((
-      { position, id, kind, round, begins, refused },
-    ) => [position, id, kind, round, begins, refused]),
+      { position, id, kind, round, begins, rejected },
+    ) => [position, id, kind, round, begins, rejected]),
     [
       [11, 7, 'draft', 0, true, null],
       [12, 9, 'residual', 0, false, 8],

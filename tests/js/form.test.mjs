@@ -34,10 +34,14 @@ const FIELDS = [
 const PAIRS = {
   embedded: {
     label: 'Ours',
-    drafters: ['mdlm', 'block'],
-    methods: ['vanilla', 'specdiff', 'dflash'],
+    drafters: { mdlm: 'Masked', block: 'Block' },
+    methods: { vanilla: 'Vanilla', specdiff: 'SpecDiff', dflash: 'DFlash' },
   },
-  qwen: { label: 'Qwen', drafters: ['dream'], methods: ['vanilla', 'specdiff'] },
+  qwen: {
+    label: 'Qwen',
+    drafters: { dream: 'Dream' },
+    methods: { vanilla: 'Vanilla', specdiff: 'SpecDiff' },
+  },
 };
 const made = () => {
   const form = new Form(FIELDS, 'x', { ...PAIRS });
@@ -55,6 +59,7 @@ const made = () => {
 test('only what the chosen pair has is offered, and what it has of the choice stays', () => {
   const { form, choose, offered, said } = made();
   assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
+  assert.deepEqual(said('drafter'), ['Masked', 'Block']);
   assert.deepEqual(form.values(), {
     drafter: 'mdlm',
     method: 'dflash',

@@ -2,7 +2,7 @@
 // decodes itself, the server makes the same answer (specdiff_core/explorations/side_by_side.py).
 // Pure: no element, no request.
 
-import { buildLane, isServed, isVanilla, refusedOf, stateAt } from './lane.js';
+import { buildLane, isServed, isVanilla, rejectedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
 import { waiting } from './metrics.js';
@@ -121,7 +121,7 @@ export function columnsOfTokens(a, b, { by, agree, starts }) {
 function roundsOf(name, lane, start = 1, measured = true) {
   return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
     if (!verdict || !commit) return [];
-    const refused = refusedOf(verdict);
+    const rejected = rejectedOf(verdict);
     const began = lane.rounds[round - 1]?.commit?.at ?? 0;
     return [{
       run: name,
@@ -129,13 +129,13 @@ function roundsOf(name, lane, start = 1, measured = true) {
       position: start + first,
       drafted: proposal?.ids.length ?? 0,
       accepted: verdict.accepted,
-      refused: refused && piece(lane, refused.id),
+      rejected: rejected && piece(lane, rejected.id),
       added: piece(lane, verdict.extra),
       added_as: verdict.source,
-      p: refused && refused.p,
-      q: refused && refused.q,
-      threshold: refused && refused.threshold,
-      u: refused && refused.draw,
+      p: rejected && rejected.p,
+      q: rejected && rejected.q,
+      threshold: rejected && rejected.threshold,
+      u: rejected && rejected.draw,
       milliseconds: measured ? Math.round(1e7 * (commit.at - began)) / 1e4 : null,
       waiting: measured ? waiting(lane) : null,
       text: lane.shown.slice(first, first + commit.ids.length).join(''),

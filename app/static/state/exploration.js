@@ -1,7 +1,7 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 
 import { plural, ratio } from './format.js';
-import { refusedOf, stateAt } from './lane.js';
+import { rejectedOf, stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 
 /** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean,
@@ -306,8 +306,8 @@ export function drawTokens(p, q, draws, seed) {
 }
 
 /** @typedef {{position: number, id: number, shown: string, kind: string, round: number,
- *  begins: boolean, refused: number | null, differs: boolean}} Cell a new token of a run;
- *  `refused`: the rejected draft token that it replaces */
+ *  begins: boolean, rejected: number | null, differs: boolean}} Cell a new token of a run;
+ *  `rejected`: the rejected draft token that it replaces */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane
  *  @param {number} start position of its first token, from 1 */
@@ -322,9 +322,9 @@ export function trackOf(lane, start = 1) {
     round,
     differs: false,
     begins: tokens[i - 1]?.round !== round,
-    refused: tokens[i + 1]?.round === round // the target's own token ends a round
+    rejected: tokens[i + 1]?.round === round // the target's own token ends a round
       ? null
-      : refusedOf(lane.rounds[round]?.verdict)?.id ?? null,
+      : rejectedOf(lane.rounds[round]?.verdict)?.id ?? null,
   }));
 }
 

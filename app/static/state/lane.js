@@ -205,7 +205,7 @@ export function reached(tests) {
 }
 
 /** The test that rejected a drafted token, or null. @param {Verified | null | undefined} verdict */
-export function refusedOf(verdict) {
+export function rejectedOf(verdict) {
   const last = verdict?.tests.at(-1);
   return last && !last.accepted ? last : null;
 }

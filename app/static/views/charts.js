@@ -43,14 +43,14 @@ export class Charts {
   /** @param {Record<string, HTMLElement>} places figure name -> element
    *  @param {Record<string, (scene: any, c: Colours) => Figure>} figures
    *  @param {{plotly: string, without: string, share?: number,
-   *    drawn?: (place: HTMLElement) => void}} options address of Plotly;
+   *    made?: (place: HTMLElement) => void}} options address of Plotly;
    *    shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
-   *    called after each drawing */
-  constructor(places, figures, { plotly: address, without, share = SHARE, drawn = () => {} }) {
+   *    called when a place gets a new figure, which has no listeners yet */
+  constructor(places, figures, { plotly: address, without, share = SHARE, made = () => {} }) {
     this.places = places;
     this.figures = figures;
     this.share = share;
-    this.drawn = drawn;
+    this.made = made;
     this.visible = new Set();
     this.last = 0;
     this.pause = LEAST_MS;
@@ -97,7 +97,8 @@ export class Charts {
   }
 
   say(element, words) {
-    if (this.plotly && element.classList.contains('js-plotly-plot')) this.plotly.purge(element);
+    if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // it keeps the class
+    element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
     text(element, words);
   }
@@ -139,13 +140,14 @@ export class Charts {
     }
     if (element.dataset.empty) element.textContent = '';
     delete element.dataset.empty;
-    const made = !element.classList.contains('js-plotly-plot');
+    const isNew = !element.classList.contains('js-plotly-plot');
     this.plotly.react(element, figure.data, figure.layout, {
       displayModeBar: false,
       responsive: true,
     });
-    if (made) /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
     titles(element);
-    this.drawn(element);
+    if (!isNew) return;
+    /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
+    this.made(element);
   }
 }

@@ -80,7 +80,7 @@ function Races({ app, race }) {
 /** The figures that the switches choose: first the leading ones, then notes and the others, folded.
  *  A different choice is a new component (`key`).
  *  @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown,
- *  notes: unknown[]}>} */
+ *  notes: unknown[], source: string}>} */
 class Figures extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
@@ -98,7 +98,7 @@ class Figures extends Component {
         plotly: app.options.plotly,
         without: WITHOUT,
         share: 0,
-        drawn: (place) => app.bind(place),
+        made: (place) => app.bind(place),
       },
     );
     this.componentDidUpdate();
@@ -114,8 +114,10 @@ class Figures extends Component {
     return { leads, others, all: [...leads, ...others] };
   }
 
-  /** @override */ componentDidUpdate() {
-    const { app } = this.props;
+  /** @param {{source: string}} [before] @override */
+  componentDidUpdate(before) {
+    const { app, source } = this.props;
+    if (before && before.source !== source) app.charts?.blank(''); // it may be a while until they are drawn
     const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
@@ -303,7 +305,8 @@ function Full({ app, answer }) {
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
     ${name === OPENS && aside}
     <${Figures} key="${name} ${keys}" app=${app} figures=${figures} notes=${notes}
-      lead=${report.boards?.length ? 0 : 1} aside=${name !== OPENS && aside} />
+      lead=${report.boards?.length ? 0 : 1} aside=${name !== OPENS && aside}
+      source="${app.shown.from} ${app.stem}" />
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
 }

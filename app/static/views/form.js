@@ -5,8 +5,9 @@ import { html } from './ui.js';
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' |
  *  'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods',
  *  choices: string[], default: any, low: number | null, high: number | null}} Field */
-/** @typedef {{label: string, drafters: string[], methods: string[], weight?: number}} Pair of
- *  models; `weight`: seconds of a token, relative to the embedded pair’s */
+/** @typedef {{label: string, drafters: Record<string, string>, methods: Record<string, string>,
+ *  weight?: number}} Pair of models; its drafters and methods with their labels, and the seconds of a
+ *  token, relative to the embedded pair’s */
 
 const REPLACED = ['flavours', 'per_flavour']; // by the visitor's own prompts
 const UNUSED = 'Not used: your own prompts replace ours.';
@@ -41,7 +42,14 @@ export class Form {
   offered({ name, of, choices }) {
     const known = of && this.pairs[this.held.pair];
     if (name === 'pair') return this.here ?? choices;
-    return known ? choices.filter((one) => known[of].includes(one)) : choices;
+    return known ? choices.filter((one) => one in known[of]) : choices;
+  }
+
+  /** The label of an option. @param {Field} field */
+  labelOf({ name, of }, one) {
+    return (name === 'pair'
+      ? this.pairs[one]?.label
+      : of && this.pairs[this.held.pair]?.[of][one]) || one;
   }
 
   /** Replace a drafter or method that the chosen pair lacks by one that it has. */
@@ -117,7 +125,7 @@ export class Form {
         const away = !names.includes(one);
         return html`
           <label hidden=${away}><input type="checkbox" value=${one} checked=${value.includes(one)}
-              disabled=${away} onchange=${check} />${one}</label>
+              disabled=${away} onchange=${check} />${this.labelOf(field, one)}</label>
         `;
       });
       return html`<span class="sd-boxes">${boxes}</span>`;
@@ -125,9 +133,8 @@ export class Form {
     if (kind === 'choice') {
       const names = this.offered(field);
       const all = names.includes(value) ? names : [...names, value]; // from a link
-      const labels = name === 'pair' ? this.pairs : {};
       const options = all.map((one) =>
-        html`<option value=${one}>${labels[one]?.label ?? one}</option>`
+        html`<option value=${one}>${this.labelOf(field, one)}</option>`
       );
       return html`<select ...${common} value=${value} onchange=${set}>${options}</select>`;
     }

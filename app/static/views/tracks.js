@@ -49,7 +49,7 @@ function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of o
       kind: 'forced',
       round: -1,
       begins: true,
-      refused: null,
+      rejected: null,
       differs: true,
     }]
     : [];
@@ -65,21 +65,21 @@ function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of o
 
 /** @param {{of: SideBySide, name: string, cell: Cell, pinned: string}} props */
 function Token({ of, name, cell, pinned }) {
-  const { kind, round, refused } = cell;
-  const draft = refused === null ? '' : piece(of.lanes[name], refused);
+  const { kind, round, rejected } = cell;
+  const draft = rejected === null ? '' : piece(of.lanes[name], rejected);
   const mark = MARKS[kind] ?? { glyph: '', words: kind };
   const where = round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `;
-  const instead = refused === null ? '' : ` in place of ${quoted(draft)}`;
+  const instead = rejected === null ? '' : ` in place of ${quoted(draft)}`;
   const title = `${where}${mark.words} ${quoted(cell.shown)}${instead}`;
   const shape = classes('sd-track-cell', cell.begins && 'sd-track-begins');
   const inside = html`
     <small>${cell.begins && round >= 0 &&
-      html`<i>${SIGNS[name]}${round + 1}</i>`}${refused !== null &&
-      html`<span class="sd-track-refused">✕ <s>${inCell(draft)}</s></span>`}</small>
+      html`<i>${SIGNS[name]}${round + 1}</i>`}${rejected !== null &&
+      html`<span class="sd-track-rejected">✕ <s>${inCell(draft)}</s></span>`}</small>
     <span class="sd-track-token sd-track-${kind}">${cell.differs ? '≠ ' : ''}${inCell(cell.shown) ||
       '·'}${kind !== 'draft' && html`<i aria-hidden="true">${mark.glyph}</i>`}</span>
   `;
-  if (refused === null) return html`<span class=${shape} title=${title}>${inside}</span>`;
+  if (rejected === null) return html`<span class=${shape} title=${title}>${inside}</span>`;
   const key = `${name}/${round}`;
   return html`
     <button type="button" class=${shape} title=${title} aria-label=${title}
@@ -124,7 +124,7 @@ class Tracks extends View {
     };
     return html`
       <p
-        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-refused">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-rejected">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
       <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map(
         column,
       )}</div>

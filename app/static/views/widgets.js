@@ -372,9 +372,9 @@ export class Playground {
         <div class="sd-scene sd-scene-areas">${this.areas()}</div>
         <div class="sd-exp-sides">
           <div>${sliders('p', 'target')}${sliders('q', 'drafter')}</div>
-          <div><p class="sd-exp-result" aria-live="polite">${this.result}</p>
-                <button type="button" class="sd-exp-stop" onclick=${() =>
-                  this.roll()}>Draw ${MANY} tokens</button></div>
+          <div><button type="button" class="sd-exp-stop" onclick=${() =>
+            this.roll()}>Draw ${MANY} tokens</button>
+            <p class="sd-exp-result" aria-live="polite">${this.result}</p></div>
         </div>
       </section>
     `;
