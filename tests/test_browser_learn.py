@@ -109,7 +109,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
     shows = (
         "document.documentElement.scrollHeight <= innerHeight && "
         "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i, "
-        ".sd-guide-here figcaption')].filter((one) => one.offsetParent)"
+        ".sd-guide-here :is(figcaption, .sd-plot)')].filter((one) => one.offsetParent)"
         f".every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
     )
