@@ -299,7 +299,7 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
     def words(row: draw.Row) -> str:
         return f"{row['rule']}, {row['runs']:,} runs: distance {row['distance']:.4f}<br>p = {row['p_value']:.1g}"
 
-    log = {"type": "log", "dtick": 1}
+    log = {"type": "log", "dtick": "D2"}
     return Figure(
         key="distances",
         title="Distance to the exact distribution",

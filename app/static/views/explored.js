@@ -297,7 +297,7 @@ function Full({ app, answer }) {
     <div class="sd-exp-notes">${report.answer &&
       html`
         <p class="sd-exp-answer">${part &&
-          html`<span class="sd-sub">After ${part} steps:${' '}</span>`}${glossed(
+          html`<span class="sd-sub">So far (${part} steps):${' '}</span>`}${glossed(
             report.answer,
             stops,
           )}</p>
@@ -323,11 +323,12 @@ function Sources({ app }) {
   ]);
   const pick = (i) => app.visit(() => app.choose(known[i][0], known[i][1]));
   const at = known.findIndex(([source, file]) => source === now && file === stem);
-  const { pair = /^mdlm/.test(answer?.choice.models) ? 'embedded' : '' } = answer?.choice ?? {};
+  const { models = '', pair = 'embedded' } = answer?.choice ?? {};
+  const model = models && !/^mdlm/.test(models) ? '' : app.options.pairs[pair]?.label ?? pair;
   const words = answer
     ? (now === 'opened'
       ? 'Read in this browser; nothing was sent to the server.'
-      : originWords(answer) + (pair && ` Model: ${app.options.pairs[pair]?.label ?? pair}.`))
+      : originWords(answer) + (model && ` Model: ${model}.`))
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';
