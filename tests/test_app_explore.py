@@ -229,7 +229,7 @@ def test_another_pair_in_a_trace_loads_nothing() -> None:
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
     final = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
     assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
-    assert final["gpt2-mdlm:xl"]["methods"] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
+    assert [*final["gpt2-mdlm:xl"]["methods"]] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
     assert final["embedded"]["weight"] == 1 < final["gpt2-mdlm:xl"]["weight"]
     for name, form in exploration.forms("explore").items():

@@ -234,11 +234,11 @@ def test_settings(browser: Any, address: str) -> None:
         value_of(page, "#live-preset input", "Your own settings")
         assert page.get_attribute("#live-gamma input[type=range]", "max") == "16"
         page.click("#live-drafter input")
-        page.click("[role=option]:has-text('independent')")
+        page.click("[role=option]:has-text('Masked diffusion (SpecDiff)')")
         page.wait_for_function("document.querySelector('#live-gamma input[type=range]').max === '32'")
         number(page, "live", "gamma", 30)
         page.click("#live-drafter input")
-        page.click("[role=option]:has-text('target-conditioned')")
+        page.click("[role=option]:has-text('DFlash')")
         value_of(page, gamma, "16")
         page.click("#live-controls .sd-chip-button:has-text('Code')")
         page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('def ')")
