@@ -58,10 +58,8 @@ def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> It
     Raises:
         PairUnavailable: there is no browser to drive.
     """
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise PairUnavailable("Playwright is missing.", hint="pip install -r requirements-dev.txt") from error
+    from playwright.sync_api import sync_playwright  # of requirements-dev.txt
+
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
@@ -107,11 +105,8 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     page.click("#live-run")
     page.wait_for_function(FIRST_EVENT, timeout=PATIENCE, polling=50)
     first_event = time.monotonic() - began
-    page.wait_for_function(
-        f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}",
-        timeout=PATIENCE,
-        polling=500,  # by default it asks in every animation frame, and would measure itself
-    )
+    over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
+    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # by default in every frame: it would measure itself
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
     return first_event, page.evaluate(RESULT)
 
