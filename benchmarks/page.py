@@ -38,6 +38,7 @@ from specdiff_core.schema.summary import final
 
 LANES = ("vanilla", "drafted")
 SETTLE = 500  # milliseconds in which the browser closes the page it left
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 PATIENCE = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 THERE = "window.specdiff?.players.live?.trace"
@@ -60,7 +61,7 @@ def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> It
     """
     from playwright.sync_api import sync_playwright  # of requirements-dev.txt
 
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]

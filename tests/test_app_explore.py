@@ -425,6 +425,9 @@ def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
         (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
     (tmp_path / "losslessness.folder.json").mkdir()
     assert [*explore.recordings(tmp_path, "losslessness")] == ["losslessness.coins"]
+    gone = {"kind": "exploration", "choice": {"pair": "own?target=/gone", "drafter": "mine"}}
+    (tmp_path / "window-map.gone.json").write_text(json.dumps(gone), encoding="utf-8")
+    assert "own?target=/gone" in explore.recordings(tmp_path, "window-map")["window-map.gone"], "its name will do"
     assert caplog.text.count("is left out") == 6
     (tmp_path / "index.json").write_bytes(b"{")
     assert page.recordings(tmp_path) == []

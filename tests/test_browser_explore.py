@@ -338,7 +338,7 @@ def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str)
         assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
 
 
-def test_a_refusal_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
+def test_a_rejection_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)

@@ -15,6 +15,7 @@ from app.controls import QUIET, pair_choices, place_in_queue, run_in_turn
 from app.run import exploration
 from app.run.engines import Factory
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
+from specdiff_core.explorations.fields import labels
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS, find_pair
@@ -65,11 +66,10 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in choices.values()}) > 1]
 
     def label(stem: str) -> str:
-        words = {field: choices[stem][field] for field in differing or ["pair"]}
-        if "pair" in words:
-            words["pair"] = find_pair(words["pair"]).short
-        if "drafter" in words:
-            words["drafter"] = find_pair(choices[stem]["pair"]).drafter(words["drafter"]).label
+        choice = choices[stem]
+        pair, drafter = labels(choice.get("pair", EMBEDDED.name), choice.get("drafter", "none"))
+        named = {**choice, "pair": pair, "drafter": drafter}
+        words = {field: named[field] for field in differing or ["pair"]}
         if "temperature" in words:
             words["temperature"] = f"temperature {words['temperature']:g}"
         if "controller" in words:

@@ -28,6 +28,15 @@ TEMPERATURE = Annotated[float, ask("Temperature", "The target’s; at 0 it takes
 SEED = Annotated[int, ask("Seed", "Seeds every random draw.", 0, 2**30)]
 
 
+def labels(pair: str, drafter: str) -> tuple[str, str]:
+    """The labels of a pair and its drafter; their names if they aren't known here, as in a stored answer."""
+    try:
+        spec = find_pair(pair)
+        return spec.short, spec.drafter(drafter).label
+    except ConfigError:
+        return pair, drafter
+
+
 def window_drafter(pair: str, name: str) -> str:
     """``name``, if ``pair`` has that drafter and it draws a window from its own distributions.
 

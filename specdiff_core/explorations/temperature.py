@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, window_drafter
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, Sampling
 from specdiff_core.schema.summary import final
 
@@ -111,9 +110,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         best = {one: draw.fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
         known = [(degree, row) for degree, row in sorted(best.items()) if row]
         answer, notes = "", list[str]()
+        _, label = labels(self.pair, self.drafter)
         if len(known) > 1:
             (cold, first), (warm, last) = known[0], known[-1]
-            label = find_pair(self.pair).drafter(self.drafter).label
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
                 f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
@@ -165,7 +164,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 _calibration(facts.get("reliability", [])),
             ],
             titles={
-                row["race"]: f"{self.drafter} γ {self.gamma}, temperature {row['temperature']:g}, drafter "
+                row["race"]: f"{label} γ {self.gamma}, temperature {row['temperature']:g}, drafter "
                 f"{row['draft_temperature']:g}"
                 for row in rows
             },

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import WINDOW_DRAFTERS, window_drafter
+from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels, window_drafter
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
@@ -143,7 +143,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         cells = [row for row in rows if not row.get("auto")]
         best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
-        notes, agree, pair = [], agreement(rows), find_pair(self.pair)
+        notes, agree = [], agreement(rows)
+        pair, drafter = labels(self.pair, self.drafter)
         if best and best["speedup"] < 1:
             every = all(draw.slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if every else "no cell is faster than vanilla"
@@ -170,13 +171,13 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"{pair.short}, {pair.drafter(self.drafter).label}, temperature {self.temperature:g}: the best window "
+            else f"{pair}, {drafter}, temperature {self.temperature:g}: the best window "
             f"is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
             notes=[*notes, *narrow(rows)],
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={
-                row["race"]: f"{self.drafter} "
+                row["race"]: f"{drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
                 for row in rows
                 if row.get("race")

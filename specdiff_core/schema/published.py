@@ -85,7 +85,7 @@ _EAGLE3: dict[str, Any] = {
     "about": "Continues hidden states of several target layers, one token per pass; with a tree, "
     "like EAGLE-2.",
 }
-_DSPARK: dict[str, Any] = {"label": "Block diffusion, Markov head (DSpark)", "window": 7}
+_DSPARK: dict[str, Any] = {"window": 7}
 _gpt2 = partial(Model, vocabulary=50257, stored=4, licence="mit", context=1024)
 _llama2 = partial(Model, vocabulary=32000)
 _qwen25 = partial(Model, vocabulary=152064, licence="apache-2.0")

@@ -124,7 +124,7 @@ test('tables', () => {
   ); // a spreadsheet calculates none
 });
 
-/** Rounds by hand: the first refuses 8 and writes 9, the second keeps all and adds a bonus. */
+/** Rounds by hand: the first rejects 8 and writes 9, the second keeps all and adds a bonus. */
 const twoRounds = (last) =>
   buildLane([
     make.started(0),

@@ -80,6 +80,7 @@ export class Charts {
     }, (error) => {
       console.warn('no charts:', error);
       for (const element of Object.values(places)) element.textContent = without;
+      this.places = {}; // nothing else is said there
     });
   }
 
@@ -97,7 +98,7 @@ export class Charts {
   }
 
   say(element, words) {
-    if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // it keeps the class
+    if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
     text(element, words);
@@ -145,9 +146,10 @@ export class Charts {
       displayModeBar: false,
       responsive: true,
     });
+    if (isNew) {
+      /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
+      this.made(element);
+    }
     titles(element);
-    if (!isNew) return;
-    /** @type {any} */ (element).on('plotly_afterplot', () => titles(element)); // resized
-    this.made(element);
   }
 }

@@ -117,7 +117,7 @@ class Figures extends Component {
   /** @param {{source: string}} [before] @override */
   componentDidUpdate(before) {
     const { app, source } = this.props;
-    if (before && before.source !== source) app.charts?.blank(''); // it may be a while until they are drawn
+    if (before && before.source !== source) app.charts?.blank(''); // drawing may take a while
     const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
@@ -306,7 +306,7 @@ function Full({ app, answer }) {
     ${name === OPENS && aside}
     <${Figures} key="${name} ${keys}" app=${app} figures=${figures} notes=${notes}
       lead=${report.boards?.length ? 0 : 1} aside=${name !== OPENS && aside}
-      source="${app.shown.from} ${app.stem}" />
+      source="${app.shown.from} ${answer.origin?.date}" />
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
 }
