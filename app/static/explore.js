@@ -657,14 +657,14 @@ export class Explore extends Job {
   }
 
   /** @override */ leave() {
-    this.hold({ phase: 'gone' });
+    this.hold({ phase: 'gone' }, this.patience); // a place that Gradio gives later is left, too
   }
 
   /** Wait until Gradio accepts presses again, then show the final state. */
-  hold(message) {
+  hold(message, longest = GRACE) {
     this.last = message;
     if (this.left) this.finish();
-    else setTimeout(() => this.last === message && this.finish(), GRACE);
+    else setTimeout(() => this.last === message && this.finish(), longest);
   }
 
   finish() {
