@@ -10,7 +10,7 @@ from branches import Branches
 from tables import Pairs, context_of, denoised, texts
 
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.maths.randomness import Candidates, SharedGumbel
+from specdiff_core.maths.randomness import Candidates, Independent, SharedGumbel
 from specdiff_core.schema.settings import Sampling
 
 START = 0  # the first anchor
@@ -33,6 +33,17 @@ def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
     for slot, before in enumerate([START, *expected[:-1]]):
         row = tables.behind(slot, before, [tables.size] * 4)
         assert sure[slot, : tables.size].tolist() == pytest.approx(row.tolist())
+
+
+def test_of_several_drafts_the_first_is_shown_with_its_own_confidence() -> None:
+    tables = Pairs(seed=5)
+    for seed in range(10):
+        context = context_of((START,), 4, Independent("draft", seed), num_drafts=3)
+        (state,) = denoise(partial(tables.logits, ()), context, mask_id=tables.size, follow=tables.follow(()))
+        ids = state.ids.tolist()
+        for slot, before in enumerate([START, *ids[:-1]]):
+            row = tables.behind(slot, before, [tables.size] * 4)
+            assert state.confidence()[slot, : tables.size].tolist() == pytest.approx(row.tolist())
 
 
 def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
