@@ -172,6 +172,7 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
     changes = [component.change for component in card.inputs]
     gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
     running = run_in_turn(
+        card.tab,
         [card.run.click, card.prompt.submit],
         run,
         [*card.inputs, card.threads],
@@ -186,6 +187,7 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
 
 
 def run_in_turn(
+    tab: str,
     pressed: Sequence[Any],
     run: Callable[..., Iterator[str]],
     inputs: Any,
@@ -196,8 +198,8 @@ def run_in_turn(
     cancel: gr.Button,
     turns: tuple[str, int],
 ) -> Any:
-    """Let buttons start a job in its turn (name of the queue, jobs at once). The player presses ``cancel`` for a job
-    that waits: Gradio then drops the event, here and on the server."""
+    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player presses ``cancel`` for
+    a job that waits: Gradio then drops the event, here and on the server. At the event's end it calls ``ended``."""
     name, at_once = turns
     event = gr.on(
         pressed,
@@ -213,6 +215,9 @@ def run_in_turn(
         api_visibility="private",
     )
     cancel.click(None, None, None, cancels=[event])
+    ended = f"() => window.specdiff?.players.{tab}?.ended()"
+    for over in (event.then, event.failure):  # together they cover every end
+        over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
     return event
 
 

@@ -77,11 +77,11 @@ def test_first_paint(browser: Any, address: str) -> None:
         player = page.locator("#live-player")
         lead = player.locator(".sd-lead-words").text_content()
         assert "96 tokens" in lead and "×" in lead
-        assert "Recording" in player.locator(".sd-chip").text_content()
+        assert player.locator(".sd-chip").get_attribute("data-kind") == "recording"
         assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
         slow, fast = (float(words.rstrip(" s")) for words in lanes(page, "live", "clock"))
         assert fast < slow
-        assert "Predicted, not measured" in player.locator(".sd-predicted").text_content()
+        assert player.locator(".sd-predicted").is_visible()
         stand(page, "Committed", 0)
         assert player.locator(".sd-steps .sd-row").count() == 4, "it shows denoising"
         player.locator("[data-area=tokens]").scroll_into_view_if_needed()
@@ -268,7 +268,7 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         number(page, "live", "tree_nodes", 0)
         page.wait_for_selector(f"{stale}:has-text('tokens per round')")
         page.click("#live-run")
-        page.wait_for_selector("#live-player .sd-chip:has-text('Your run')")
+        page.wait_for_selector("#live-player .sd-chip[data-kind=run]")
         assert page.locator(stale).is_hidden()
         number(page, "live", "seed", 6)
         page.wait_for_selector(f"{stale}:visible")
@@ -353,7 +353,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         assert len(ticked) == 3 and any("Prompt lookup" in words for words in ticked)
         assert page.input_value("#race-max_new_tokens input[type=number]") == "32"
         page.click("#race-run")
-        page.wait_for_selector("#race-player .sd-chip:has-text('Your run')")
+        page.wait_for_selector("#race-player .sd-chip[data-kind=run]")
         assert page.evaluate(f"Object.keys({RACE}.lanes)") == ["vanilla", "prompt_lookup", "specdiff", "dflash"]
 
 
@@ -392,7 +392,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
     """One is downloaded. A measured lane is not disturbed, and Stop keeps it. A closed tab ends the decode."""
     with visit(browser, address) as page:
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
-        assert "Your run" in page.text_content("#live-player .sd-chip")
+        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "run"
         assert "<script>window.hacked" in page.locator("#live-player .sd-prompt").last.text_content()
         assert page.evaluate("window.hacked") is None
         isolated = page.locator("#live-player .sd-prompt").last.evaluate("(e) => getComputedStyle(e).unicodeBidi")
@@ -415,7 +415,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         assert page.evaluate(FRAME) > 700
         page.wait_for_function(f"{LIVE}.stage.lanes.vanilla?.shown.length > 0")  # what it wrote
         page.click("#live-stop")
-        page.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
+        page.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
         page.wait_for_function(f"{FRAME}.then((milliseconds) => milliseconds < 300)")
 
@@ -449,22 +449,25 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(browser: An
 
 def test_cards(browser: Any, address: str) -> None:
     cases = [
-        ("", "This prompt can’t be used", "choose an example", "Recording"),
-        ("x" * 100_000, "This prompt can’t be used", "Shorten it", "Recording"),
-        ("out of memory", "Out of memory", "smaller γ", "Run that failed"),
-        ("something unexpected", "Something unexpected happened", "run ", "Run that failed"),
+        ("", "recording"),
+        ("x" * 100_000, "recording"),
+        ("out of memory", "failed"),
+        ("something unexpected", "failed"),
     ]
+    hints = set()
     with visit(browser, address) as page:
-        for prompt, title, hint, stage in cases:
+        for prompt, stage in cases:
             start(page, "live", prompt)
             page.wait_for_selector("#live-player .sd-card:not([hidden])")
             words = page.text_content("#live-player .sd-card")
-            assert title in words and hint in words
             assert "Traceback" not in words and "secret" not in words
+            hints.add(page.text_content("#live-player .sd-card .sd-hint"))
+            assert page.locator("#live-prompt.sd-invalid").count() == (stage == "recording")
             assert page.evaluate("document.querySelector('#live-prompt textarea').value.length") == len(prompt)
-            assert stage in page.text_content("#live-player .sd-chip")
+            assert page.get_attribute("#live-player .sd-chip", "data-kind") == stage
             page.click("#live-player .sd-card button")
             assert page.locator("#live-player .sd-card").is_hidden()
+    assert len(hints) == len(cases), "each says what helps here"
 
 
 @pytest.mark.parametrize("tab", ["live", pytest.param("race", marks=pytest.mark.slow)])
@@ -479,22 +482,22 @@ def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str
         two.wait_for_function(f"!{app(tab)}.waiting && !{app(tab)}.busy")
         two.click(f"#{tab}-run")
         status = f"#{tab}-player .sd-status"
-        two.wait_for_selector(f"{status}:has-text('Yours is number 1 of 1')")
+        two.wait_for_selector(f"{status} span:text-matches('1[^0-9]+1')")
         two.click(f"#{tab}-stop")
         two.wait_for_selector(status, state="hidden")
         assert two.locator(f"#{tab}-player .sd-busy").count() == 0
         one.click("#live-stop")
-        one.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
+        one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
         assert two.evaluate(f"{app(tab)}.live") is None
         if tab == "live":
-            assert "Recording" in two.text_content("#live-player .sd-chip")
+            assert two.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
         start(two, tab, "Ben is quick")
-        two.wait_for_selector(f"{status}:has-text('in the queue')")
+        two.wait_for_selector(f"{status} span:text-matches('1[^0-9]+1')")
         one.click("#live-stop")
-        two.wait_for_selector(f"#{tab}-player .sd-chip:has-text('Your run')")
+        two.wait_for_selector(f"#{tab}-player .sd-chip[data-kind=run]")
         assert "Anna" not in two.content() and "Ben" not in one.content()
 
 
@@ -511,14 +514,13 @@ def test_files(browser: Any, address: str, tmp_path: Path, folder: Path) -> None
     with visit(browser, address) as page:
         page.set_input_files("input[type=file]", str(broken))
         page.wait_for_selector(f"{card}:visible")
-        assert "cut off" in page.text_content(card) or "not a trace" in page.text_content(card)
-        assert "Recording" in page.text_content("#live-player .sd-chip")
+        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
         open_tab(page, "learn")
         page.set_input_files("input[type=file]", str(other))
         page.wait_for_selector(f"{card}:visible")
         open_tab(page, "learn")
         page.set_input_files("input[type=file]", str(good))
-        page.wait_for_selector("#live-player .sd-chip:visible:has-text('Opened file')")
+        page.wait_for_selector("#live-player .sd-chip[data-kind=file]:visible")
         assert page.locator(card).is_hidden()
 
 
@@ -562,7 +564,7 @@ def test_a_recording_offers_its_settings(browser: Any, address: str) -> None:
         assert options[:3] == ["Another recording…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
         page.select_option("#live-player .sd-more", label="Story: Four denoising steps")
         titled(page, "Story: Four denoising steps")
-        assert "Recording" in page.text_content("#live-player .sd-chip")
+        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
         assert page.locator("#live-player .sd-prompt").first.text_content().startswith("Once upon a time")
         assert page.locator("#live-player .sd-stale").is_visible(), "for another prompt"
         page.click("#live-player >> text=Use its settings")
@@ -588,7 +590,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         assert all("96 tokens" in words for words in lanes(page, "race", "tokens"))
         speed = lanes(page, "race", "speed")
         assert speed[0] == "1.00×" and all(float(words[:-1]) > 1 for words in speed[1:])
-        assert "Your run" in page.text_content("#race-player .sd-chip")
+        assert page.get_attribute("#race-player .sd-chip", "data-kind") == "run"
         assert not overflows(page)
         page.locator("#race-player .sd-lane").nth(1).click()
         assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
@@ -617,8 +619,8 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         assert list(read_trace(tmp_path / "race.jsonl.gz").lanes)[:2] == ["vanilla", "autoregressive"]
         open_tab(page, "live")
         page.set_input_files("input[type=file]", str(tmp_path / "race.jsonl.gz"))
-        page.wait_for_selector("#race-player .sd-chip:visible:has-text('Opened file')")
-        assert "Recording" in page.text_content("#live-player .sd-chip"), "Live keeps its own"
+        page.wait_for_selector("#race-player .sd-chip[data-kind=file]:visible")
+        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording", "Live keeps its own"
 
 
 def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
@@ -635,7 +637,6 @@ def test_a_broken_lane_says_why(browser: Any, address: str) -> None:
             page.locator("#race-methods input:checked").first.uncheck()
         page.click("#race-run")
         page.wait_for_selector("#race-player .sd-card:visible")
-        assert "1 to 5 methods" in page.text_content("#race-player .sd-card")
         assert "sd-invalid" in page.locator("#race-methods").get_attribute("class")
         assert page.locator("#race-player .sd-lane").count() == 6, "the race before stays"
 
@@ -649,13 +650,13 @@ def test_stop_in_the_middle_of_a_race(browser: Any, address: str) -> None:
         start(page, "race", "A slow race that is stopped")
         measured = f"{RACE}.live.lane === 'autoregressive' && {RACE}.live.phase !== 'loading'"  # vanilla is done
         page.wait_for_function(f"{RACE}.live && {measured}")
-        page.wait_for_selector("#race-player .sd-lane:has-text('waiting for its turn')")
+        page.wait_for_selector("#race-player .sd-lane[data-state=waits]")
         assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
         page.click("#race-stop")
-        page.wait_for_selector("#race-player .sd-chip:has-text('Stopped run')")
+        page.wait_for_selector("#race-player .sd-chip[data-kind=stopped]")
         page.wait_for_function(ready("race"))
         tokens = lanes(page, "race", "tokens")
-        assert tokens[0].startswith("24 tokens") and tokens[3] == "Stopped before its turn."
+        assert tokens[0].startswith("24 ") and tokens[3] and not re.search(r"\d", tokens[3])
         places = lanes(page, "race", "place")
         assert places[0].isdigit() and "1" in places[:3] and not places[3].isdigit()
 
@@ -690,7 +691,7 @@ def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder
         page.evaluate(tell, detail)
         page.wait_for_function(f"{ready('race')} && {RACE}.names.join() === 'vanilla,block/9/1'")
         assert [words[1:] for words in lanes(page, "race", "name")] == ["Vanilla", "block γ 9"]
-        assert "Recording" in page.text_content("#race-player .sd-chip")
+        assert page.get_attribute("#race-player .sd-chip", "data-kind") == "recording"
         assert "Dialogue, greedy" in page.text_content("#race-player .sd-source-words")
         page.evaluate(f"{RACE}.jump(1)")
         page.wait_for_function(ready("race"))
@@ -894,7 +895,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
         assert not playhead(page)["playing"]
         assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
-        assert "Recording" in page.inner_text("#live-player .sd-chip")
+        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(
@@ -1001,7 +1002,7 @@ def test_a_position_is_pinned_by_click_and_by_key(browser: Any, address: str) ->
 def opened(page: Any, name: str) -> None:
     """Open one of the recordings that ship, as a visitor's file, and pause."""
     page.set_input_files("input[type=file]", str(TRACES / f"{name}.jsonl.gz"))
-    page.wait_for_selector("#live-player .sd-chip:has-text('Opened file')")
+    page.wait_for_selector("#live-player .sd-chip[data-kind=file]")
     page.wait_for_function(ready("live"))
 
 
@@ -1039,13 +1040,13 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
         heights = "(bars) => bars.map((bar) => bar.style.height)"
         assert set(page.eval_on_selector_all("#live-player .sd-rd b", heights)) == {"0%"}
         page.keyboard.press("a")
-        page.wait_for_selector(f"{judge}:has-text('of 1 token')")
+        page.wait_for_selector(f"{judge} :text-matches('of 1[^0-9]')")
         assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1
-        assert "of 1 token" in page.inner_text(voice)
+        assert re.search(r"\b1\b", page.inner_text(voice))
         assert not serious(page) and not overflows(page)
         page.keyboard.press("ArrowRight")
         page.get_by_role("button", name="Reject").click()
-        page.wait_for_selector(f"{judge}:has-text('of 2 tokens')")
+        page.wait_for_selector(f"{judge} :text-matches('of 2[^0-9]')")
         assert page.evaluate("document.activeElement.closest('.sd-judge') !== null"), "it stays"
         page.keyboard.press("Escape")
         assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
@@ -1055,7 +1056,7 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
         page.locator("#live-prompt textarea").press("a")
         page.wait_for_function(ready("live"))
         assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
-        assert page.locator(f"{judge}:has-text('of 1 token')").count() == 0
+        assert page.locator(f"{judge} :text-matches('of 1[^0-9]')").count() == 0
         page.locator("#live-player .sd-next").click()
         page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it
 

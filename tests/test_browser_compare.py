@@ -19,7 +19,7 @@ def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: s
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         rows = page.evaluate(f"{COMPARE}.answer.rows")
-        assert "is fastest" in page.inner_text("#compare-player .sd-exp-answer")
+        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(f"{COMPARE}.answer.report.answer")
 
         def ranked(temperature: float, flavour: str) -> list[str]:
             own = [row for row in rows if (row["temperature"], row["flavour"]) == (temperature, flavour)]
@@ -44,7 +44,7 @@ def test_measuring_here(browser: Any, address: str) -> None:
         page.fill("#compare-compare-temperatures", "0")
         page.click("#compare-player .sd-exp-run")
         page.wait_for_function(f"{COMPARE}.answers.live.compare?.done && {IDLE}")
-        assert "Measured here" in page.inner_text("#compare-player .sd-source")
+        assert page.get_attribute("#compare-player .sd-source .sd-chip", "data-kind") == "measured"
         found = page.evaluate(f"{COMPARE}.answers.live.compare")
         assert found["done"] == found["total"]
         measured = [row["label"] for row in found["rows"] if row["flavour"] == "mean" and row.get("speedup")]

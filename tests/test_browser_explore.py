@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -23,6 +24,8 @@ EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
 IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
 LIVE = f"{EXPLORE}.answers.live"
+QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
+GOING = ".sd-another [aria-live]:not(:empty)"
 DRAWN = (
     "[...document.querySelectorAll('.sd-exp .sd-plot')].filter((place) => place.checkVisibility())"
     ".every((place) => place.querySelector('.main-svg'))"
@@ -59,8 +62,8 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         found = page.evaluate(f"{LIVE}.losslessness")
         assert found["choice"]["runs"] == 200
         assert {row["rule"] for row in found["rows"]} == {"ratio", "naive"}
-        assert "200 runs of each rule" in page.text_content(".sd-cmp-full")
-        assert "Measured here" in page.inner_text(".sd-exp .sd-source")
+        assert "200" in page.text_content(".sd-cmp-full")
+        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "measured"
         rows = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode("utf-8"))))
         assert [row["rule"] for row in rows] == [row["rule"] for row in found["rows"]]
         assert [float(row["distance"]) for row in rows] == [row["distance"] for row in found["rows"]]
@@ -77,7 +80,6 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         page.fill("#explore-losslessness-runs", "1")
         page.click(".sd-exp-run")
         page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
-        assert "Runs of each rule cannot be" in page.inner_text(".sd-exp .sd-card")
         assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
         assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
@@ -107,7 +109,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('Waiting for a race')")
         other.wait_for_function(clock_runs("live"))
         other.click("#live-stop")
-        other.wait_for_selector("#live-player .sd-chip:has-text('Stopped run')")
+        other.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
         assert not other.evaluate("Boolean(window.specdiff.players.explore)")
@@ -115,7 +117,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         one.wait_for_function(IDLE)
         found = one.evaluate(f"{LIVE}.losslessness")
         assert done < found["done"] < found["total"]
-        assert "Stopped" in one.text_content(".sd-exp > .sd-voice")
+        assert one.text_content(".sd-exp > .sd-voice"), "read out"
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
@@ -130,7 +132,7 @@ def test_stop_before_gradio_has_queued_a_measurement_leaves_the_queue(browser: A
         three.wait_for_function(IDLE)
         three.fill("#explore-losslessness-runs", "201")
         three.click(".sd-exp-run")
-        three.wait_for_selector(".sd-exp .sd-status:has-text('number 1 of 1')")
+        three.wait_for_selector(QUEUED)
         one.click(".sd-exp-stop")
         three.wait_for_function(f"{LIVE}.losslessness?.choice.runs === 201 && {IDLE}")
         two.click(".sd-exp-stop")  # it would go on measuring beside the next tests
@@ -179,10 +181,12 @@ def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, ad
         page.get_by_label("Drafter to begin with").select_option("Block diffusion (DFlash), as measured")
         assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
         people = page.get_by_role("slider", name="people served at once")
+        computed = page.locator("[aria-label^='Serving load'] .sd-exp-computed")
+        before = computed.inner_text()
         people.focus()
         people.press("End")
-        assert "people served at once" in page.locator("[aria-label^='Serving load'] .sd-exp-computed").inner_text()
-        assert "(about" in page.inner_text(".sd-exp-run")
+        assert computed.inner_text() not in {"", before}
+        assert re.search(r"\d", page.inner_text(".sd-exp-run")), "the button says about how long it takes"
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
@@ -210,8 +214,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
         notes = page.text_content(".sd-cmp-full")
-        assert "vanilla" in notes and "No solution was given" in notes
-        assert "Left out: line 2: there is no question" in notes
+        assert "vanilla" in notes and "line 2" in notes, "the line that was left out"
         open_tab(page, "live")  # where a visitor brings a pair
         page.click("#live-drawer > button")
         page.click("#live-own > button")
@@ -241,7 +244,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
 def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str) -> None:
     with visit(browser, f"{address}?explore={name}", size="1440x2600", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
-        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
         assert not serious(page)
         rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
         page.click(".sd-exp-numbers summary")
@@ -275,7 +278,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         slider = page.get_by_role("slider", name="γ", exact=True)
         slider.focus()
         slider.press("Home")
-        assert "Predicted at γ 1" in page.inner_text(".sd-exp-computed")
+        assert "γ 1" in page.inner_text(".sd-exp-computed")
         assert page.locator(".sd-exp-block [data-kind=cut]").count() == page.locator(".sd-exp-block span").count() - 1
         page.click(".sd-exp-rest > summary")
         page.wait_for_function(DRAWN)
@@ -287,9 +290,9 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         assert titles.count() > 4 and {"T", "γ"} <= set(stops), "each symbol is a stop of the Tab key"
         assert len(stops) == len(set(stops)), "and not twice"
         titles.last.hover()
-        assert page.inner_text("#sd-tip").startswith("γ: draft window")
+        assert page.inner_text("#sd-tip").startswith("γ: ")
         page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
-        assert page.inner_text("#sd-tip").startswith("T: denoising steps")
+        assert page.inner_text("#sd-tip").startswith("T: ")
         race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
         page.evaluate(f"{EXPLORE}.charts.blank(''); {EXPLORE}.draw()")  # as while its first cell is measured
         page.wait_for_selector("[data-figure=measured].js-plotly-plot")
@@ -320,7 +323,7 @@ def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str)
             f"{EXPLORE}.shown.from === 'opened' && document.querySelectorAll('.sd-track-column').length === 96"
         )
         assert all(url.startswith("blob:") for url in requests), "the server has no part in it"
-        assert "Both wrote the same 96 tokens" in page.text_content(".sd-cmp-full")
+        assert "96" in page.text_content(".sd-cmp-full")
         assert page.locator(".sd-exp-lanes option").count() == 2 * 4
         assert not serious(page)
         chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
@@ -342,7 +345,7 @@ def test_a_rejection_of_the_recorded_runs_is_sent_another_way(browser: Any, addr
     with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)
-        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
         rows = page.evaluate(f"{EXPLORE}.answer.rows")
         rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
         there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
@@ -352,7 +355,7 @@ def test_a_rejection_of_the_recorded_runs_is_sent_another_way(browser: Any, addr
             page.click(f'.sd-track-column [data-key="{key}"]')
             page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
             assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
-        assert page.inner_text(".sd-exp .sd-inspector h3").startswith("A: round 3, position ")
+        assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-exp .sd-inspector h3")), "run, round and position"
         assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
         assert not serious(page)
         take = page.locator(".sd-take").nth(1)
@@ -384,11 +387,11 @@ SHOWN = f"""JSON.stringify((() => {{
 """All that a visitor of two runs side by side could lose."""
 
 
-def refused(page: Any, words: str, act: Callable[[], object]) -> None:
-    """An action is refused in these words, on a visible card, and takes nothing away."""
+def refused(page: Any, act: Callable[[], object]) -> None:
+    """An action is refused on a visible card, and takes nothing away."""
     before = page.evaluate(SHOWN)
     act()
-    page.wait_for_selector(f".sd-exp .sd-card:visible :text('{words}')")
+    page.wait_for_selector(".sd-exp .sd-card:visible")
     page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
     box = page.locator(".sd-exp .sd-card").bounding_box()
     assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
@@ -410,38 +413,38 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             page.click(".sd-take >> nth=0")
 
         page.click(".sd-track-column button >> nth=2")
-        refused(page, "a token of this target", ask(take=1 << 20))
-        assert "Recording" in page.inner_text(".sd-exp .sd-source")
+        refused(page, ask(take=1 << 20))
+        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
         page.click(".sd-exp-run")
         page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
         page.click(".sd-track-column button >> nth=2")
         page.click(".sd-exp-fields > summary")
         page.wait_for_selector(".sd-take")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
-        refused(page, "a token of this target", ask(take=1 << 20))
-        refused(page, "That run has no round 99", ask(round=99))  # known when both were decoded again
-        refused(page, "Token is empty", ask(take=""))
+        refused(page, ask(take=1 << 20))
+        refused(page, ask(round=99))  # known when both were decoded again
+        refused(page, ask(take=""))
 
         for each in (other, third):  # in turns, and there is no place for more
             each.click(".sd-exp-run")
             each.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         before = page.evaluate(SHOWN)
         take()
-        page.wait_for_selector(".sd-exp .sd-status:visible :text('Yours is number')")
-        assert page.locator(".sd-another :text('The engine decodes both runs again')").is_visible()
+        page.wait_for_selector(QUEUED)
+        assert page.locator(GOING).is_visible()
         assert not page.locator(".sd-take:enabled").count()
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         assert page.evaluate(SHOWN) == before, "who waits can leave"
         page.click(".sd-exp-run")
-        page.wait_for_selector(".sd-exp .sd-status:visible :text('Yours is number')")
+        page.wait_for_selector(QUEUED)
         take()
-        assert page.locator(".sd-another :text('A measurement is already running')").is_visible()
+        assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         full = {"status": 503, "json": {"detail": "Queue is full."}}
         page.route("**/queue/join*", lambda route: route.fulfill(**full))
-        refused(page, "The server refused the measurement", take)
+        refused(page, take)
         page.unroute("**/queue/join*")
         for each in (other, third):
             each.click(".sd-exp-stop")

@@ -117,10 +117,11 @@ def most(kind: str, rounds: list[tuple[list[Crossing], int]], for_each_test: int
     return max(sum(one.kind == kind for one in crossings) - for_each_test * tests for crossings, tests in rounds)
 
 
-@pytest.mark.parametrize(("method", "rule", "temperature"), spread(list(METHODS), list(Rule), [0.0, 1.0]))
-def test_a_run_on_the_device_is_the_run_on_the_cpu(
-    engines: tuple[Engine, Engine], method: Method, rule: Rule, temperature: float
-) -> None:
+@pytest.mark.parametrize(("method", "rule"), spread(list(METHODS), list(Rule)))
+def test_a_run_on_the_device_is_the_run_on_the_cpu(engines: tuple[Engine, Engine], method: str, rule: Rule) -> None:
+    """Each method and each rule meet both temperatures."""
+    turn = list(METHODS).index(method) + list(Rule).index(rule)
+    temperature = float((turn + turn // 6) % 2)
     settings = {"rule": rule, "temperature": temperature, "seed": 1}
     expected = list(decoded(engines[0], METHODS[method], **settings))
     events, rounds = on_device(engines[1], METHODS[method], **settings)

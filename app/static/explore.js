@@ -614,8 +614,9 @@ export class Explore extends Job {
     if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
   }
 
-  /** Called when Gradio's event ends: a final message that is missing won't come. */
+  /** A final message that is missing won't come. @override */
   ended() {
+    super.ended();
     const { token } = this;
     this.left = true;
     if (this.last) return this.finish();
@@ -656,15 +657,11 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @override */ leave() {
-    this.hold({ phase: 'gone' }, this.patience); // a place that Gradio gives later is left, too
-  }
-
   /** Wait until Gradio accepts presses again, then show the final state. */
-  hold(message, longest = GRACE) {
+  hold(message) {
     this.last = message;
     if (this.left) this.finish();
-    else setTimeout(() => this.last === message && this.finish(), longest);
+    else setTimeout(() => this.last === message && this.finish(), GRACE);
   }
 
   finish() {

@@ -118,9 +118,15 @@ export class Job {
     }, this.patience);
   }
 
-  /** Called when a run has left the queue. */
+  /** Leave the queue. It is over when Gradio's event ends, which may still give the run its turn. */
   leave() {
-    this.over();
+    this.busy = true;
+    setTimeout(() => this.ended(), this.patience);
+  }
+
+  /** Called when Gradio's event has ended, however it ended (app/controls.py). */
+  ended() {
+    if (this.dropped && this.busy) this.over();
   }
 
   /** Cancel Gradio's event. */

@@ -138,7 +138,6 @@ def explore_tab(
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"
-    ended = f"() => {player}?.ended()"  # the server's event is over, however it ended
     queue = place_in_queue(tab)
     template = TEMPLATE.replace("NAME", NAMES[tab])
     board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
@@ -147,7 +146,8 @@ def explore_tab(
         name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
         for name in ("run", "again", "stop", "cancel", "pairs")
     }  # the script presses them
-    running = run_in_turn(
+    run_in_turn(
+        tab,
         [pressed["run"].click, pressed["again"].click],
         explore,
         asked,
@@ -157,8 +157,6 @@ def explore_tab(
         cancel=pressed["cancel"],
         turns=("explore", 2),  # part by part, in turns; nobody waits for the longest question to end
     )
-    for over in (running.then, running.failure):  # together they cover every end
-        over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
     def offer(chosen: str) -> str:

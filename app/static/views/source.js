@@ -12,6 +12,7 @@ import { milliseconds, seconds } from '../state/format.js';
 
 const KINDS = {
   recording: '◉ Recording',
+  measuring: '● Measuring',
   run: '● Your run',
   kept: '● Run from a link',
   measured: '● Measured here',
@@ -89,7 +90,6 @@ export class Source extends Component {
     const runs = scene.running ? [] : keptRuns(options.kept);
     const days = Math.round(options.kept / 86400);
     const header = scene.running ? null : headerOf(stage.lanes);
-    const kind = scene.running ? 'run' : source;
     const titled = options.kind === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
     const words = scene.running
@@ -100,12 +100,12 @@ export class Source extends Component {
     const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const mine = kind === 'kept' && runs.some(({ query }) => query.includes(app.file));
-    const chip = scene.running ? '● Measuring' : KINDS[mine ? 'run' : kind] || kind;
+    const mine = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
+    const kind = scene.running ? 'measuring' : mine ? 'run' : source;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
     return html`
-      <div class="sd-source"><span class="sd-chip" data-kind=${kind}>${chip}</span>
+      <div class="sd-source"><span class="sd-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
             <span class="sd-source-words">${words}</span>
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
