@@ -38,7 +38,7 @@ from specdiff_core.schema.summary import final
 
 LANES = ("vanilla", "drafted")
 SETTLE = 500  # milliseconds in which the browser closes the page it left
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
 PATIENCE = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 THERE = "window.specdiff?.players.live?.trace"

@@ -16,8 +16,9 @@ from urllib.parse import urlparse
 
 import pytest
 
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first opens pages fastest
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+from benchmarks.page import BROWSERS
+
+CHROMIUM = next(filter(None, map(shutil.which, reversed(BROWSERS))), None)  # the shell opens pages fastest
 MARKS = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on the PATH"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
