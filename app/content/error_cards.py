@@ -20,7 +20,7 @@ TITLES = {
     "stopped": "Stopped",
     "weights": "A model file is missing or damaged",
     "tokenizer": "Drafter and target don’t match",
-    "draft": "The drafter broke its contract",
+    "draft": "The drafter returned an invalid draft",
     "context": "The prompt is too long",
     "memory": "Out of memory",
     "limit": "You’ve reached this server’s limit",

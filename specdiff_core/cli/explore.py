@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
         _add(commands if kind in COMMANDS else kinds, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
     show = options.add_parser(kinds, "show", run_show, about)
-    show.add_argument("answer", type=Path, metavar="FILE", help="an answer")
+    show.add_argument("answer", type=Path, metavar="FILE", help="a file that --json wrote")
     _add_outputs(show)
 
 

@@ -45,7 +45,7 @@ def table(here: Here) -> None:
     machine = here.machine
     free = f"{machine.free / 1e9:.1f} GB of memory free"
     print(f"On this machine: {machine.device}, {machine.dtype}, {free}.\n")
-    lines = [("PAIR", "TARGET", "PARAMETERS", "TO FETCH", "MEMORY + DRAFTER", "LICENCE", "HERE")]
+    lines = [("PAIR", "TARGET", "PARAMETERS", "DOWNLOAD", "MEMORY + DRAFTER", "LICENCE", "HERE")]
     notes: dict[str, str] = {}
     for pair in PAIRS.values():
         available, reason = availability(pair, here)

@@ -15,9 +15,9 @@ from specdiff_core.schema.fields import ask, flag, parse
 class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[Literal["block", "eagle"], ask("", "block diffusion (DFlash), or an EAGLE layer")] = "block"
     hours: Annotated[
-        float, ask("", "hours for answers and training, of a GPU or each thread", above=0, high=10_000)
+        float, ask("", "time for answers and training, in hours of a GPU or of each thread", above=0, high=10_000)
     ] = 8.0
-    answering: Annotated[float, ask("", "share of them in which the target writes answers", 0, 0.99)] = 0.35
+    answering: Annotated[float, ask("", "share of that time in which the target writes answers", 0, 0.99)] = 0.35
     finish: Annotated[float, ask("", "share of the training with a falling learning rate", 0, 1)] = 0.33
     rate: Annotated[float, ask("", "multiple of the usual learning rates", above=0, high=100)] = 1.0
     minutes: Annotated[float, ask("", "minutes of training between measurements of τ", above=0, high=600_000)] = 20.0
@@ -27,7 +27,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[int, ask("", low=0)], ...],
         ask("", "layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
     ] = ()
-    words: Annotated[int, ask("", "words of a block drafter, the most frequent of the target", 64, 2**24)] = 16_384
+    words: Annotated[int, ask("", "vocabulary of a block drafter: this many of the target's most frequent tokens", 64, 2**24)] = 16_384
     markov: Annotated[int, ask("", "width of a block drafter's Markov head; 0 for none", 0, 4096)] = 128
     new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
     longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
@@ -35,7 +35,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[float, ask("", low=0, high=2)], ...],
         ask("", "temperatures of the answers, each used as often; 0 is greedy", least=1),
     ] = (0.0, 0.7)
-    slots: Annotated[int, ask("", "answers that are written at once", 1, 65_536)] = 96
+    slots: Annotated[int, ask("", "answers that the target writes in parallel", 1, 65_536)] = 96
     rows: Annotated[int, ask("", "answers in a training step", 1, 65_536)] = 24
     anchors: Annotated[int, ask("", "blocks in each of these answers", 1, 4096)] = 24
     whole: Annotated[float, ask("", "share of the blocks that are all masks, as with T = 1", 0, 1)] = 0.75
