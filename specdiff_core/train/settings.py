@@ -27,7 +27,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[int, ask("", low=0)], ...],
         ask("", "layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
     ] = ()
-    words: Annotated[int, ask("", "vocabulary of a block drafter: the target's most frequent tokens", 64, 2**24)] = 16_384
+    words: Annotated[int, ask("", "a block drafter's vocabulary, the target's commonest tokens", 64, 2**24)] = 16_384
     markov: Annotated[int, ask("", "width of a block drafter's Markov head; 0 for none", 0, 4096)] = 128
     new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
     longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
