@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import CPU, change, randomly, same_text, save, save_target, save_tokenizer
+from checkpoints import CPU, change, pair_of, randomly, same_text, save, save_target, save_tokenizer
 from tables import drafted
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -19,7 +19,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
 from specdiff_core.models.vocabularies import names_of, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import NONE, PairSpec
 
 IDS = 280
 LLAMA: dict[str, Any] = {
@@ -81,20 +81,11 @@ RELEASES: dict[str, Callable[[Path], tuple[Any, int]]] = {
 }
 
 
-def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
-    """A target of GPT-2's format with IDS ids, and the drafter in ``folder / 'drafter'``."""
+def adapted_pair(folder: Path, mask_id: int) -> PairSpec:
+    """A target of GPT-2's format with IDS ids, and the denoiser in ``folder / 'drafter'``."""
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
-    drafter = DrafterSpec(
-        name="adapted",
-        label="",
-        module="masked_diffusion",
-        source=str(folder / "drafter"),
-        context=32,
-        logit_shift=shift,
-        mask_id=mask_id,
-    )
-    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
+    return pair_of(folder, "adapted", module="masked_diffusion", logit_shift=1, mask_id=mask_id)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -117,7 +108,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     if release == "dream":  # has its own tokenizer, in which the target's spare ids have other names
         (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(vocab := dream_words(tmp_path)))
         assert len(vocab) == IDS + 3
-    loaded = load_pair(pair_of(tmp_path, mask_id), CPU)
+    loaded = load_pair(adapted_pair(tmp_path, mask_id), CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
     draft = drafted(loaded.drafters["adapted"].start(), known, 6, steps=2)
@@ -144,7 +135,7 @@ def dream_words(folder: Path) -> dict[str, int]:
 def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "drafter"
     _, mask_id = dream(folder)
-    pair = pair_of(tmp_path, mask_id)
+    pair = adapted_pair(tmp_path, mask_id)
 
     def reason(**declared: Any) -> str:
         drafter = dataclasses.replace(pair.drafters[0], **declared)
@@ -199,10 +190,7 @@ def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> 
     save(folder / "drafter", dict(model.state_dict()), model.config.to_dict())
     known = {name: i for i, name in names_of(folder / "target").items()}
     (folder / "drafter" / "vocab.json").write_text(json.dumps(known if words is None else {**known, **words}))
-    spec = DrafterSpec(
-        name="small", label="", module="autoregressive", source=str(folder / "drafter"), drafting="sequential"
-    )
-    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(spec, NONE)), model
+    return pair_of(folder, "small", module="autoregressive", drafting="sequential"), model
 
 
 @pytest.mark.parametrize("rows", [272, IDS, 300])  # fewer than the target's, as many, more

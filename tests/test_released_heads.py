@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import CPU, change, finished, randomly, same_text, save, save_tokenizer
+from checkpoints import CPU, change, finished, pair_of, randomly, same_text, save, save_tokenizer
 from safetensors.torch import load_file, save_file
 from tables import drafted
 from torch import Tensor
@@ -22,7 +22,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.dflash import CONFIDENCE, COPIES
 from specdiff_core.models.target import Target
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import NONE, PairSpec
 
 IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 2, 16, 9, 500.0, 1e-6
 LAYERS = [1, 2, 4, 5, 6]
@@ -495,17 +495,20 @@ RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrai
 }
 
 
-def released(name: str, folder: Path, **declared: Any) -> tuple[PairSpec, PreTrainedModel, Release]:
-    make, write = RELEASES[name]
+def saved(make: Callable[[], PreTrainedModel], folder: Path) -> PreTrainedModel:
+    """A target, also saved in ``folder / 'target'``."""
     torch.manual_seed(1)
     target = randomly(make())
     target.save_pretrained(folder / "target")
     save_tokenizer(folder / "target")
+    return target
+
+
+def released(name: str, folder: Path) -> tuple[PairSpec, PreTrainedModel, Release]:
+    make, write = RELEASES[name]
+    target = saved(make, folder)
     release = write(folder / "drafter", target)
-    values = {**release.spec, **declared}
-    spec = DrafterSpec(name="released", label="", source=str(folder / "drafter"), **values)
-    pair = PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=128, drafters=(spec, NONE))
-    return pair, target, release
+    return pair_of(folder, "released", context=128, **release.spec), target, release
 
 
 def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
@@ -587,10 +590,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
         rope_parameters={"rope_theta": THETA, "rope_type": "default"},
     )
     network = randomly(assistant.MuseGlimmerAssistantModel(config))
-    torch.manual_seed(1)
-    target = randomly(llama())
-    target.save_pretrained(tmp_path / "target")
-    save_tokenizer(tmp_path / "target")
+    target = saved(llama, tmp_path)
     renamed = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
     values = fields(
         2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window),
@@ -598,9 +598,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     )  # fmt: skip
     tensors = {renamed.get(name, name): tensor for name, tensor in network.state_dict().items()}
     save(tmp_path / "drafter", tensors, values, shards=3)
-    spec = DrafterSpec(name="released", label="", module="block_diffusion", source=str(tmp_path / "drafter"))
-    pair = PairSpec(name="tiny", label="Tiny", target=str(tmp_path / "target"), context=128, drafters=(spec, NONE))
-    loaded = load_pair(pair, CPU)
+    loaded = load_pair(pair_of(tmp_path, "released", context=128, module="block_diffusion"), CPU)
     drafter = loaded.drafters["released"]
     asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
 
@@ -645,7 +643,16 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
     ("DSpark, speculators", {"transformer_layer_config": fields(2, rope_theta=-1.0)}, "rope_theta"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "projector_type": "domino"}}, "'domino'"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "attention_sink_bias": True}}, "has sinks"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "mask_token_id": -1}}, "mask_token_id"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "target_layer_ids": [-1, 2]}}, "target_layer_ids"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "target_layer_ids": 3}}, "target_layer_ids"),
+    ("DFlash, z-lab, Qwen3", {"block_size": 1}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"block_size": "many"}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"block_size": 10**9}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"num_attention_heads": 0}, "num_attention_heads"),
     ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "but no sliding_window"),
+    ("EAGLE", {"vocab_size": IDS + 1}, f"it knows {IDS + 1} words, the target {IDS}"),
+    ("EAGLE", {"hidden_size": "wide"}, "hidden_size"),
     ("EAGLE-3", {"vocab_size": IDS + 1}, "t2d"),
     ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5, 10]}, "reads the layers [1, 4, 9], the target has 9"),
     ("EAGLE-3", {"fc_norm": True}, "norms of EAGLE 3.1"),
