@@ -14,10 +14,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.target import Target
 from specdiff_core.provenance import Provenance
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.settings import DecodeConfig
 
 V, MASK, END = 12, 1, 0
 WIDTH = 8  # of hidden states
@@ -173,6 +176,14 @@ def good_drafter(error: float = 0.6) -> ScriptedDrafter:
     return ScriptedDrafter(script, mask_id=MASK)
 
 
+def decoded(
+    config: DecodeConfig, *, target: Target | None = None, drafter: Drafter | None = None, **options: Any
+) -> list[Event]:
+    """The events of a run of the loop behind the ids 3, 4, 5; options as of ``speculate``."""
+    clock = options.pop("clock", None) or FakeClock()
+    return list(speculate([3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
+
+
 def small_model(layers: int = 2, vocab: int = 40) -> Any:
     """A Llama of transformers with weights of an opinion."""
     torch.manual_seed(layers)
@@ -181,8 +192,3 @@ def small_model(layers: int = 2, vocab: int = 40) -> Any:
         num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
-
-
-def last(events: Any) -> Any:
-    *_, end = events
-    return end

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from fakes import FakeClock, FakeTarget, good_drafter, last, small_model
+from fakes import decoded, good_drafter, small_model
 from tables import drafted
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
-from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
@@ -180,9 +179,9 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
     )
     auto = Auto(config, denoiser)
     assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
-    events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    found = last(events)
-    assert found.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
+    events = decoded(config, drafter=good_drafter(0.3), controller=auto)
+    found = events[-1]
+    assert found.ids == decoded(config, drafter=VanillaDrafter())[-1].ids
     decided = [event for event in events if isinstance(event, Decided)]
     sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
     assert len(decided) == len(sizes) == found.rounds
@@ -200,7 +199,7 @@ def test_the_loop_hands_the_bound_to_the_drafter() -> None:
         min_node_prob = 0.5
 
     def sizes(controller: Fixed) -> list[int]:
-        events = speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=controller)
+        events = decoded(config, drafter=good_drafter(0.3), controller=controller)
         return [len(event.ids) for event in events if isinstance(event, DraftReady)]
 
     assert max(sizes(Dear(config))) < min(sizes(Fixed(config))[:-1])

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder
-from fakes import FakeClock, FakeTarget, good_drafter
+from fakes import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert, structs
 
 import specdiff_core
-from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
@@ -125,8 +124,7 @@ def test_a_summary_compares_whole_texts() -> None:
 
 
 def recorded(**settings: object) -> list[events.Event]:
-    config = DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings})
-    return list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock()))
+    return decoded(DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings}))
 
 
 @settings(max_examples=30)
