@@ -385,16 +385,3 @@ def test_a_public_host_starts_without_it(
         list(engines.doing())
         assert left(cache) == found and loads == loaded
     own_pairs.served_to(None, shared=False)
-
-
-def test_the_command_ends_with_a_sentence(
-    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(FILES, SMOLLM2.target, file)
-    index.answer = "html"
-    assert main(["pairs", "--fetch", "smollm2"]) == 2
-    err = capsys.readouterr().err
-    assert "error: " in err and "hint: " in err and "Traceback" not in err
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    usable, reason = here.availability(SMOLLM2)
-    assert not usable and reason and here.availability(EMBEDDED) == (True, "")
