@@ -11,21 +11,19 @@ from typing import Any, NoReturn
 import pytest
 import torch
 from checkpoints import CPU, change, same_text, save_drafter, save_target, save_tokenizer
-from tables import context_of, drafted, drain
+from tables import first_draft
 
 from specdiff_core import loading
-from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models import availability as here
 from specdiff_core.models import hub
 from specdiff_core.models.availability import availability
-from specdiff_core.models.mdlm import load_mdlm
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec
 from specdiff_core.schema.published import FILES
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig
 
 GPT2_MDLM = PAIRS["gpt2-mdlm"]
 
@@ -59,25 +57,13 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     assert len(done.ids) == 12 and done.peak_bytes is None, "a process has one peak, whatever a method adds"
 
 
-@pytest.mark.parametrize("order", list(RevealOrder))
-def test_drafts_keep_the_contract(pair: PairSpec, order: RevealOrder) -> None:
-    """q has the target's V (the extra mask id is gone), every row sums to 1, nothing stays masked."""
-    loaded = load_pair(pair, CPU)
-    vocab_size = loaded.model.config.vocab_size
-    draft, states = drain(loaded.drafters["mdlm"].start().draft(context_of([5, 9, 7], 6, steps=3, order=order)))
-    draft.check(6, vocab_size)
-    assert draft.probs is not None and draft.nfe == 3 and len(states) == 3
-    torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64), atol=1e-12, rtol=0)
-    assert not states[-1].masked.any()
-
-
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     """Old tokens beyond the view change nothing, tokens inside it do; a wide window leaves 16 known tokens."""
     drafter = load_pair(pair, CPU).drafters["mdlm"]
     recent = [3 + i % 40 for i in range(28)]
 
     def q(ids: list[int], gamma: int = 4) -> torch.Tensor:
-        return drafted(drafter.start(), ids, gamma).probs
+        return first_draft(drafter, ids, gamma).probs
 
     assert torch.equal(q([1, 2, 3, *recent]), q([9, 8, *recent]))
     assert not torch.equal(q([1, *recent[1:]]), q([2, *recent[1:]]))
@@ -85,18 +71,6 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     assert wide.shape[0] == 32
     assert torch.equal(q([*recent[:11], 1, *recent[12:]], gamma=32), wide)
     assert not torch.equal(q([*recent[:12], 1, *recent[13:]], gamma=32), wide)
-
-
-def test_a_declared_shift_reads_the_slot_to_the_left(pair: PairSpec) -> None:
-    model = load_mdlm(Path(pair.drafter("mdlm").source)).prepare()
-    ids = torch.tensor([4, 5, 6, model.config.mask_id, model.config.mask_id])
-    vocab_size = model.config.vocab_size - 1
-    plain, shifted = (
-        MaskedDiffusionDrafter("d", model, vocab_size=vocab_size, view=32, shift=shift).logits(ids, 2)
-        for shift in (0, 1)
-    )
-    assert shifted.shape == plain.shape == (2, vocab_size)
-    torch.testing.assert_close(shifted[1], plain[0], atol=1e-5, rtol=1e-5)
 
 
 def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
@@ -205,7 +179,7 @@ def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
     save_drafter(folder, size)
     assert "mask id" in load_pair(pair, CPU).missing["mdlm"]
     loaded = load_pair(dataclasses.replace(pair, suppress=(size - 1,)), CPU)
-    draft = drafted(loaded.drafters["mdlm"].start(), [5], 4)
+    draft = first_draft(loaded.drafters["mdlm"], [5], 4)
     assert float(draft.probs[:, size - 1].max()) == 0.0
 
 

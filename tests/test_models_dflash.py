@@ -12,7 +12,7 @@ import torch
 from block import drafter_config, new_drafter
 from common import new_llama as new_target
 from safetensors.torch import load_file
-from tables import context_of, drafted, drain
+from tables import context_of, drafted
 from test_released_heads import IDS, LAYERS, WIDTH, Tensors, block_tensors, fields, save
 from torch import nn
 
@@ -65,11 +65,11 @@ def test_a_step_sees_what_earlier_steps_revealed(drafter: BlockDrafter) -> None:
     """The q of the last of three steps equals the network's own answer to the half-filled window."""
     session = drafter.start()
     session.observe(list(range(2, 8)), FEATURES)
-    draft, states = drain(session.draft(context_of(list(range(2, 9)), 3, steps=3)))
-    block = TABLE[torch.tensor([8, *draft.ids[:2], 1])]
+    *_, last = session.draft(context_of(list(range(2, 9)), 3, steps=3))
+    block = TABLE[torch.tensor([8, *last.ids[:2], 1])]
     logits = forward(drafter.network, block[None], FEATURES[None]).last_hidden_state[0, 3].double() @ TABLE.double().T
     logits[[1, 7]] = -torch.inf  # never a mask nor what is forbidden
-    torch.testing.assert_close(states[2].confidence()[2], logits.softmax(-1), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(last.confidence()[2], logits.softmax(-1), atol=1e-6, rtol=1e-4)
 
 
 def test_no_window_is_longer_than_trained(drafter: BlockDrafter) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import CPU, change, pair_of, randomly, same_text, save, save_target, save_tokenizer
-from tables import drafted
+from tables import first_draft
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from specdiff_core.engine import Engine
@@ -111,7 +111,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     loaded = load_pair(adapted_pair(tmp_path, mask_id), CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
-    draft = drafted(loaded.drafters["adapted"].start(), known, 6, steps=2)
+    draft = first_draft(loaded.drafters["adapted"], known, 6, steps=2)
     draft.check(6, IDS)
     window = torch.tensor([[*known, *[mask_id] * 6]])
     with torch.no_grad():
@@ -200,9 +200,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
     loaded = load_pair(pair, CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
-    session = loaded.drafters["small"].start()
-    session.observe(known[:-1], None)
-    draft = drafted(session, known, 4)
+    draft = first_draft(loaded.drafters["small"], known, 4)
     draft.check(4, IDS)
     named = len(names_of(tmp_path / "target"))
     assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
@@ -223,9 +221,7 @@ def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str,
     else:
         (pair, stock), unknown, end = small_pair(tmp_path, 262), 265, 4
         change(tmp_path / "drafter", eos_token_id=[262, 4])
-    session = load_pair(pair, CPU).drafters["small"].start()
-    session.observe([5, unknown, 7], None)
-    draft = drafted(session, [5, unknown, 7, 11], 1)
+    draft = first_draft(load_pair(pair, CPU).drafters["small"], [5, unknown, 7, 11], 1)
     assert draft.probs is not None and draft.probs.shape == (1, IDS) and float(draft.probs[:, unknown].sum()) == 0
     with torch.no_grad():
         logits = stock(input_ids=torch.tensor([[5, end, 7, 11]])).logits[0, -1].double()

@@ -227,23 +227,28 @@ def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
     return block_release(target, tensors, mask=276, lead=1)
 
 
+def markov_head(rank: int, words: int = IDS) -> Shapes:
+    """Names and shapes of DSpark's head."""
+    return {"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (words, rank)}
+
+
+def copies_of(target: PreTrainedModel) -> Tensors:
+    """The target's tables, as some files repeat them."""
+    tables = (target.get_input_embeddings().weight.detach(), target.lm_head.weight.detach())
+    return dict(zip(COPIES, tables, strict=True))
+
+
 def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
     """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
-    more = {
-        "markov_head.markov_w1.weight": (IDS, rank),
-        "markov_head.markov_w2.weight": (IDS, rank),
-        "confidence_head.proj.weight": (1, WIDTH + rank),
-        "confidence_head.proj.bias": (1,),
-    }
-    tensors = block_tensors(2, **(more if rank else {}))
-    copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
+    more = {"confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}
+    tensors = block_tensors(2, **({**markov_head(rank), **more} if rank else {}))
     values = fields(
         2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275,
         target_layer_ids=LAYERS, layer_types=["full_attention"] * 2, num_anchors=512,
         enable_confidence_head=bool(rank), block_size=7, confidence_head_with_markov=True,
         markov_rank=rank, markov_head_type="vanilla",
     )  # fmt: skip
-    save(folder, tensors | {name: table.detach() for name, table in copies.items()}, values)
+    save(folder, tensors | copies_of(target), values)
     chain = pair_bias if rank else None
     return block_release(target, tensors, mask=275, lead=0, chain=chain, marginals=not rank)
 
@@ -258,15 +263,8 @@ def pair_bias(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tenso
 def specforge(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in SpecForge's layout, which is z-lab's, with a gate."""
     rank = 6
-    tensors = block_tensors(
-        2,
-        **{
-            "markov_head.markov_w1.weight": (IDS, rank),
-            "markov_head.markov_w2.weight": (IDS, rank),
-            "markov_head.gate_proj.weight": (rank, WIDTH + rank),
-            "markov_head.gate_proj.bias": (rank,),
-        },
-    )
+    gate = {"markov_head.gate_proj.weight": (rank, WIDTH + rank), "markov_head.gate_proj.bias": (rank,)}
+    tensors = block_tensors(2, **markov_head(rank), **gate)
     special = {"attention_mode": "gqa", "mask_token_id": 275, "target_layer_ids": LAYERS, "projector_type": "dspark",
                "markov_rank": rank, "markov_head_type": "gated", "enable_confidence_head": False}  # fmt: skip
     save(folder, tensors, fields(2, num_target_layers=DEPTH, block_size=7, rope_scaling=None, dflash_config=special))
@@ -276,14 +274,10 @@ def specforge(folder: Path, target: PreTrainedModel) -> Release:
 def speculators(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in the layout of speculators, for a part of the target's words."""
     said, rank = torch.arange(0, 240, 3), 6
-    tensors = block_tensors(
-        2, **{"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (len(said), rank)}
-    )
+    tensors = block_tensors(2, **markov_head(rank, len(said)))
     maps = {"d2t": said - torch.arange(len(said)), "t2d": torch.zeros(IDS, dtype=torch.bool).index_fill(0, said, True)}
-    copies = {
-        "embed_tokens.weight": target.get_input_embeddings().weight.detach(),
-        "lm_head.weight": target.lm_head.weight.detach()[said],
-    }
+    copies = copies_of(target)
+    copies["lm_head.weight"] = copies["lm_head.weight"][said]
     values = speculators_config("dspark", sample_from_anchor=True, markov_rank=rank, draft_vocab_size=len(said))
     save(folder, tensors | copies | maps, values)
     whole = torch.zeros(IDS, rank, dtype=torch.float64)
@@ -391,7 +385,7 @@ def eagle(folder: Path, target: PreTrainedModel) -> Release:
     tensors = matrices(**shapes)
     values = fields(1, "llama", architectures=["LlamaForCausalLM"], qkv_bias=True)
     del values["attention_bias"]
-    save(folder, tensors | {"embed_tokens.weight": target.get_input_embeddings().weight.detach()}, values)
+    save(folder, tensors | {COPIES[0]: copies_of(target)[COPIES[0]]}, values)
     w, (embedding, head) = doubled(tensors), tables(target)
 
     def step(said: Tensor, states: Tensor) -> Tensor:
