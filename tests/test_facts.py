@@ -17,7 +17,7 @@ from app_fakes import FakeDecoder
 from fakes import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import convert, structs
+from msgspec import convert, structs, to_builtins
 
 import specdiff_core
 from specdiff_core.schema import events, pairs
@@ -27,7 +27,7 @@ from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
-from specdiff_core.schema.trace import check_run, dump_trace, event_to_dict, read_trace, write_trace
+from specdiff_core.schema.trace import check_run, dump_trace, read_trace, write_trace
 from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
@@ -144,7 +144,7 @@ def test_traces_are_read_compressed_and_plain(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_of_a_newer_writer_are_ignored() -> None:
-    line = event_to_dict(recorded()[0]) | {"mood": "good"}
+    line = to_builtins(recorded()[0], str_keys=True) | {"mood": "good"}
     assert convert(line, events.Event, str_keys=True) == recorded()[0]
 
 
