@@ -64,6 +64,12 @@ def pair_of(folder: Path, name: str, *, context: int = 64, **declared: Any) -> P
     return PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=context, drafters=(spec, NONE))
 
 
+def close(ours: torch.Tensor, theirs: torch.Tensor, share: float = 1e-5) -> None:
+    """No number differs by more than a share of the largest."""
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).abs().max()) <= share * float(theirs.abs().max())
+
+
 def randomly(model: Any) -> Any:
     """``model`` with normal weights."""
     generator = torch.Generator().manual_seed(3)
