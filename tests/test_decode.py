@@ -188,19 +188,9 @@ def test_a_slow_listener_does_not_slow_the_clock() -> None:
 
 def test_a_broken_drafter_and_broken_weights_are_named() -> None:
     class Wrong(VanillaDrafter):
-        def start(self) -> DraftSession:
-            inner = good_drafter().start()
-
-            class Session(DraftSession):
-                observe = inner.observe
-
-                def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-                    from dataclasses import replace
-
-                    draft = yield from inner.draft(context)
-                    return replace(draft, ids=tuple(token + 100 for token in draft.ids))
-
-            return Session()
+        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+            yield from ()
+            return Draft.point_mass([100], nfe=0)
 
     with pytest.raises(DraftContractError):
         decoded(DecodeConfig(), drafter=Wrong())
