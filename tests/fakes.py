@@ -48,12 +48,20 @@ Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""
 
 
-class ScriptedSession(DraftSession):
-    """Records what it observed, so that tests can compare it with what was committed."""
+class ScriptedDrafter(DraftSession):
+    """Weights: a function. Each session records what it observed, so that tests can compare it with what was
+    committed."""
 
-    def __init__(self, script: Script, mask_id: int) -> None:
+    name = "scripted"
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, script: Script, *, mask_id: int) -> None:
         self._script, self._mask_id = script, mask_id
         self.observed: list[int] = []
+
+    def start(self) -> DraftSession:
+        """A fresh session of the same script."""
+        return ScriptedDrafter(self._script, mask_id=self._mask_id)
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Append to ``observed``."""
@@ -63,20 +71,6 @@ class ScriptedSession(DraftSession):
         """Denoise by the script."""
         known = tuple(context.ids)
         return (yield from denoise(lambda window: self._script(known, window), context, mask_id=self._mask_id))
-
-
-class ScriptedDrafter:
-    """Weights: a function."""
-
-    name = "scripted"
-    layers: tuple[int, ...] = ()
-
-    def __init__(self, script: Script, *, mask_id: int) -> None:
-        self._script, self._mask_id = script, mask_id
-
-    def start(self) -> DraftSession:
-        """A fresh session of the same script."""
-        return ScriptedSession(self._script, self._mask_id)
 
 
 def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:

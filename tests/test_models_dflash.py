@@ -9,20 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from block import drafter_config, new_drafter
-from common import new_llama as new_target
 from safetensors.torch import load_file
 from tables import context_of, drafted
 from test_released_heads import IDS, LAYERS, WIDTH, Tensors, block_tensors, fields, save
 from torch import nn
 
 from benchmarks.dflash import forward
-from specdiff_core.drafters.block_diffusion import BlockDrafter, build
+from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.models.causal import Vocabulary
-from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import from_folder, save_to_folder
-from specdiff_core.schema.errors import DraftContractError, PairUnavailable
-from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.errors import DraftContractError
 
 SPECIAL = {"mask_token_id": 1, "target_layer_ids": LAYERS}
 CONFIG: dict[str, Any] = fields(
@@ -90,16 +86,3 @@ def test_missing_features_break_the_contract(drafter: BlockDrafter) -> None:
         session.observe([2, 3], None)
     with pytest.raises(DraftContractError, match="anchor"):
         drafted(session, [2, 3, 4], 2)
-
-
-def test_build_checks_that_the_target_fits(released: Path) -> None:
-    target = new_target(60, layers=5, width=64, context=128)
-    spec = DrafterSpec(name="block", label="Block", module="block_diffusion", source=str(released))
-    placement = Placement(torch.device("cpu"), torch.float32, "test")
-    pair = PairSpec(name="toy", label="Toy", target="", suppress=(1,))
-    with pytest.raises(PairUnavailable, match=r"32.*64"):
-        build(spec, placement, target=target, pair=pair)
-    fitting = new_drafter(target, drafter_config(target.config, layers=1, features=2, block_size=5))
-    save_to_folder(fitting, released)
-    drafter = build(spec, placement, target=target, pair=pair)
-    assert drafter.layers == (1, 2) and drafter.window == 4 and drafter.forbidden == (1,)

@@ -22,7 +22,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.dflash import CONFIDENCE, COPIES
 from specdiff_core.models.target import Target
-from specdiff_core.schema.pairs import NONE, PairSpec
+from specdiff_core.schema.pairs import EMBEDDED, NONE, PairSpec
 
 IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 2, 16, 9, 500.0, 1e-6
 LAYERS = [1, 2, 4, 5, 6]
@@ -673,6 +673,8 @@ def test_tensors_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> 
     pair, _, _ = released("DSpark, DeepSpec", tmp_path / "block")
     declared = dataclasses.replace(pair, drafters=(dataclasses.replace(pair.drafters[0], mask_id=81), NONE))
     assert "its mask_token_id is 275, the pair declares 81" in why_missing(declared)
+    wider = dataclasses.replace(pair, target=EMBEDDED.target, tokenizer=EMBEDDED.tokenizer)
+    assert "it reads states of width 32, the target's have" in why_missing(wider)
     file = tmp_path / "block" / "drafter" / "model.safetensors"
     whole = load_file(file)
     save_file({name: tensor.half() if name in COPIES else tensor for name, tensor in whole.items()}, file)
