@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Kind
+from gguf import GGUFValueType as Type
 from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -151,16 +152,7 @@ def dump(path: Path, fields: Mapping[str, Any], tensors: Mapping[str, tuple[np.n
     for name, value in fields.items():
         if name == "general.architecture" or value is None:
             continue
-        if isinstance(value, str):
-            writer.add_string(name, value)
-        elif isinstance(value, bool):
-            writer.add_bool(name, value)
-        elif isinstance(value, int):
-            writer.add_uint32(name, value)
-        elif isinstance(value, float):
-            writer.add_float32(name, value)
-        elif isinstance(value, Sequence):
-            writer.add_array(name, value)
+        writer.add_key_value(name, value, Type.UINT32 if type(value) is int else Type.get_type(value))
     for name, (values, kind) in tensors.items():
         writer.add_tensor(name, values, raw_dtype=kind)
     writer.write_header_to_file()

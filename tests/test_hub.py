@@ -315,17 +315,13 @@ def gpt2(width: int, layers: int, **others: Any) -> Any:
     return GPT2Config(n_embd=width, n_layer=layers, n_head=width // 64, **others)
 
 
-def llama(kind: Any, width: int, inner: int, layers: int, heads: int, shared: int, words: int, **others: Any) -> Any:
+SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+         "vocab_size")  # fmt: skip
+
+
+def llama(kind: Any, *sizes: int, **others: Any) -> Any:
     """The fields of a config.json in which models of Llama's form differ."""
-    return kind(
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=shared,
-        vocab_size=words,
-        **{"tie_word_embeddings": False, **others},
-    )
+    return kind(**{"tie_word_embeddings": False, **dict(zip(SIZES, sizes, strict=True)), **others})
 
 
 TIED = {"tie_word_embeddings": True}
