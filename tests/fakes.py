@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import zlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import speculate
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, Stateless
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.target import Target
 from specdiff_core.provenance import Provenance
@@ -35,37 +36,22 @@ ORIGIN: Provenance = {
 class FakeClock(DeviceClock):
     """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
 
-    def __init__(self, grain: str = "step") -> None:
-        self._ticks = 0
-        super().__init__(torch.device("cpu"), grain, self._count)
-
-    def _count(self) -> float:
-        self._ticks += 1
-        return self._ticks / 1000
+    def __init__(self) -> None:
+        ticks = itertools.count(1)
+        super().__init__(torch.device("cpu"), tick=lambda: next(ticks) / 1000)
 
 
 Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""
 
 
-class ScriptedDrafter(DraftSession):
-    """Weights: a function. Each session records what it observed, so that tests can compare it with what was
-    committed."""
+class ScriptedDrafter(Stateless):
+    """Weights: a function."""
 
     name = "scripted"
-    layers: tuple[int, ...] = ()
 
     def __init__(self, script: Script, *, mask_id: int) -> None:
         self._script, self._mask_id = script, mask_id
-        self.observed: list[int] = []
-
-    def start(self) -> DraftSession:
-        """A fresh session of the same script."""
-        return ScriptedDrafter(self._script, mask_id=self._mask_id)
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Append to ``observed``."""
-        self.observed.extend(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise by the script."""
@@ -178,11 +164,11 @@ def decoded(
     return list(speculate([3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
 
 
-def small_model(layers: int = 2, vocab: int = 40) -> Any:
+def small_model(layers: int = 2) -> Any:
     """A Llama of transformers with weights of an opinion."""
     torch.manual_seed(layers)
     config = LlamaConfig(
-        vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
+        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
 from specdiff_core.schema.events import (
@@ -88,18 +88,6 @@ def test_events_tell_one_consistent_story() -> None:
                 assert test.draw is not None and test.accepted == (test.draw < test.threshold)
                 expected = min(1.0, test.p / test.q) if test.kind == "ratio" else test.p
                 assert test.threshold == pytest.approx(expected, rel=1e-5)
-
-
-def test_sessions_observe_exactly_what_the_target_keeps() -> None:
-    sessions = []
-
-    class Spy(ScriptedDrafter):
-        def start(self) -> DraftSession:
-            sessions.append(super().start())
-            return sessions[-1]
-
-    done = decoded(DecodeConfig(gamma=5, max_new_tokens=33), drafter=Spy(good_drafter()._script, mask_id=MASK))[-1]
-    assert sessions[0].observed == [*PROMPT, *done.ids][:-1]
 
 
 def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:

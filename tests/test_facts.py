@@ -27,7 +27,7 @@ from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
-from specdiff_core.schema.trace import check_run, dump_trace, read_trace, write_trace
+from specdiff_core.schema.trace import check_run, dump_trace, read_trace
 from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
@@ -133,14 +133,6 @@ def test_a_trace_is_what_was_written(seed: int, rule: str) -> None:
     run = recorded(seed=seed, rule=rule)
     trace = read_trace(dump_trace({"drafted": run, "vanilla": run[:3]}, title="ti\u202etle <script>"))
     assert trace.lanes == {"drafted": tuple(run), "vanilla": tuple(run[:3])} and trace.title == "ti\u202etle <script>"
-
-
-def test_traces_are_read_compressed_and_plain(tmp_path: Path) -> None:
-    run = recorded()
-    write_trace(tmp_path / "a.jsonl", {"drafted": run})
-    write_trace(tmp_path / "a.jsonl.gz", {"drafted": run})
-    assert read_trace(tmp_path / "a.jsonl") == read_trace(tmp_path / "a.jsonl.gz")
-    assert (tmp_path / "a.jsonl.gz").stat().st_size < (tmp_path / "a.jsonl").stat().st_size / 2
 
 
 def test_unknown_fields_of_a_newer_writer_are_ignored() -> None:

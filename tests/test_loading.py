@@ -73,14 +73,6 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     assert not torch.equal(q([*recent[:12], 1, *recent[13:]], gamma=32), wide)
 
 
-def test_a_missing_drafter_leaves_the_pair_usable(pair: PairSpec) -> None:
-    (Path(pair.drafter("mdlm").source) / "model.safetensors").unlink()
-    loaded = load_pair(pair, CPU)
-    assert set(loaded.drafters) == {"none"} and "model.safetensors" in loaded.missing["mdlm"]
-    with pytest.raises(ConfigError, match=r"model\.safetensors"):
-        next(Engine(loaded).decode("the", DecodeConfig(drafter="mdlm")))
-
-
 @pytest.mark.parametrize(("field", "value"), [
     ("mask_token_id", "a"), ("mask_token_id", -1), ("hidden_dim", 10**12),
     ("model_length", 10**12), ("n_heads", True), ("n_blocks", None),

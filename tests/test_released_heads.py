@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -437,41 +438,32 @@ def eagle3(
     return Release(spec=EAGLE, layers=layers, logits=logits, can_say=words)
 
 
-def eagle3_authors(folder: Path, target: PreTrainedModel) -> Release:
-    """As its authors release it: 32,000 of the words (here 100), layers that nobody names."""
-    values = fields(1, "llama", architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=100)
-    said = torch.arange(5, 205, 2)
-    return eagle3(folder, target, layers=[1, 3, 5], prefix="midlayer.", values=values, said=said)
-
-
-def eagle3_modelopt(folder: Path, target: PreTrainedModel) -> Release:
-    nested = {"eagle_aux_hidden_state_layer_ids": [0, 4, 7], "use_aux_hidden_state": True}
-    values = fields(1, "llama", draft_vocab_size=IDS, eagle_config=nested)
-    return eagle3(folder, target, layers=[0, 4, 7], prefix="midlayer.", values=values, said=None)
-
-
-def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
-    values = {
-        "speculators_model_type": "eagle3",
-        "transformer_layer_config": fields(1, "llama"),
-        "draft_vocab_size": 90,
-        "norm_before_residual": True,
-        "eagle_aux_hidden_state_layer_ids": [3, 5, 8],
-    }
-    return eagle3(
-        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values,
-        said=torch.arange(0, 270, 3), own_words=True, normed_residual=True,
-    )  # fmt: skip
-
-
-def eagle3_deepspec(folder: Path, target: PreTrainedModel) -> Release:
-    """Five layers, a layer of Qwen3's kind, all words."""
-    values = fields(1, architectures=["Qwen3Eagle3Model"], target_layer_ids=LAYERS, ttt_length=7, step_loss_decay=0.8)
-    return eagle3(
-        folder, target, layers=LAYERS, prefix="layers.0.", values=values, said=None, head_norms=True, own_words=True
-    )
-
-
+EAGLE3: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, Any]]] = {
+    # As its authors release it: 32,000 of the words (here 100), layers that nobody names.
+    "EAGLE-3": (llama, {
+        "layers": [1, 3, 5], "prefix": "midlayer.", "said": torch.arange(5, 205, 2),
+        "values": fields(1, "llama", architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=100),
+    }),
+    "EAGLE-3, ModelOpt": (llama, {
+        "layers": [0, 4, 7], "prefix": "midlayer.", "said": None,
+        "values": fields(1, "llama", draft_vocab_size=IDS, eagle_config={
+            "eagle_aux_hidden_state_layer_ids": [0, 4, 7], "use_aux_hidden_state": True,
+        }),
+    }),
+    "EAGLE-3, speculators": (llama, {
+        "layers": [2, 4, 7], "prefix": "layers.0.", "said": torch.arange(0, 270, 3), "own_words": True,
+        "normed_residual": True, "values": {
+            "speculators_model_type": "eagle3", "transformer_layer_config": fields(1, "llama"),
+            "draft_vocab_size": 90, "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8],
+        },
+    }),
+    # Five layers, a layer of Qwen3's kind, all words.
+    "EAGLE-3, DeepSpec": (qwen, {
+        "layers": LAYERS, "prefix": "layers.0.", "said": None, "head_norms": True, "own_words": True, "values": fields(
+            1, architectures=["Qwen3Eagle3Model"], target_layer_ids=LAYERS, ttt_length=7, step_loss_decay=0.8,
+        ),
+    }),
+}  # fmt: skip
 RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrainedModel], Release]]] = {
     "DFlash, z-lab, Qwen3": (qwen, zlab),
     "DFlash, z-lab, Llama 3.1": (llama, zlab_llama),
@@ -482,10 +474,7 @@ RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrai
     "DFlash 2, z-lab": (qwen, dflash2),
     "DFlash 2, speculators": (qwen, dflash2_speculators),
     "EAGLE": (llama, eagle),
-    "EAGLE-3": (llama, eagle3_authors),
-    "EAGLE-3, ModelOpt": (llama, eagle3_modelopt),
-    "EAGLE-3, speculators": (llama, eagle3_speculators),
-    "EAGLE-3, DeepSpec": (qwen, eagle3_deepspec),
+    **{name: (make, partial(eagle3, **values)) for name, (make, values) in EAGLE3.items()},
 }
 
 
