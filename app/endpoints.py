@@ -4,11 +4,11 @@ choices come from the settings and the methods."""
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
+import msgspec
 
 from app.content.error_cards import card, new_run_id
 from app.controls import LONGEST_PROMPT, check_prompt
@@ -19,7 +19,6 @@ from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.summary import pair_summary, race_summary
-from specdiff_core.schema.trace import event_to_dict
 from specdiff_core.schema.wording import values_words
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -132,4 +131,4 @@ def _pair(race: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(lanes: Mapping[str, Sequence[Event]]) -> dict[str, list[Any]]:
     """Events as JSON, whose keys are strings."""
-    return {lane: [json.loads(json.dumps(event_to_dict(event))) for event in run] for lane, run in lanes.items()}
+    return {lane: [msgspec.json.decode(msgspec.json.encode(event)) for event in run] for lane, run in lanes.items()}

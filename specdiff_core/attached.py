@@ -198,13 +198,13 @@ class Attached:
     """
 
     address: str
-    kind: str
+    kind: Server
     model: str
 
     @property
     def name(self) -> str:
         """The name of its lane."""
-        return f"{self.kind} at {urlsplit(self.address).netloc.rpartition('@')[2]}"
+        return f"{self.kind.name} at {urlsplit(self.address).netloc.rpartition('@')[2]}"
 
     @property
     def where(self) -> str:
@@ -305,7 +305,7 @@ class Attached:
             grain="chunk",
             lossless=False,
             exactness="unchecked",
-            network=self.kind,
+            network=self.kind.name,
             server=self.name,
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
@@ -316,8 +316,8 @@ class Attached:
         if config.system or config.template not in (Template.AUTO, Template.PLAIN):
             what = "An attached server gets the prompt unchanged, without template and system prompt."
             raise ConfigError(what, field="template", hint="Leave out --template and --system.")
-        kind = self._server
-        for name in ("top_k", "ignore_eos"):
+        kind = self.kind
+        for name in _BOTH:
             if getattr(config, name) and name not in kind.follows:
                 words = f"{self.name} has no setting “{SETTINGS[name].label}”."
                 raise ConfigError(words, field=name, hint="Leave it out for this race.")
@@ -339,10 +339,6 @@ class Attached:
         unsent = {name for name in _BOTH if name not in kind.follows}
         return {name: value for name, value in body.items() if value is not None and name not in unsent}
 
-    @property
-    def _server(self) -> Server:
-        return next((kind for kind in SERVERS.values() if kind.name == self.kind), _OPENAI)
-
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`).
 
@@ -350,8 +346,8 @@ class Attached:
             ServerError: the server refuses, breaks off, sends invalid events, or exceeds a limit
                 (of tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
         """
-        written, limit = 0, body[self._server.limit]
-        with _answer(self, "POST", self._server.path, RUN_SECONDS, json=body) as answer:
+        written, limit = 0, body[self.kind.limit]
+        with _answer(self, "POST", self.kind.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
                 raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
             for line in _lines(_parts(answer, self.name, RUN_BYTES), self.name):
@@ -421,7 +417,7 @@ def ask(address: str) -> Attached:
     base, model = base.rstrip("/").removesuffix("/v1"), unquote(model)
     if not _is_http(base):
         raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {_HTTP}.")
-    here = Attached(address=base, kind="server", model=model)
+    here = Attached(address=base, kind=_OPENAI, model=model)
     wrong = f"The server at {here.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
     with _answer(here, "GET", "/v1/models", ASK_SECONDS) as answer:
         content = b"".join(_parts(answer, here.name, LINE_BYTES))
@@ -440,7 +436,7 @@ def ask(address: str) -> Attached:
         what = f"no model {model!r}" if model else "several models" if served else "no model"
         hint = f"Add # and a name, as in {here.where}#{first[:80]}. It serves: {names[:300]}."
         raise ConfigError(f"{here.where} serves {what}.", field="attach", hint=hint)
-    return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI).name, model=model)
+    return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI), model=model)
 
 
 def _is_http(address: str) -> bool:

@@ -11,32 +11,21 @@ from specdiff_core.schema.errors import ConfigError, one_line
 from specdiff_core.schema.settings import DecodeConfig, Template
 
 
-def template_of(tokenizer: Any, config: DecodeConfig) -> Template:
-    """The template in use: ``auto`` is a chat message if the tokenizer has a chat template.
-
-    Raises:
-        ConfigError: a chat template is requested, but there is none.
-    """
-    has = bool(getattr(tokenizer, "chat_template", None))
-    if config.template is Template.AUTO:
-        return Template.CHAT if has else Template.PLAIN
-    if config.template is not Template.PLAIN and not has:
-        what = "This target is not a chat model: its tokenizer has no template."
-        hint = "Use the plain template: the prompt is the beginning of a text."
-        raise ConfigError(what, field="template", hint=hint)
-    return config.template
-
-
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
-    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of a text.
+    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of a
+    text: under ``auto`` if the tokenizer has no chat template.
 
     Raises:
         ConfigError: there is no template, it rejects a system prompt or exceeds a limit, or the visitor's text
             contains a control token of the template (``<|im_end|>`` would end the message).
     """
-    template = template_of(tokenizer, config)
-    if template is Template.PLAIN:
+    has = bool(getattr(tokenizer, "chat_template", None))
+    if config.template is Template.PLAIN or (config.template is Template.AUTO and not has):
         return None
+    if not has:
+        what = "This target is not a chat model: its tokenizer has no template."
+        hint = "Use the plain template: the prompt is the beginning of a text."
+        raise ConfigError(what, field="template", hint=hint)
     marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     for field, text in (("prompt", prompt), ("system", config.system)):
         if found := sorted(mark for mark in marks if mark.strip() and mark in text):
@@ -45,7 +34,7 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})
     values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
-    values |= {**tokenizer.special_tokens_map, "enable_thinking": template is Template.THINK}
+    values |= {**tokenizer.special_tokens_map, "enable_thinking": config.template is Template.THINK}
     try:
         return templating.render(json.dumps([tokenizer.get_chat_template(), values], default=str))
     except ValueError as error:

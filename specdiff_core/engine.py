@@ -230,7 +230,7 @@ class Engine:
         than its text, so its sums round differently."""
         if not config.rule.lossless:
             return "biased"
-        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.test_exactness(stopped)
+        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.exactness(stopped)
 
     def _header(
         self,

@@ -140,8 +140,7 @@ def load_pair(
         report("Looking for the target's files")
         folder = resolve(spec.target, spec.revision, weights=False)
         report("Loading the tokenizer")
-        same = not spec.tokenizer or spec.tokenizer == spec.target
-        tokenizer = _load_tokenizer(folder if same else resolve(spec.tokenizer, spec.tokenizer_revision, weights=False))
+        tokenizer = _load_tokenizer(resolve(spec.tokenizer) if spec.tokenizer else folder)
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")

@@ -14,6 +14,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
 from specdiff_core.schema.events import Finished
+from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule
 
 CPU = choose_placement("cpu", "fp32")
@@ -55,6 +56,18 @@ def save_drafter(folder: Path, vocab_size: int) -> None:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     save(folder, model.state_dict(), values)
+
+
+def pair_of(folder: Path, name: str, *, context: int = 64, **declared: Any) -> PairSpec:
+    """A pair of the target in ``folder / 'target'`` and the drafter ``name`` in ``folder / 'drafter'``."""
+    spec = DrafterSpec(name=name, label="", source=str(folder / "drafter"), **declared)
+    return PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=context, drafters=(spec, NONE))
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor, share: float = 1e-5) -> None:
+    """No number differs by more than a share of the largest."""
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).abs().max()) <= share * float(theirs.abs().max())
 
 
 def randomly(model: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import zlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -14,10 +15,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession
+from specdiff_core.decoding.loop import speculate
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, Stateless
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.target import Target
 from specdiff_core.provenance import Provenance
+from specdiff_core.schema.events import Event
+from specdiff_core.schema.settings import DecodeConfig
 
 V, MASK, END = 12, 1, 0
 WIDTH = 8  # of hidden states
@@ -32,48 +36,27 @@ ORIGIN: Provenance = {
 class FakeClock(DeviceClock):
     """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
 
-    def __init__(self, grain: str = "step") -> None:
-        self._ticks = 0
-        super().__init__(torch.device("cpu"), grain, self._count)
-
-    def _count(self) -> float:
-        self._ticks += 1
-        return self._ticks / 1000
+    def __init__(self) -> None:
+        ticks = itertools.count(1)
+        super().__init__(torch.device("cpu"), tick=lambda: next(ticks) / 1000)
 
 
 Script = Callable[[tuple[int, ...], Tensor], Tensor]
 """(committed ids, window ids [g]) -> logits [g, V]."""
 
 
-class ScriptedSession(DraftSession):
-    """Records what it observed, so that tests can compare it with what was committed."""
+class ScriptedDrafter(Stateless):
+    """Weights: a function."""
 
-    def __init__(self, script: Script, mask_id: int) -> None:
+    name = "scripted"
+
+    def __init__(self, script: Script, *, mask_id: int) -> None:
         self._script, self._mask_id = script, mask_id
-        self.observed: list[int] = []
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """Append to ``observed``."""
-        self.observed.extend(ids)
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         """Denoise by the script."""
         known = tuple(context.ids)
         return (yield from denoise(lambda window: self._script(known, window), context, mask_id=self._mask_id))
-
-
-class ScriptedDrafter:
-    """Weights: a function."""
-
-    name = "scripted"
-    layers: tuple[int, ...] = ()
-
-    def __init__(self, script: Script, *, mask_id: int) -> None:
-        self._script, self._mask_id = script, mask_id
-
-    def start(self) -> DraftSession:
-        """A fresh session of the same script."""
-        return ScriptedSession(self._script, self._mask_id)
 
 
 def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
@@ -173,16 +156,19 @@ def good_drafter(error: float = 0.6) -> ScriptedDrafter:
     return ScriptedDrafter(script, mask_id=MASK)
 
 
-def small_model(layers: int = 2, vocab: int = 40) -> Any:
+def decoded(
+    config: DecodeConfig, *, target: Target | None = None, drafter: Drafter | None = None, **options: Any
+) -> list[Event]:
+    """The events of a run of the loop behind the ids 3, 4, 5; options as of ``speculate``."""
+    clock = options.pop("clock", None) or FakeClock()
+    return list(speculate([3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
+
+
+def small_model(layers: int = 2) -> Any:
     """A Llama of transformers with weights of an opinion."""
     torch.manual_seed(layers)
     config = LlamaConfig(
-        vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
+        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
-
-
-def last(events: Any) -> Any:
-    *_, end = events
-    return end

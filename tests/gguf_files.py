@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,14 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Kind
+from gguf import GGUFValueType as Type
 from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from specdiff_core.models.files import dequantised_state
 
-PARTS = {
-    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output",
-    **{f"self_attn.{one}_proj": f"attn_{one}" for one in "qkv"},
-    **{f"self_attn.{one}": f"attn_{one}" for one in ("q_norm", "k_norm")},
-    **{f"mlp.{one}_proj": f"ffn_{one}" for one in ("gate", "up", "down")},
-}  # fmt: skip
+NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, 32)
 LETTERS = list(bytes_to_unicode().values())
 MERGES = ("t h", "th e", "Ġ the", "Ġ c", "Ġc a", "Ġca t", "1 2", "12 3", "3 4")
 SPECIAL = ("<|end|>", "<|user|>")
@@ -71,11 +67,11 @@ def write(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         heads = halves(arch, name, config)
-        values = paired(tensor.numpy(), heads)
+        values = regrouped(tensor.numpy(), heads, 2, -1)
         stored = kind if values.ndim > 1 else Kind.F32
         place = place_of(name)
         tensors[place] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
-        held[name] = torch.from_numpy(unpaired(np.array(gguf.dequantize(tensors[place][0], stored)), heads))
+        held[name] = torch.from_numpy(regrouped(np.array(gguf.dequantize(tensors[place][0], stored)), heads, -1, 2))
     for name, values in (extra or {}).items():
         tensors[name] = (values, Kind.F32)
     dump(path, {**fields_of(arch, config, pre), **(header or {})}, tensors)
@@ -87,7 +83,7 @@ def convert(folder: Path, path: Path) -> None:
     config, spelled = LlamaConfig.from_pretrained(folder), json.loads((folder / "tokenizer.json").read_text())
     tensors = {}
     for name, tensor in (dequantised_state(folder) or {}).items():
-        values = paired(tensor.float().numpy(), halves("llama", name, config))
+        values = regrouped(tensor.float().numpy(), halves("llama", name, config), 2, -1)
         tensors[place_of(name)] = (np.ascontiguousarray(values), Kind.F32)
     words = {token: word for word, token in spelled["model"]["vocab"].items()}
     special = {one["id"]: one["content"] for one in spelled["added_tokens"]}
@@ -114,25 +110,16 @@ def halves(arch: str, name: str, config: Any) -> int:
 
 
 def place_of(name: str) -> str:
-    """transformers' name of a tensor -> the file's."""
-    whole = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
-    if name in whole or name == "lm_head.weight":
-        return whole.get(name, "output.weight")
-    _, _, layer, *part, kind = name.split(".")
-    return f"blk.{layer}.{PARTS['.'.join(part)]}.{kind}"
+    """transformers' name of a tensor -> the file's, by gguf's own table."""
+    return str(NAMES.get_name(name, (".weight", ".bias")))
 
 
-def paired(values: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a head's two halves -> neighbours, as llama.cpp's converter lays them; as they are without heads."""
+def regrouped(values: np.ndarray, heads: int, *sides: int) -> np.ndarray:
+    """Swap the two ``sides`` of each head's rows: (2, -1) turns two halves into neighbours, as
+    llama.cpp's converter stores them, and (-1, 2) turns them back. Unchanged without heads."""
     if not heads:
         return values
-    return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-
-
-def unpaired(values: np.ndarray, heads: int) -> np.ndarray:
-    if not heads:
-        return values
-    return values.reshape(heads, -1, 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    return values.reshape(heads, *sides, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
 def fields_of(arch: str, config: Any, pre: str) -> dict[str, Any]:
@@ -165,16 +152,7 @@ def dump(path: Path, fields: Mapping[str, Any], tensors: Mapping[str, tuple[np.n
     for name, value in fields.items():
         if name == "general.architecture" or value is None:
             continue
-        if isinstance(value, str):
-            writer.add_string(name, value)
-        elif isinstance(value, bool):
-            writer.add_bool(name, value)
-        elif isinstance(value, int):
-            writer.add_uint32(name, value)
-        elif isinstance(value, float):
-            writer.add_float32(name, value)
-        elif isinstance(value, Sequence):
-            writer.add_array(name, value)
+        writer.add_key_value(name, value, Type.UINT32 if type(value) is int else Type.get_type(value))
     for name, (values, kind) in tensors.items():
         writer.add_tensor(name, values, raw_dtype=kind)
     writer.write_header_to_file()

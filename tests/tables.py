@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, drained
+from specdiff_core.drafters.base import Context, Draft, DraftSession, drained
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.chains import Follow
 from specdiff_core.maths.randomness import Independent, Sampler
@@ -113,19 +113,16 @@ def context_of(ids: Sequence[int], gamma: int = 2, sampler: Sampler | None = Non
     return Context(ids=ids, gamma=gamma, sampler=sampler or Independent("draft", 0, len(ids)), **{**fixed, **values})
 
 
-def drain(drafting: Generator[DenoiseState, None, Draft]) -> tuple[Draft, list[DenoiseState]]:
-    """A draft, and the window after each step."""
-    states = []
-    while True:
-        try:
-            states.append(next(drafting))
-        except StopIteration as done:
-            return done.value, states
-
-
 def drafted(session: DraftSession, *arguments: Any, **values: Any) -> Draft:
     """What a session drafts; arguments as of :func:`context_of`."""
     return drained(session.draft(context_of(*arguments, **values)))
+
+
+def first_draft(drafter: Any, ids: Sequence[int], *arguments: Any, **values: Any) -> Any:
+    """The first draft of a drafter without features behind ``ids``; further arguments as of :func:`context_of`."""
+    session = drafter.start()
+    session.observe(ids[:-1], None)
+    return drafted(session, ids, *arguments, **values)
 
 
 def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence[int] = (), **values: Any) -> Draft:
@@ -169,8 +166,6 @@ def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
     model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
 
     def drafting(prefix: Text, sampler: Branches) -> Draft:
-        session = AutoregressiveDrafter("tables", model).start()
-        session.observe([0, *prefix][:-1], None)
-        return drafted(session, [0, *prefix], gamma, sampler, **values)
+        return first_draft(AutoregressiveDrafter("tables", model), [0, *prefix], gamma, sampler, **values)
 
     return drafting

@@ -144,7 +144,7 @@ def test_every_format_becomes_the_same_lane(owner: str) -> None:
     kind, _, quoted = FORMATS[owner]
     with of_kind(owner) as server:
         found = ask(server.url + "/v1/")
-        assert (found.kind, found.model) == (kind, "tiny")
+        assert (found.kind.name, found.model) == (kind, "tiny")
         events = list(found.decode("Once", CONFIG))
     header, end = events[0], events[-1]
     assert isinstance(header, RunStarted) and isinstance(end, Finished)
@@ -388,7 +388,7 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_does_not_tell_its_password() -> None:
-    found = Attached(address="http://me:secret@host:1/path", kind="vLLM", model="tiny")
+    found = Attached(address="http://me:secret@host:1/path", kind=attached.SERVERS["vllm"], model="tiny")
     assert (found.name, found.where) == ("vLLM at host:1", "http://host:1/path")
     assert "secret" not in str(found._header("Once", CONFIG))
 

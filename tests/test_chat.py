@@ -190,4 +190,4 @@ class Spelled:
 def test_pieces_of_a_vocabulary_that_spells_spaces(chatty: Engine) -> None:
     tokenizer: Any = Spelled()
     assert spells_spaces(tokenizer) and not spells_spaces(chatty.pair.tokenizer)
-    assert [piece(tokenizer, token, True) for token in range(6)] == ["◇", " the", "é", "\n", "\\xe2", " "]
+    assert [piece(tokenizer, token, True, (0,)) for token in range(6)] == ["◇", " the", "é", "\n", "\\xe2", " "]

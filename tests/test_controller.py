@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 import torch
-from fakes import FakeClock, FakeTarget, good_drafter, last, small_model
-from tables import drafted
+from fakes import decoded, good_drafter, small_model
+from tables import first_draft
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
-from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
-from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Decided, DraftReady
@@ -153,20 +151,13 @@ def test_beliefs_are_corrected_by_what_came_of_them() -> None:
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     """A position that was read counts as a pass; if its row costs more than it gains, its token is never drawn."""
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
-    ids = [3, 7, 9]
-
-    def begin(stop_criterion: Callable[[Sequence[float]], int] | None) -> Draft:
-        session = drafter.start()
-        session.observe(ids[:-1], None)
-        return drafted(session, ids, 5, stop_criterion=stop_criterion)
-
-    whole = begin(None)
+    whole = first_draft(drafter, [3, 7, 9], 5)
     # The third was read, and its row costs more than it gains; then the second is the last one that pays for a pass.
     for stop_criterion, passes in (
         (lambda confidences: 2 if len(confidences) > 2 else 9, 3),
         (lambda confidences: 2 + (len(confidences) < 2), 2),
     ):
-        cut = begin(stop_criterion)
+        cut = first_draft(drafter, [3, 7, 9], 5, stop_criterion=stop_criterion)
         assert cut.ids == whole.ids[:2] and cut.nfe == passes and whole.nfe == 5
         assert cut.probs is not None and len(cut.probs) == len(cut.exact_q) == 2
 
@@ -180,9 +171,9 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
     )
     auto = Auto(config, denoiser)
     assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
-    events = list(speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=auto))
-    found = last(events)
-    assert found.ids == last(speculate([3, 4, 5], config, FakeTarget(), VanillaDrafter(), FakeClock())).ids
+    events = decoded(config, drafter=good_drafter(0.3), controller=auto)
+    found = events[-1]
+    assert found.ids == decoded(config, drafter=VanillaDrafter())[-1].ids
     decided = [event for event in events if isinstance(event, Decided)]
     sizes = [len(event.ids) for event in events if isinstance(event, DraftReady)]
     assert len(decided) == len(sizes) == found.rounds
@@ -200,7 +191,7 @@ def test_the_loop_hands_the_bound_to_the_drafter() -> None:
         min_node_prob = 0.5
 
     def sizes(controller: Fixed) -> list[int]:
-        events = speculate([3, 4, 5], config, FakeTarget(), good_drafter(0.3), FakeClock(), controller=controller)
+        events = decoded(config, drafter=good_drafter(0.3), controller=controller)
         return [len(event.ids) for event in events if isinstance(event, DraftReady)]
 
     assert max(sizes(Dear(config))) < min(sizes(Fixed(config))[:-1])

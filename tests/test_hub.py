@@ -20,7 +20,7 @@ import pytest
 import torch
 from checkpoints import CPU, same_text, save_drafter, save_target, save_tokenizer
 from servers import Loopback, send, send_slowly
-from tables import drafted
+from tables import first_draft
 from test_cli import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
@@ -280,9 +280,7 @@ def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None
     loaded = load_pair(pair_of(*specs), CPU)
     assert "mean different tokens in the drafter" in loaded.missing["other"]
     assert not any("other" in path for path in served.weights_asked())
-    session = loaded.drafters["small"].start()
-    session.observe([5, 40], None)
-    draft = drafted(session, [5, 40, 7], 6)
+    draft = first_draft(loaded.drafters["small"], [5, 40, 7], 6)
     draft.check(6, len(words))
     assert draft.probs is not None and float(draft.probs[:, [40, 41]].max()) == 0.0
     torch.testing.assert_close(draft.probs.sum(-1), torch.ones(6, dtype=torch.float64))
@@ -317,17 +315,13 @@ def gpt2(width: int, layers: int, **others: Any) -> Any:
     return GPT2Config(n_embd=width, n_layer=layers, n_head=width // 64, **others)
 
 
-def llama(kind: Any, width: int, inner: int, layers: int, heads: int, shared: int, words: int, **others: Any) -> Any:
+SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+         "vocab_size")  # fmt: skip
+
+
+def llama(kind: Any, *sizes: int, **others: Any) -> Any:
     """The fields of a config.json in which models of Llama's form differ."""
-    return kind(
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=shared,
-        vocab_size=words,
-        **{"tie_word_embeddings": False, **others},
-    )
+    return kind(**{"tie_word_embeddings": False, **dict(zip(SIZES, sizes, strict=True)), **others})
 
 
 TIED = {"tie_word_embeddings": True}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +23,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-def released_tensors(seed: int = 0) -> dict[str, Tensor]:
+def released_tensors() -> dict[str, Tensor]:
     """Random float32 tensors with every name and shape of the released checkpoint, at a small size."""
     shapes: dict[str, tuple[int, ...]] = {
         "vocab_embed.embedding": (V, D), "sigma_map.mlp.0.weight": (C, 256), "sigma_map.mlp.0.bias": (C,),
@@ -39,13 +38,8 @@ def released_tensors(seed: int = 0) -> dict[str, Tensor]:
         "adaLN_modulation.weight": (6 * D, C), "adaLN_modulation.bias": (6 * D,),
     }  # fmt: skip
     shapes |= {f"blocks.{i}.{name}": shape for i in range(N) for name, shape in block.items()}
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     return {f"backbone.{name}": torch.randn(shape, generator=generator) * 0.4 for name, shape in shapes.items()}
-
-
-def write_release(folder: Path, tensors: dict[str, Tensor] | None = None) -> Path:
-    save(folder, tensors or released_tensors(), CONFIG)
-    return folder
 
 
 def plain_forward(w: dict[str, Tensor], ids: list[int]) -> Tensor:
@@ -109,7 +103,8 @@ IDS = [3, 22, 22, 7, 0, 19, 22, 5, 11]
 
 def test_the_network_computes_the_released_forward_pass(tmp_path: Path) -> None:
     tensors = released_tensors()
-    model = load_mdlm(write_release(tmp_path, tensors))
+    save(tmp_path, tensors, CONFIG)
+    model = load_mdlm(tmp_path)
     assert model.config.mask_id == V - 1
     expected = plain_forward(tensors, IDS)
     for prepared in (model, model.prepare()):
@@ -122,7 +117,8 @@ def test_the_network_computes_the_released_forward_pass(tmp_path: Path) -> None:
 
 def test_left_padding_changes_nothing(tmp_path: Path) -> None:
     """Rotary positions are relative, so a padded row gives what the short row gives; the gradient path agrees."""
-    model = load_mdlm(write_release(tmp_path))
+    save(tmp_path, released_tensors(), CONFIG)
+    model = load_mdlm(tmp_path)
     short = torch.tensor([IDS])
     padded = torch.cat((torch.tensor([[9, 9, 9]]), short), 1)
     expected = model(short, first=5)
@@ -146,15 +142,7 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
     assert "backbone.blocks.0.attn_qkv.weight" in stored and all(name.startswith("backbone.") for name in stored)
 
 
-@pytest.mark.parametrize(
-    ("config", "name"),
-    [
-        ({k: v for k, v in CONFIG.items() if k != "n_blocks"}, "n_blocks"),
-        ({**CONFIG, "time_conditioning": True}, "time"),
-    ],
-)
-def test_a_config_of_another_network_is_refused(tmp_path: Path, config: dict[str, Any], name: str) -> None:
-    save(tmp_path, released_tensors(), config)
-    with pytest.raises(WeightsError, match=name) as caught:
+def test_a_network_that_reads_the_time_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, released_tensors(), {**CONFIG, "time_conditioning": True})
+    with pytest.raises(WeightsError, match="conditioned on diffusion time"):
         load_mdlm(tmp_path)
-    assert caught.value.hint

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from branches import cell
-from checkpoints import save
+from checkpoints import close, save
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -86,11 +86,6 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ours, why = load_causal(folder, torch.float32, context=100)
     assert isinstance(ours, CausalLM) and not why
     return Target(ours, context=100), Target(model, context=100)
-
-
-def close(ours: Tensor, theirs: Tensor) -> None:
-    assert ours.shape == theirs.shape
-    assert float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())
 
 
 @torch.inference_mode()
@@ -178,7 +173,7 @@ def test_a_token_has_the_same_bits_at_every_width(
 ) -> None:
     """Over the whole context, with drafts refused in between; also on another number of threads."""
     target: Target = request.getfixturevalue(dtype)
-    assert target.exactness == "bitwise"
+    assert target.exactness() == "bitwise"
     with cpu_threads(threads):
         found = in_parts(target, IDS[:length], split(length, 1), refused=7)
         assert torch.equal(found, one_by_one(target, length))
@@ -214,7 +209,7 @@ def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(kernels, "kernel", lambda device, dtype: PLAIN)
     monkeypatch.setattr(Product, "__call__", rounding)
-    assert Engine.load("embedded", device="cpu", drafters=[]).target.exactness == "rounding"
+    assert Engine.load("embedded", device="cpu", drafters=[]).target.exactness() == "rounding"
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -302,7 +297,7 @@ def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
     model, why = load_causal(tmp_path, torch.float32, context=100)
     assert not isinstance(model, CausalLM) and "sliding window" in why
     target = Target(model, context=100)
-    assert target.exactness == "rounding"
+    assert target.exactness() == "rounding"
     run = target.start()
     run.read(list(range(2, 30)))
     close(run.score([7, 8, 9]).logits[-1], model(torch.tensor([[*range(2, 30), 7, 8, 9]])).logits[0, -1])
@@ -390,7 +385,7 @@ def test_wide_networks_have_the_same_bits_too(inner: int, threads: int) -> None:
     with cpu_threads(threads):
         one, whole = target.start(), target.start()
         singles = torch.cat([one.score([token]).logits for token in ids])
-        assert torch.equal(whole.score(ids).logits, singles) and target.exactness == "bitwise"
+        assert torch.equal(whole.score(ids).logits, singles) and target.exactness() == "bitwise"
 
 
 def test_threads_come_back_in_whatever_order_runs_end() -> None:
@@ -405,7 +400,7 @@ def test_threads_come_back_in_whatever_order_runs_end() -> None:
 
 def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline is not slowed: no second pass, no wider one, and no row of the head that nobody asked for."""
-    assert engine.target.exactness, "the self-test has passes of its own"
+    assert engine.target.exactness(), "the self-test has passes of its own"
     network, passes = engine.target.model, []
     decode = network.decode
 

@@ -69,14 +69,6 @@ def test_what_is_no_pair_is_refused(values: dict[str, Any], field: str) -> None:
     assert caught.value.field == field and caught.value.hint
 
 
-@pytest.mark.parametrize("size", [-5, 0])
-@pytest.mark.parametrize("field", ["max_position_embeddings", "n_positions", "hidden_size", "head_dim", "vocab_size"])
-def test_a_size_below_one_is_refused(target: str, field: str, size: int) -> None:
-    change(target, **{field: size})
-    with pytest.raises(WeightsError, match=rf"config\.json.*{field}"):
-        own_pair(target)
-
-
 def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:
     dream(tmp_path / "dream")
     spec = own_pair(target, tmp_path / "dream").drafters[0]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import CPU, change, randomly, same_text, save, save_target, save_tokenizer
-from tables import drafted
+from checkpoints import CPU, change, pair_of, randomly, same_text, save, save_target, save_tokenizer
+from tables import first_draft
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from specdiff_core.engine import Engine
@@ -19,7 +19,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
 from specdiff_core.models.vocabularies import names_of, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import NONE, PairSpec
 
 IDS = 280
 LLAMA: dict[str, Any] = {
@@ -81,20 +81,11 @@ RELEASES: dict[str, Callable[[Path], tuple[Any, int]]] = {
 }
 
 
-def pair_of(folder: Path, mask_id: int, shift: int = 1) -> PairSpec:
-    """A target of GPT-2's format with IDS ids, and the drafter in ``folder / 'drafter'``."""
+def adapted_pair(folder: Path, mask_id: int) -> PairSpec:
+    """A target of GPT-2's format with IDS ids, and the denoiser in ``folder / 'drafter'``."""
     save_tokenizer(folder / "target")
     save_target(folder / "target", IDS)
-    drafter = DrafterSpec(
-        name="adapted",
-        label="",
-        module="masked_diffusion",
-        source=str(folder / "drafter"),
-        context=32,
-        logit_shift=shift,
-        mask_id=mask_id,
-    )
-    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(drafter, NONE))
+    return pair_of(folder, "adapted", module="masked_diffusion", logit_shift=1, mask_id=mask_id)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -115,12 +106,14 @@ def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tm
 def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path / "drafter")
     if release == "dream":  # has its own tokenizer, in which the target's spare ids have other names
-        (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(vocab := dream_words(tmp_path)))
-        assert len(vocab) == IDS + 3
-    loaded = load_pair(pair_of(tmp_path, mask_id), CPU)
+        save_tokenizer(tmp_path / "target")
+        words = {name: i for i, name in names_of(tmp_path / "target").items()}
+        words |= {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
+        (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
+    loaded = load_pair(adapted_pair(tmp_path, mask_id), CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
-    draft = drafted(loaded.drafters["adapted"].start(), known, 6, steps=2)
+    draft = first_draft(loaded.drafters["adapted"], known, 6, steps=2)
     draft.check(6, IDS)
     window = torch.tensor([[*known, *[mask_id] * 6]])
     with torch.no_grad():
@@ -134,17 +127,10 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     same_text(Engine(loaded), "adapted", steps=2)
 
 
-def dream_words(folder: Path) -> dict[str, int]:
-    """The target's words, and three further ids, of which its own tokenizer names none."""
-    save_tokenizer(folder / "target")
-    words = {name: i for i, name in names_of(folder / "target").items()}
-    return words | {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
-
-
 def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "drafter"
     _, mask_id = dream(folder)
-    pair = pair_of(tmp_path, mask_id)
+    pair = adapted_pair(tmp_path, mask_id)
 
     def reason(**declared: Any) -> str:
         drafter = dataclasses.replace(pair.drafters[0], **declared)
@@ -199,10 +185,7 @@ def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> 
     save(folder / "drafter", dict(model.state_dict()), model.config.to_dict())
     known = {name: i for i, name in names_of(folder / "target").items()}
     (folder / "drafter" / "vocab.json").write_text(json.dumps(known if words is None else {**known, **words}))
-    spec = DrafterSpec(
-        name="small", label="", module="autoregressive", source=str(folder / "drafter"), drafting="sequential"
-    )
-    return PairSpec(name="tiny", label="", target=str(folder / "target"), context=64, drafters=(spec, NONE)), model
+    return pair_of(folder, "small", module="autoregressive", drafting="sequential"), model
 
 
 @pytest.mark.parametrize("rows", [272, IDS, 300])  # fewer than the target's, as many, more
@@ -212,9 +195,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
     loaded = load_pair(pair, CPU)
     assert not loaded.missing
     known = [5, 9, 7, 11]
-    session = loaded.drafters["small"].start()
-    session.observe(known[:-1], None)
-    draft = drafted(session, known, 4)
+    draft = first_draft(loaded.drafters["small"], known, 4)
     draft.check(4, IDS)
     named = len(names_of(tmp_path / "target"))
     assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
@@ -235,9 +216,7 @@ def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str,
     else:
         (pair, stock), unknown, end = small_pair(tmp_path, 262), 265, 4
         change(tmp_path / "drafter", eos_token_id=[262, 4])
-    session = load_pair(pair, CPU).drafters["small"].start()
-    session.observe([5, unknown, 7], None)
-    draft = drafted(session, [5, unknown, 7, 11], 1)
+    draft = first_draft(load_pair(pair, CPU).drafters["small"], [5, unknown, 7, 11], 1)
     assert draft.probs is not None and draft.probs.shape == (1, IDS) and float(draft.probs[:, unknown].sum()) == 0
     with torch.no_grad():
         logits = stock(input_ids=torch.tensor([[5, end, 7, 11]])).logits[0, -1].double()

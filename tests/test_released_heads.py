@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoints import CPU, change, finished, randomly, same_text, save, save_tokenizer
+from checkpoints import CPU, change, finished, pair_of, randomly, same_text, save, save_tokenizer
 from safetensors.torch import load_file, save_file
 from tables import drafted
 from torch import Tensor
@@ -22,7 +23,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.dflash import CONFIDENCE, COPIES
 from specdiff_core.models.target import Target
-from specdiff_core.schema.pairs import NONE, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import EMBEDDED, NONE, PairSpec
 
 IDS, WIDTH, INNER, HEADS, GROUPS, SIZE, DEPTH, THETA, EPSILON = 280, 32, 48, 4, 2, 16, 9, 500.0, 1e-6
 LAYERS = [1, 2, 4, 5, 6]
@@ -227,23 +228,28 @@ def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
     return block_release(target, tensors, mask=276, lead=1)
 
 
+def markov_head(rank: int, words: int = IDS) -> Shapes:
+    """Names and shapes of DSpark's head."""
+    return {"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (words, rank)}
+
+
+def copies_of(target: PreTrainedModel) -> Tensors:
+    """The target's tables, as some files repeat them."""
+    tables = (target.get_input_embeddings().weight.detach(), target.lm_head.weight.detach())
+    return dict(zip(COPIES, tables, strict=True))
+
+
 def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
     """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
-    more = {
-        "markov_head.markov_w1.weight": (IDS, rank),
-        "markov_head.markov_w2.weight": (IDS, rank),
-        "confidence_head.proj.weight": (1, WIDTH + rank),
-        "confidence_head.proj.bias": (1,),
-    }
-    tensors = block_tensors(2, **(more if rank else {}))
-    copies = {"embed_tokens.weight": target.get_input_embeddings().weight, "lm_head.weight": target.lm_head.weight}
+    more = {"confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}
+    tensors = block_tensors(2, **({**markov_head(rank), **more} if rank else {}))
     values = fields(
         2, architectures=["Qwen3DSparkModel"], num_target_layers=DEPTH, mask_token_id=275,
         target_layer_ids=LAYERS, layer_types=["full_attention"] * 2, num_anchors=512,
         enable_confidence_head=bool(rank), block_size=7, confidence_head_with_markov=True,
         markov_rank=rank, markov_head_type="vanilla",
     )  # fmt: skip
-    save(folder, tensors | {name: table.detach() for name, table in copies.items()}, values)
+    save(folder, tensors | copies_of(target), values)
     chain = pair_bias if rank else None
     return block_release(target, tensors, mask=275, lead=0, chain=chain, marginals=not rank)
 
@@ -258,15 +264,8 @@ def pair_bias(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tenso
 def specforge(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in SpecForge's layout, which is z-lab's, with a gate."""
     rank = 6
-    tensors = block_tensors(
-        2,
-        **{
-            "markov_head.markov_w1.weight": (IDS, rank),
-            "markov_head.markov_w2.weight": (IDS, rank),
-            "markov_head.gate_proj.weight": (rank, WIDTH + rank),
-            "markov_head.gate_proj.bias": (rank,),
-        },
-    )
+    gate = {"markov_head.gate_proj.weight": (rank, WIDTH + rank), "markov_head.gate_proj.bias": (rank,)}
+    tensors = block_tensors(2, **markov_head(rank), **gate)
     special = {"attention_mode": "gqa", "mask_token_id": 275, "target_layer_ids": LAYERS, "projector_type": "dspark",
                "markov_rank": rank, "markov_head_type": "gated", "enable_confidence_head": False}  # fmt: skip
     save(folder, tensors, fields(2, num_target_layers=DEPTH, block_size=7, rope_scaling=None, dflash_config=special))
@@ -276,14 +275,10 @@ def specforge(folder: Path, target: PreTrainedModel) -> Release:
 def speculators(folder: Path, target: PreTrainedModel) -> Release:
     """DSpark in the layout of speculators, for a part of the target's words."""
     said, rank = torch.arange(0, 240, 3), 6
-    tensors = block_tensors(
-        2, **{"markov_head.markov_w1.weight": (IDS, rank), "markov_head.markov_w2.weight": (len(said), rank)}
-    )
+    tensors = block_tensors(2, **markov_head(rank, len(said)))
     maps = {"d2t": said - torch.arange(len(said)), "t2d": torch.zeros(IDS, dtype=torch.bool).index_fill(0, said, True)}
-    copies = {
-        "embed_tokens.weight": target.get_input_embeddings().weight.detach(),
-        "lm_head.weight": target.lm_head.weight.detach()[said],
-    }
+    copies = copies_of(target)
+    copies["lm_head.weight"] = copies["lm_head.weight"][said]
     values = speculators_config("dspark", sample_from_anchor=True, markov_rank=rank, draft_vocab_size=len(said))
     save(folder, tensors | copies | maps, values)
     whole = torch.zeros(IDS, rank, dtype=torch.float64)
@@ -391,7 +386,7 @@ def eagle(folder: Path, target: PreTrainedModel) -> Release:
     tensors = matrices(**shapes)
     values = fields(1, "llama", architectures=["LlamaForCausalLM"], qkv_bias=True)
     del values["attention_bias"]
-    save(folder, tensors | {"embed_tokens.weight": target.get_input_embeddings().weight.detach()}, values)
+    save(folder, tensors | {COPIES[0]: copies_of(target)[COPIES[0]]}, values)
     w, (embedding, head) = doubled(tensors), tables(target)
 
     def step(said: Tensor, states: Tensor) -> Tensor:
@@ -443,41 +438,32 @@ def eagle3(
     return Release(spec=EAGLE, layers=layers, logits=logits, can_say=words)
 
 
-def eagle3_authors(folder: Path, target: PreTrainedModel) -> Release:
-    """As its authors release it: 32,000 of the words (here 100), layers that nobody names."""
-    values = fields(1, "llama", architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=100)
-    said = torch.arange(5, 205, 2)
-    return eagle3(folder, target, layers=[1, 3, 5], prefix="midlayer.", values=values, said=said)
-
-
-def eagle3_modelopt(folder: Path, target: PreTrainedModel) -> Release:
-    nested = {"eagle_aux_hidden_state_layer_ids": [0, 4, 7], "use_aux_hidden_state": True}
-    values = fields(1, "llama", draft_vocab_size=IDS, eagle_config=nested)
-    return eagle3(folder, target, layers=[0, 4, 7], prefix="midlayer.", values=values, said=None)
-
-
-def eagle3_speculators(folder: Path, target: PreTrainedModel) -> Release:
-    values = {
-        "speculators_model_type": "eagle3",
-        "transformer_layer_config": fields(1, "llama"),
-        "draft_vocab_size": 90,
-        "norm_before_residual": True,
-        "eagle_aux_hidden_state_layer_ids": [3, 5, 8],
-    }
-    return eagle3(
-        folder, target, layers=[2, 4, 7], prefix="layers.0.", values=values,
-        said=torch.arange(0, 270, 3), own_words=True, normed_residual=True,
-    )  # fmt: skip
-
-
-def eagle3_deepspec(folder: Path, target: PreTrainedModel) -> Release:
-    """Five layers, a layer of Qwen3's kind, all words."""
-    values = fields(1, architectures=["Qwen3Eagle3Model"], target_layer_ids=LAYERS, ttt_length=7, step_loss_decay=0.8)
-    return eagle3(
-        folder, target, layers=LAYERS, prefix="layers.0.", values=values, said=None, head_norms=True, own_words=True
-    )
-
-
+EAGLE3: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, Any]]] = {
+    # As its authors release it: 32,000 of the words (here 100), layers that nobody names.
+    "EAGLE-3": (llama, {
+        "layers": [1, 3, 5], "prefix": "midlayer.", "said": torch.arange(5, 205, 2),
+        "values": fields(1, "llama", architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=100),
+    }),
+    "EAGLE-3, ModelOpt": (llama, {
+        "layers": [0, 4, 7], "prefix": "midlayer.", "said": None,
+        "values": fields(1, "llama", draft_vocab_size=IDS, eagle_config={
+            "eagle_aux_hidden_state_layer_ids": [0, 4, 7], "use_aux_hidden_state": True,
+        }),
+    }),
+    "EAGLE-3, speculators": (llama, {
+        "layers": [2, 4, 7], "prefix": "layers.0.", "said": torch.arange(0, 270, 3), "own_words": True,
+        "normed_residual": True, "values": {
+            "speculators_model_type": "eagle3", "transformer_layer_config": fields(1, "llama"),
+            "draft_vocab_size": 90, "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [3, 5, 8],
+        },
+    }),
+    # Five layers, a layer of Qwen3's kind, all words.
+    "EAGLE-3, DeepSpec": (qwen, {
+        "layers": LAYERS, "prefix": "layers.0.", "said": None, "head_norms": True, "own_words": True, "values": fields(
+            1, architectures=["Qwen3Eagle3Model"], target_layer_ids=LAYERS, ttt_length=7, step_loss_decay=0.8,
+        ),
+    }),
+}  # fmt: skip
 RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrainedModel], Release]]] = {
     "DFlash, z-lab, Qwen3": (qwen, zlab),
     "DFlash, z-lab, Llama 3.1": (llama, zlab_llama),
@@ -488,24 +474,24 @@ RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrai
     "DFlash 2, z-lab": (qwen, dflash2),
     "DFlash 2, speculators": (qwen, dflash2_speculators),
     "EAGLE": (llama, eagle),
-    "EAGLE-3": (llama, eagle3_authors),
-    "EAGLE-3, ModelOpt": (llama, eagle3_modelopt),
-    "EAGLE-3, speculators": (llama, eagle3_speculators),
-    "EAGLE-3, DeepSpec": (qwen, eagle3_deepspec),
+    **{name: (make, partial(eagle3, **values)) for name, (make, values) in EAGLE3.items()},
 }
 
 
-def released(name: str, folder: Path, **declared: Any) -> tuple[PairSpec, PreTrainedModel, Release]:
-    make, write = RELEASES[name]
+def saved(make: Callable[[], PreTrainedModel], folder: Path) -> PreTrainedModel:
+    """A target, also saved in ``folder / 'target'``."""
     torch.manual_seed(1)
     target = randomly(make())
     target.save_pretrained(folder / "target")
     save_tokenizer(folder / "target")
+    return target
+
+
+def released(name: str, folder: Path) -> tuple[PairSpec, PreTrainedModel, Release]:
+    make, write = RELEASES[name]
+    target = saved(make, folder)
     release = write(folder / "drafter", target)
-    values = {**release.spec, **declared}
-    spec = DrafterSpec(name="released", label="", source=str(folder / "drafter"), **values)
-    pair = PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=128, drafters=(spec, NONE))
-    return pair, target, release
+    return pair_of(folder, "released", context=128, **release.spec), target, release
 
 
 def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
@@ -587,10 +573,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
         rope_parameters={"rope_theta": THETA, "rope_type": "default"},
     )
     network = randomly(assistant.MuseGlimmerAssistantModel(config))
-    torch.manual_seed(1)
-    target = randomly(llama())
-    target.save_pretrained(tmp_path / "target")
-    save_tokenizer(tmp_path / "target")
+    target = saved(llama, tmp_path)
     renamed = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
     values = fields(
         2, layer_types=kinds, block_size=10, sliding_window=window, use_sliding_window=bool(window),
@@ -598,9 +581,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     )  # fmt: skip
     tensors = {renamed.get(name, name): tensor for name, tensor in network.state_dict().items()}
     save(tmp_path / "drafter", tensors, values, shards=3)
-    spec = DrafterSpec(name="released", label="", module="block_diffusion", source=str(tmp_path / "drafter"))
-    pair = PairSpec(name="tiny", label="Tiny", target=str(tmp_path / "target"), context=128, drafters=(spec, NONE))
-    loaded = load_pair(pair, CPU)
+    loaded = load_pair(pair_of(tmp_path, "released", context=128, module="block_diffusion"), CPU)
     drafter = loaded.drafters["released"]
     asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
 
@@ -645,7 +626,16 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed
     ("DSpark, speculators", {"transformer_layer_config": fields(2, rope_theta=-1.0)}, "rope_theta"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "projector_type": "domino"}}, "'domino'"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "attention_sink_bias": True}}, "has sinks"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "mask_token_id": -1}}, "mask_token_id"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "target_layer_ids": [-1, 2]}}, "target_layer_ids"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "target_layer_ids": 3}}, "target_layer_ids"),
+    ("DFlash, z-lab, Qwen3", {"block_size": 1}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"block_size": "many"}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"block_size": 10**9}, "block_size"),
+    ("DFlash, z-lab, Qwen3", {"num_attention_heads": 0}, "num_attention_heads"),
     ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "but no sliding_window"),
+    ("EAGLE", {"vocab_size": IDS + 1}, f"it knows {IDS + 1} words, the target {IDS}"),
+    ("EAGLE", {"hidden_size": "wide"}, "hidden_size"),
     ("EAGLE-3", {"vocab_size": IDS + 1}, "t2d"),
     ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5, 10]}, "reads the layers [1, 4, 9], the target has 9"),
     ("EAGLE-3", {"fc_norm": True}, "norms of EAGLE 3.1"),
@@ -672,6 +662,8 @@ def test_tensors_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> 
     pair, _, _ = released("DSpark, DeepSpec", tmp_path / "block")
     declared = dataclasses.replace(pair, drafters=(dataclasses.replace(pair.drafters[0], mask_id=81), NONE))
     assert "its mask_token_id is 275, the pair declares 81" in why_missing(declared)
+    wider = dataclasses.replace(pair, target=EMBEDDED.target, tokenizer=EMBEDDED.tokenizer)
+    assert "it reads states of width 32, the target's have" in why_missing(wider)
     file = tmp_path / "block" / "drafter" / "model.safetensors"
     whole = load_file(file)
     save_file({name: tensor.half() if name in COPIES else tensor for name, tensor in whole.items()}, file)

@@ -134,7 +134,7 @@ def test_a_run_on_the_device_is_the_run_on_the_cpu(engines: tuple[Engine, Engine
 def test_the_self_test_runs_on_the_device(engines: tuple[Engine, Engine]) -> None:
     near, far = engines
     with SecondDevice():
-        assert far.target.exactness == near.target.exactness
+        assert far.target.exactness() == near.target.exactness()
 
 
 def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:

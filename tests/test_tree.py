@@ -7,18 +7,17 @@ import itertools
 
 import pytest
 import torch
-from fakes import END, FakeClock, FakeTarget, good_drafter, last
+from fakes import END, FakeTarget, decoded
 from tables import MASK, Pairs, Tables, denoised, texts
 
-from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.verify import expected_runs, verify
-from specdiff_core.drafters.base import Draft, Drafter
+from specdiff_core.drafters.base import Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.maths.randomness import Independent
 from specdiff_core.maths.trees import ROOT, best_first, children, independent, merge, visible
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError, DraftContractError
-from specdiff_core.schema.events import Committed, DraftReady, Event, TargetScored, Verified, depths
+from specdiff_core.schema.events import Committed, DraftReady, TargetScored, Verified, depths
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
 
@@ -117,27 +116,12 @@ def test_a_target_of_window_layers_refuses_a_tree() -> None:
         run.score([5, *TREE_IDS], TREE_PARENTS)
 
 
-def race(
-    config: DecodeConfig,
-    *,
-    drafter: Drafter | None = None,
-    target: FakeTarget | None = None,
-    ends: tuple[int, ...] = (),
-) -> list[Event]:
-    return list(
-        speculate(
-            [3, 4, 5], config, target or FakeTarget(), drafter or good_drafter(), FakeClock(), ending=Ending(ends)
-        )
-    )
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_for(temperature: float) -> None:
     config = DecodeConfig(gamma=5, tree_nodes=12, temperature=temperature, max_new_tokens=24)
 
     def pairs_of(detail: bool) -> list[tuple[DraftReady, TargetScored]]:
-        events = list(speculate([3, 4], config, FakeTarget(), good_drafter(), FakeClock(), detail=detail))
-        found = [one for one in events if isinstance(one, DraftReady | TargetScored)]
+        found = [one for one in decoded(config, detail=detail) if isinstance(one, DraftReady | TargetScored)]
         return list(zip(found[::2], found[1::2], strict=True))
 
     for draft, scored in pairs_of(detail=True):
@@ -162,7 +146,7 @@ def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
     """Greedy, one seed; the events hold the tree."""
     rounds = {}
     for nodes in (0, 1, 40):
-        events = race(DecodeConfig(max_new_tokens=60, gamma=5, tree_nodes=nodes))
+        events = decoded(DecodeConfig(max_new_tokens=60, gamma=5, tree_nodes=nodes))
         rounds[nodes] = fold(events).rounds
         drafts = [event for event in events if isinstance(event, DraftReady)]
         assert all(len(event.parents) == (len(event.ids) if nodes else 0) for event in drafts)
@@ -181,7 +165,7 @@ def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
 def test_several_drafts_at_temperature_0_differ(selection: Selection) -> None:
     """They are drawn at drafter temperature 1: K greedy drafts would be one."""
     config = DecodeConfig(max_new_tokens=50, gamma=4, num_drafts=6, selection=selection, rule=Rule.MATCH)
-    events = race(config)
+    events = decoded(config)
     drafts = [event for event in events if isinstance(event, DraftReady) and event.ids]
     assert all(len(event.branches) == 6 and event.nfe == 1 for event in drafts)
     assert max(len(event.ids) for event in drafts) > 4
@@ -194,8 +178,8 @@ def test_a_small_room_makes_a_small_tree() -> None:
     """Neither the context nor the limit of new tokens is passed, and the text is vanilla's."""
     for context, limit in ((20, 40), (64, 3)):
         config = DecodeConfig(rule=Rule.MATCH, max_new_tokens=limit, gamma=5, tree_nodes=40)
-        found = last(race(config, target=FakeTarget(context=context)))
-        plain = last(race(config, drafter=VanillaDrafter(), target=FakeTarget(context=context)))
+        found = decoded(config, target=FakeTarget(context=context))[-1]
+        plain = decoded(config, drafter=VanillaDrafter(), target=FakeTarget(context=context))[-1]
         assert found.ids == plain.ids and found.reason == plain.reason
 
 

@@ -96,14 +96,7 @@ def fetch(pair: PairSpec, names: str | None) -> None:
     from specdiff_core.models.folders import is_local, resolve, weight_files
 
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    sources = dict(
-        [
-            (pair.target, pair.revision),
-            *((one.source, one.revision) for one in chosen if one.source and one.is_here),
-        ]
-    )
-    if pair.tokenizer:
-        sources.setdefault(pair.tokenizer, pair.tokenizer_revision)
+    sources = {pair.target: pair.revision} | {one.source: one.revision for one in chosen if one.source and one.is_here}
     with hub.reporting(options.say):
         for source, revision in sources.items():
             folder = resolve(source, revision)

@@ -48,9 +48,7 @@ def spells_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
     return "▁" in known and "Ġ" not in known
 
 
-def piece(
-    tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool = False, special: Collection[int] | None = None
-) -> str:
+def piece(tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool, special: Collection[int]) -> str:
     """The text of one id. Bytes that are not UTF-8 by themselves are written as ``\\xNN``.
 
     Args:
@@ -60,7 +58,7 @@ def piece(
     name: Any = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
-    if token in (special_ids(tokenizer) if special is None else special):
+    if token in special:
         return END if _ENDS.search(name) else CONTROL
     if spaces:
         byte = _BYTE.fullmatch(name)

@@ -111,8 +111,7 @@ class Chain:
                 place = int(sampler.sample(here[slot, place][None], [first + slot], among)[0])
             places.append(place)
         ids, rows = self._ids[chosen], (chosen, [0, *places[:-1]])
-        drawn = _at(ids_here[chosen], places)
-        return drawn, self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
+        return ids_here[chosen, places], self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, places: Sequence[int]) -> Tensor:
         """``[g, V]``: each slot's confidence, given the previous slot's candidate at ``places [g]``."""
@@ -147,8 +146,3 @@ class Chain:
             return values[slot][place], [ids[slot][k] for k in places], places
 
         return row
-
-
-def _at(ids: Tensor, places: Sequence[int]) -> Tensor:
-    """Of the candidates ``ids [n, k]`` the one at its place in each row, ``[n]``."""
-    return ids.gather(1, torch.tensor(places)[:, None])[:, 0]

@@ -39,7 +39,7 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
             folder = resolve(spec.target)
             read_config(folder)
             weight_files(folder)
-        if spec.tokenizer and is_local(spec.tokenizer):
+        if spec.tokenizer:
             resolve(spec.tokenizer)
         if not is_local(spec.target) and not is_cached(spec.target, spec.revision):
             if is_offline_mode():

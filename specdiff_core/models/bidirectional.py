@@ -15,6 +15,7 @@ from specdiff_core.models.causal import ADAPTED, config_of, load_network
 from specdiff_core.models.files import tensor_names
 from specdiff_core.models.folders import RELEASED, read_config, shown
 from specdiff_core.models.network import CausalLM, attend
+from specdiff_core.models.own_pairs import SHIFTS
 from specdiff_core.schema.errors import WeightsError
 
 FAMILIES = ("gpt2", "llama", "qwen2", "dream")
@@ -103,9 +104,7 @@ def released_shift(folder: Path) -> int | None:
     """The shift of the weights in ``folder``: 1 for DiffuGPT, DiffuLLaMA, Dream and DiffuCoder, 0
     for MDLM; None if only the pair can know."""
     kind = str(read_config(folder).get("model_type", "")).lower()
-    if kind == "dream" or any(name.startswith(ADAPTED) for name in tensor_names(folder)):
-        return 1
-    return 0 if kind == "mdlm" else None
+    return 1 if any(name.startswith(ADAPTED) for name in tensor_names(folder)) else SHIFTS.get(kind)
 
 
 def is_bidirectional(folder: Path) -> bool:

@@ -40,19 +40,11 @@ COPIES = ("embed_tokens.weight", "lm_head.weight")
 CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
 """Missing in some releases although their config.json has them."""
 FAR = 2**30
-QWEN3 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
-         "num_target_layers", "sliding_window")  # fmt: skip
-"""Fields of Qwen3 that are checked here, too."""
 
 
 class _Special(msgspec.Struct):
-    """:data:`QWEN3`, z-lab's ``dflash_config``, and this project's ``markov_width``."""
+    """z-lab's ``dflash_config``, this project's ``markov_width``, and two fields beside Qwen3's."""
 
-    hidden_size: Size
-    intermediate_size: Size
-    num_hidden_layers: Size
-    num_attention_heads: Size
-    vocab_size: Size
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
     block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16
@@ -84,7 +76,8 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
         WeightsError: a field is missing, impossible or not supported.
     """
     base, own = _layout(values)
-    special = as_config(own | {name: base[name] for name in QWEN3 if name in base}, _Special, "config.json")
+    beside = {name: base[name] for name in ("num_target_layers", "sliding_window") if name in base}
+    special = as_config(own | beside, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
     kinds = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
     if special.use_swa and "sliding_attention" not in kinds:
@@ -310,14 +303,13 @@ class DFlashDraftModel(nn.Module):
         return out
 
 
-def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
+def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
     """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
 
     Raises:
         WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
             supported; the message names it.
     """
-    folder = Path(folder)
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):
         model = DFlashDraftModel(values)
@@ -339,6 +331,6 @@ def from_folder(folder: Path | str, dtype: torch.dtype = torch.float32) -> DFlas
     return model.to(dtype).eval().requires_grad_(False)
 
 
-def save_to_folder(model: DFlashDraftModel, folder: Path | str) -> Path:
+def save_to_folder(model: DFlashDraftModel, folder: Path) -> Path:
     """Write ``config.json`` and the weights as bf16 safetensors, in shards below 9 MB."""
-    return write_folder(Path(folder), model.released, model.state_dict())
+    return write_folder(folder, model.released, model.state_dict())

@@ -5,7 +5,7 @@ own output head. Files have the released names and shapes."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,23 +31,25 @@ class EagleHead(nn.Module):
 
     Args:
         config: of a Llama with one layer, as wide as the target.
-        bias: whether fc has a bias, as in released heads.
-        qkv_bias: whether q, k and v have biases, as in heads for Qwen2; None: by ``config``.
+        own: tensor names in its files; released heads may have biases of fc, and of q, k and v.
     """
 
     layers: Sequence[Layer]
+    features: int  # width of its input from the target at a token
+    own_words = (
+        False  # whether it has its own embedding and output head, so that its width may differ from the target's
+    )
     device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
     _words: Vocabulary
     _rope: Rope
 
-    def __init__(self, config: LlamaConfig, *, bias: bool = False, qkv_bias: bool | None = None) -> None:
+    def __init__(self, config: LlamaConfig, own: Collection[str] = ()) -> None:
         super().__init__()
         self.config = config
-        self.shape = shape = Shape.of(config)
-        if qkv_bias is not None:
-            self.shape = shape = dataclasses.replace(shape, qkv_bias=qkv_bias)
-        self.fc = nn.Linear(2 * shape.width, shape.width, bias=bias)
+        self.shape = shape = _shape(config, own)
+        self.features = shape.width
+        self.fc = nn.Linear(2 * shape.width, shape.width, bias="fc.bias" in own)
         self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
@@ -60,16 +62,6 @@ class EagleHead(nn.Module):
         self._join = Product.of([self.fc])
         self.layers[0].freeze()
         return self
-
-    @property
-    def features(self) -> int:
-        """Width of its input from the target at a token."""
-        return self.shape.width
-
-    @property
-    def own_words(self) -> bool:
-        """Whether it has its own embedding and output head, so that its width may differ from the target's."""
-        return False
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
         """The layers of a target of ``depth`` layers that it reads."""
@@ -112,6 +104,11 @@ class EagleHead(nn.Module):
         return self._words.head(states), [hidden] * len(layers)
 
 
+def _shape(config: LlamaConfig, own: Collection[str]) -> Shape:
+    biased = any(name.endswith("q_proj.bias") for name in own)
+    return dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
+
+
 class JoinedLayer(Layer):
     """EAGLE-3's layer: its attention reads a token's embedding and a feature, each normed
     separately; with ``normed_residual`` the residual stream starts from the normed feature."""
@@ -143,27 +140,20 @@ class Eagle3Head(EagleHead):
     def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
         nn.Module.__init__(self)
         self.config = config
-        biased = any(name.endswith("q_proj.bias") for name in own)
-        self.shape = shape = dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
+        self.shape = shape = _shape(config, own)
         vocab = int(config.vocab_size)
         count = 3 if spec.read is None else len(spec.read)
-        self.fc = nn.Linear(count * (spec.target_hidden_size or shape.width), shape.width, bias="fc.bias" in own)
+        self.features = count * (spec.target_hidden_size or shape.width)
+        self.fc = nn.Linear(self.features, shape.width, bias="fc.bias" in own)
         joined = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
         self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in CausalLM
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = spec.draft_vocab_size or vocab
         self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
+        self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
         self._join: Product | None = None  # fc
-
-    @property
-    def features(self) -> int:
-        return self.fc.in_features
-
-    @property
-    def own_words(self) -> bool:
-        return self.embed_tokens is not None and self.lm_head is not None
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
@@ -239,8 +229,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
         return _load_eagle3(folder, values, names, dtype)
     with described(folder, "EAGLE head"), torch.device("meta"):
         config = _built(folder, LlamaConfig(**{**values, "num_hidden_layers": 1}))
-        biased = "layers.0.self_attn.q_proj.bias" in names
-        head = EagleHead(config, bias="fc.bias" in names, qkv_bias=biased)
+        head = EagleHead(config, names)
     stored = read_tensors(folder, head.state_dict(), ignored=UNUSED)
     head.load_state_dict({name: tensor.to(dtype) for name, tensor in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)

@@ -115,42 +115,24 @@ def cache_errors() -> Iterator[None]:
 
 
 RELEASED = "Restore the config.json that was saved with this model."
-
-
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
-Positions = Annotated[int, msgspec.Meta(ge=1)] | None
-Epsilon = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
-
-
-class _Checked(msgspec.Struct):
-    """Fields checked in every ``config.json`` and its parts, under all names in use."""
-
-    rope_theta: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = 1.0
-    num_hidden_layers: Depth = None
-    n_layer: Depth = None
-    num_layers: Depth = None
-    n_blocks: Depth = None
-    num_attention_heads: Size | None = None
-    n_head: Size | None = None
-    num_key_value_heads: Size | None = None
-    head_dim: Size | None = None
-    hidden_size: Size | None = None
-    n_embd: Size | None = None
-    intermediate_size: Size | list[Size] | None = None  # a list: of each layer
-    n_inner: Size | None = None
-    vocab_size: Size | None = None
-    max_position_embeddings: Positions = None
-    n_positions: Positions = None
-    model_length: Positions = None
-    rms_norm_eps: Epsilon = None
-    layer_norm_epsilon: Epsilon = None
+CHECKED: dict[Any, str] = {
+    Annotated[float, msgspec.Meta(gt=0, le=1e18)]: "rope_theta",
+    Depth: "num_hidden_layers n_layer num_layers n_blocks",
+    Size | None: "num_attention_heads n_head num_key_value_heads head_dim hidden_size n_embd n_inner vocab_size",
+    Size | list[Size] | None: "intermediate_size",  # a list: of each layer
+    Annotated[int, msgspec.Meta(ge=1)] | None: "max_position_embeddings n_positions model_length",
+    Annotated[float, msgspec.Meta(ge=0, le=1)] | None: "rms_norm_eps layer_norm_epsilon",
+}
+"""Type -> fields that are checked in every ``config.json`` and its parts, under all names in use."""
+_Checked = msgspec.defstruct("_Checked", [(n, kind, None) for kind, names in CHECKED.items() for n in names.split()])
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a folder.
 
     Raises:
-        WeightsError: it is missing, not a JSON object, or has an impossible number (:class:`_Checked`).
+        WeightsError: it is missing, not a JSON object, or has an impossible number (:data:`CHECKED`).
     """
     path = folder / "config.json"
     values = _read_json(path)

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from specdiff_core.schema.errors import PairUnavailable, SpecDiffError
+from specdiff_core.schema.errors import PairUnavailable
 
 logger = logging.getLogger("specdiff.hub")
 
@@ -241,8 +241,6 @@ def _explained(repo: str) -> Iterator[None]:
 
     try:
         yield
-    except SpecDiffError:
-        raise
     except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
         what, hint = _reason(repo, error)
         raise PairUnavailable(what, hint=hint) from error

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.models.files import read_tensors, write_folder
-from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, resolve, shown
+from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Rope, attend, rotate
 from specdiff_core.schema.errors import WeightsError
@@ -98,25 +98,6 @@ def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
 
 
-class _Embedding(nn.Module):
-    def __init__(self, config: MdlmConfig) -> None:
-        super().__init__()
-        self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.hidden_dim))
-        nn.init.normal_(self.embedding, std=0.02)
-
-
-class _SigmaMap(nn.Module):
-    def __init__(self, config: MdlmConfig) -> None:
-        super().__init__()
-        width = config.cond_dim
-        self.mlp = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
-
-    def forward(self, device: torch.device) -> Tensor:
-        """``[1, cond_dim]`` at σ = 0, whose embedding [cos(σ·f), sin(σ·f)] is ones, then zeros."""
-        embedding = (torch.arange(FREQUENCIES, device=device) < FREQUENCIES // 2).float()[None]
-        return _linear32(self.mlp[2], F.silu(_linear32(self.mlp[0], embedding)))
-
-
 class _Block(nn.Module):
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
@@ -156,28 +137,23 @@ class _Block(nn.Module):
         return torch.addcmul(x, gate2, down(self.mlp[1](up(h))).float())
 
 
-class _Head(nn.Module):
-    def __init__(self, config: MdlmConfig) -> None:
-        super().__init__()
-        self.norm_final = nn.LayerNorm(config.hidden_dim, bias=False)
-        self.adaLN_modulation = nn.Linear(config.cond_dim, 2 * config.hidden_dim)
-        self.linear = nn.Linear(config.hidden_dim, config.vocab_size)
-
-    def modulation(self, c: Tensor) -> tuple[Tensor, Tensor]:
-        shift, scale = _linear32(self.adaLN_modulation, c).chunk(2)
-        return self.norm_final.weight.float() * (1 + scale), shift
-
-
 class _Backbone(nn.Module):
+    vocab_embed: Any  # this and the following: torch's containers, with the released names
+    sigma_map: Any
+    output_layer: Any
     blocks: Sequence[_Block]
 
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
-        self.vocab_embed = _Embedding(config)
-        self.sigma_map = _SigmaMap(config)
+        width, wide = config.hidden_dim, config.cond_dim
+        embedding = nn.Parameter(torch.empty(config.vocab_size, width))
+        self.vocab_embed = nn.ParameterDict({"embedding": nn.init.normal_(embedding, std=0.02)})
+        steps = nn.Sequential(nn.Linear(FREQUENCIES, wide), nn.SiLU(), nn.Linear(wide, wide))
+        self.sigma_map = nn.ModuleDict({"mlp": steps})
         blocks = (_Block(config) for _ in range(config.n_blocks))
         self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # typed as what it holds
-        self.output_layer = _Head(config)
+        head = {"norm_final": nn.LayerNorm(width, bias=False), "adaLN_modulation": nn.Linear(wide, 2 * width)}
+        self.output_layer = nn.ModuleDict({**head, "linear": nn.Linear(width, config.vocab_size)})
 
 
 class Mdlm(nn.Module):
@@ -192,15 +168,20 @@ class Mdlm(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.backbone.vocab_embed.embedding.device
+        found: torch.device = self.backbone.vocab_embed.embedding.device
+        return found
 
     def constants(self) -> Constants:
         """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""
         device, half = self.device, self.config.head_dim // 2
         with torch.autocast(device.type, enabled=False):
-            c = F.silu(self.backbone.sigma_map(device))[0]
+            # At σ = 0 the embedding [cos(σ·f), sin(σ·f)] is ones, then zeros.
+            embedding = (torch.arange(FREQUENCIES, device=device) < FREQUENCIES // 2).float()[None]
+            first, _, second = self.backbone.sigma_map.mlp
+            c = F.silu(_linear32(second, F.silu(_linear32(first, embedding))))[0]
             blocks = tuple(block.modulation(c) for block in self.backbone.blocks)
-            weight, bias = self.backbone.output_layer.modulation(c)
+            bias, scale = _linear32(self.backbone.output_layer.adaLN_modulation, c).chunk(2)
+            weight = self.backbone.output_layer.norm_final.weight.float() * (1 + scale)
             steps = torch.arange(half, dtype=torch.float32, device=device) / half
             positions = torch.arange(self.config.model_length, dtype=torch.float32, device=device)
             angles = positions[:, None] * 10_000.0**-steps  # [model_length, half]
@@ -244,14 +225,12 @@ class Mdlm(nn.Module):
         return logits
 
 
-def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
-    """Load a folder or hub repository in the released format, in float32 on the CPU.
+def load_mdlm(folder: Path) -> Mdlm:
+    """Load a folder in the released format, in float32 on the CPU.
 
     Raises:
         WeightsError: a file is missing, truncated, or does not fit ``config.json``; the message names it.
-        PairUnavailable: the repository is neither cached nor reachable.
     """
-    folder = resolve(source, revision)
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
         model = Mdlm(config)
@@ -260,6 +239,6 @@ def load_mdlm(source: str | Path, revision: str = "") -> Mdlm:
     return model.eval()
 
 
-def save_mdlm(model: Mdlm, folder: Path | str) -> Path:
+def save_mdlm(model: Mdlm, folder: Path) -> Path:
     """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
-    return write_folder(Path(folder), model.config.to_json(), model.state_dict())
+    return write_folder(folder, model.config.to_json(), model.state_dict())

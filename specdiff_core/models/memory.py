@@ -51,10 +51,6 @@ class Need:
     def total(self) -> int:
         return self.target + sum(self.drafters.values()) + self.runtime
 
-    def fits_spread(self, machine: Machine) -> bool:
-        """Whether it fits if accelerate spreads the target's weights over all memory."""
-        return self.total - self.weights <= machine.free and self.total <= machine.free + machine.beside
-
 
 def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     """The machine that ``models/device.py`` would choose, with its free memory."""
@@ -110,9 +106,10 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     """Why ``pair`` with ``drafters`` does not fit, and what would; empty if it fits, possibly
     spread over several devices and main memory."""
     need = needed(pair, machine, drafters)
-    if need.total <= machine.free or need.fits_spread(machine):
+    if need.total - need.weights <= machine.free and need.total <= machine.free + machine.beside:
         return ""
-    found = [f"It needs about {_size(need.total)} of memory in {machine.dtype}; {_size(machine.free)} are free."]
+    needs = f"It needs about {need.total / 1e9:.1f} GB of memory in {machine.dtype}"
+    found = [f"{needs}; {machine.free / 1e9:.1f} GB are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
     while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
@@ -197,7 +194,3 @@ def _bytes(model: Model | None, context: int, machine: Machine) -> int:
 def _number(values: dict[str, Any], *names: str) -> int:
     found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
     return int(found)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"

@@ -88,16 +88,11 @@ class Target:
             return TargetSession(self, NetworkRun(self.model, layers, pool))
         return TargetSession(self, StockRun(self.model, layers))
 
-    @property
-    def exactness(self) -> str:
+    def exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
         """``bitwise`` if a token's logits have the same bits however many tokens are read with it,
-        otherwise ``rounding``.
+        otherwise ``rounding``; "" if the test, which takes a second or two, was ``stopped``.
 
         Tested on first use, with these weights, on this machine, for each number of threads."""
-        return self.test_exactness()
-
-    def test_exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
-        """:attr:`exactness`; "" if the test, which takes a second or two, was ``stopped``."""
         threads = torch.get_num_threads()
         if threads not in self._tried:
             invariant = self._invariant(stopped)

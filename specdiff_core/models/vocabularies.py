@@ -91,10 +91,7 @@ def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...]
     theirs = names_of(resolve(spec.source, spec.revision, weights=False))
     if not theirs:
         return None
-    source, revision = (pair.tokenizer, pair.tokenizer_revision) if pair.tokenizer else (pair.target, "")
-    if source == pair.target:
-        revision = pair.revision
-    ours = names_of(resolve(source, revision, weights=False))
+    ours = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
     return unshared(ours, theirs, size) if ours else None
 
 

@@ -110,8 +110,7 @@ class PairSpec:
     label: str
     target: str
     revision: str = ""
-    tokenizer: str = ""
-    tokenizer_revision: str = ""  # where the tokenizer is not the target's
+    tokenizer: str = ""  # a folder, where it is not the target's
     offline: bool = False  # all files ship with the project
     prepend_end: bool = False  # prompts begin with the end-of-text id, as documents did in training
     suppress: tuple[int, ...] = ()  # ids that the target must never emit (the mask token)

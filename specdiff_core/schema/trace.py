@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -57,12 +56,6 @@ class _Header(msgspec.Struct):
 
 class _Lane(msgspec.Struct):
     lane: str
-
-
-def event_to_dict(event: Event) -> dict[str, Any]:
-    """Plain JSON values, with ``kind``."""
-    values: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
-    return values
 
 
 def header_line(lanes: Iterable[str], *, title: str = "") -> bytes:
