@@ -166,7 +166,6 @@ def build(
                         decoders,
                         mount("explore.js", explore.explore_options(tab, folder, served)),
                         pair=placed[live.TAB].settings["pair"],
-                        missing=unavailable,
                     )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
@@ -343,8 +342,7 @@ def _preset_of(chosen: Mapping[str, Any]) -> Any:
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line for each reason why pairs are missing. The ``chosen``
-    pair stays: once it is loaded, the free memory is too small to load it again."""
+    """The update of the pair list, and a line for each reason why pairs other than the ``chosen`` one are missing."""
     missing = {name: reason for name, reason in look().items() if name != chosen}
     by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):

@@ -48,24 +48,14 @@ def _short_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "BETWEEN", 0.03)
 
 
-def factory(decoder: Any) -> Any:
-    """A factory without loading."""
-
-    def make(pair: str, drafter: str, progress: Any) -> Any:
-        progress("Loading nothing")
-        return decoder
-
-    return make
-
-
 def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) -> Iterator[str]:
     """A race of the Live tab."""
-    return raced(factory(decoder), prompt, SETTINGS | (values or {}), live.plan, **options)
+    return raced(lambda *_: decoder, prompt, SETTINGS | (values or {}), live.plan, **options)
 
 
 def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options: Any) -> Iterator[str]:
     """A race of the Race tab."""
-    return raced(factory(decoder), prompt, values, race.plan, **options)
+    return raced(lambda *_: decoder, prompt, values, race.plan, **options)
 
 
 class Failing(FakeDecoder):

@@ -20,7 +20,6 @@ from app.run.gpu import MOST_SECONDS, on_gpu
 from app.run.job import Job, Jobs, follow, frame, refusal
 from app.run.job import stream as job_stream
 from app.run.race import TRACES
-from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
@@ -31,8 +30,6 @@ from specdiff_core.schema.pairs import NONE
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-GRACE = 20.0
-"""Seconds that an exploration continues without its page, for a reload."""
 SLICE = 1.0
 """Seconds of an exploration after which races may run, once its current decode ends."""
 
@@ -96,29 +93,23 @@ class ExploreJob(Job):
     """One exploration."""
 
     short = False
+    grace = 20.0  # for a reload
 
-    def __init__(self, explore: Explore, what: Exploration, *, run: str = "", turns: Turns = TURNS) -> None:
+    def __init__(self, explore: Explore, what: Exploration, run: str = "") -> None:
         super().__init__(run)
-        self.what, self.turns = what, turns
+        self.what = what
         self.snapshot: Snapshot | None = None
         self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
         self.began = 0.0  # time of the second step, to estimate the remaining time
         self._explore = explore
 
-    @property
-    def grace(self) -> float:
-        """Seconds that it continues without its page."""
-        return GRACE
-
     def work(self) -> Iterator[object]:
         """Measure part by part."""
         for part in self._explore(self.what, self.stop):
-            if isinstance(part, str):
-                self.message = part or self.message
-            elif part is None:
+            if part is None:
                 self.phase, self.message = "exploring", "Measuring the first step"
-            else:
+            elif not isinstance(part, str):
                 self.began, self.snapshot = self.began or time.monotonic(), part
                 self.answer = None if part.explored is None else msgspec.to_builtins(part.explored)
             yield part
@@ -195,9 +186,7 @@ def asked_for(asked: object) -> tuple[str, Exploration | None]:
     return token, what
 
 
-def stream(
-    explore: Explore, asked: object, *, jobs: Jobs = JOBS, turns: Turns = TURNS, **options: Any
-) -> Iterator[str]:
+def stream(explore: Explore, asked: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
     try:
         token, what = asked_for(asked)
@@ -205,12 +194,8 @@ def stream(
         yield refusal(error)
         return
     if what is not None:
-
-        def make(run: str) -> ExploreJob:
-            return ExploreJob(explore, what, run=run, turns=turns)
-
-        yield from job_stream(make, jobs, token, **options)
+        yield from job_stream(partial(ExploreJob, explore, what), jobs, token)
     elif (job := jobs.find(token)) is not None:
-        yield from follow(job, jobs, token, **options)
+        yield from follow(job, jobs, token)
     else:
         yield frame("", 0, phase="gone", finished=True)
