@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Committed, DraftReady, Event, PiecesSeen, RoundStarted, Test, Verified, spell
+from specdiff_core.schema.events import Committed, DraftReady, Event, RoundStarted, Test, Verified, pieces_of, spell
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import fold
@@ -287,12 +287,6 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
     trace = dump_trace(dict(runs), title=what.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
-
-
-def pieces_of(events: Iterable[Event]) -> dict[int, str]:
-    """The text of the ids in these events."""
-    seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
-    return {token: words for pieces in seen for token, words in pieces.items()}
 
 
 def text_of(events: Sequence[Event]) -> tuple[int, ...]:
