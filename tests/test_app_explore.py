@@ -139,8 +139,7 @@ def test_stop_keeps_what_was_found() -> None:
     assert final[-1]["phase"] == "stopped"
     assert 2 <= final[-1]["done"] < 1000
     assert len(final[-1]["result"]["rows"]) == final[-1]["done"]
-    jobs.stop(exploration.token_of("no token"), 5.0)
-    jobs.stop(exploration.token_of(ask("another-visitor")), 5.0)
+    jobs.stop("another-visitor", 5.0)
 
 
 def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
@@ -181,6 +180,7 @@ def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
         "{}",
         None,
         ask("short"),
+        json.dumps({"token": 12345678, "explore": "counting"}),
         ask(explore="no such"),
         json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
         ask(to="far"),

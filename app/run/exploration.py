@@ -17,7 +17,7 @@ import msgspec
 from app import own_pairs
 from app.run.engines import Factory, following
 from app.run.gpu import MOST_SECONDS, on_gpu
-from app.run.job import Job, Jobs, follow, frame, refusal
+from app.run.job import Job, Jobs, follow, frame
 from app.run.job import stream as job_stream
 from app.run.race import TRACES
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
@@ -158,43 +158,36 @@ JOBS = Jobs()
 """The explorations of this server."""
 
 
-def token_of(asked: object) -> str:
-    """The token in a browser's request, or ""."""
+def request_of(asked: object) -> Mapping[str, Any]:
+    """A browser's request: its secret ``token``, and an exploration (none: the current one) with its settings. Empty if
+    it is invalid."""
     try:
-        return str(json.loads(str(asked))["token"])
+        request: dict[str, Any] = json.loads(str(asked))
+        valid = 8 <= len(request["token"]) <= 64 and isinstance(request.get("choice", {}), dict)
+        return request if valid else {}
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
+        return {}
 
 
-def asked_for(asked: object) -> tuple[str, Exploration | None]:
-    """The token and the exploration (None: the current one) in a browser's request.
+def chosen(request: Mapping[str, Any]) -> Exploration:
+    """The exploration in a request.
 
     Raises:
         ConfigError: the request is invalid, a value is out of range, or the pair may not be loaded here.
     """
-    try:
-        values: Mapping[str, Any] = json.loads(str(asked))
-        token, name, choice = str(values["token"]), values.get("explore"), values.get("choice", {})
-        if not 8 <= len(token) <= 64 or not isinstance(choice, dict):
-            raise ValueError("no token")
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ConfigError("The page's request is invalid.", hint="Reload the page.") from error
-    if name is None:
-        return token, None
-    what = parse(find_exploration(str(name)), choice)
+    if not request:
+        raise ConfigError("The page's request is invalid.", hint="Reload the page.")
+    what = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
     own_pairs.check(what.pair)
-    return token, what
+    return what
 
 
 def stream(explore: Explore, asked: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
-    try:
-        token, what = asked_for(asked)
-    except Exception as error:  # shown as a card, logged by content/error_cards.py
-        yield refusal(error)
-        return
-    if what is not None:
-        yield from job_stream(partial(ExploreJob, explore, what), jobs, token)
+    request = request_of(asked)
+    token = request.get("token", "")
+    if not request or request.get("explore") is not None:
+        yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)
     elif (job := jobs.find(token)) is not None:
         yield from follow(job, jobs, token)
     else:

@@ -48,10 +48,8 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     """
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     choices: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"{name}*.json"), key=lambda path: path.stem):
+    for path in sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")], key=lambda path: path.stem):
         stem = path.name.removesuffix(".json")
-        if stem.split(".")[0] != name:
-            continue
         try:
             choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
         except (OSError, ValueError) as error:  # the others still work
@@ -126,7 +124,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         yield from exploration.stream(measure, asked)
 
     def stop(asked: str) -> None:
-        exploration.JOBS.stop(exploration.token_of(asked), PATIENCE)
+        exploration.JOBS.stop(exploration.request_of(asked).get("token", ""), PATIENCE)
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"
