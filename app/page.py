@@ -182,7 +182,14 @@ def build(
         pairs = [own.settings["pair"] for own in placed.values()]
         lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
         page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
-        loaded = page.load(_doing(decoders), None, [own.model[1] for own in placed.values()], **UNLIMITED)
+
+        def doing() -> Iterator[list[str]]:
+            """Messages about background loading, for the tabs with models."""
+            for message in getattr(decoders, "doing", tuple)():
+                yield [element("p", text=f"In the background: {message}")] * len(TABS)
+            yield [""] * len(TABS)
+
+        loaded = page.load(doing, None, [own.model[1] for own in placed.values()], **UNLIMITED)
         for own in placed.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
         upload.upload(
@@ -241,17 +248,6 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
 """Options of long events that don't decode."""
-
-
-def _doing(decoders: Factory) -> Callable[[], Iterator[list[str]]]:
-    """Messages about background loading, for the tabs with models."""
-
-    def doing() -> Iterator[list[str]]:
-        for message in getattr(decoders, "doing", tuple)():
-            yield [element("p", text=f"In the background: {message}")] * len(TABS)
-        yield [""] * len(TABS)
-
-    return doing
 
 
 JOBS = job.Jobs()
