@@ -18,7 +18,7 @@ from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.settings import DecodeConfig, Sampling
+from specdiff_core.schema.settings import Sampling
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             yield Step(number, total, f"probabilities: {prompt.id}", answer)
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
-            configs = {_key(degree, draft): self._config(base, draft) for draft in drafts}
+            own = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
+            configs = {_key(degree, draft): dataclasses.replace(own, draft_temperature=draft) for draft in drafts}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             threads = runs.threads
             for done, _, key in runs.fill():
@@ -194,9 +195,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             if q is not None and len(q):
                 found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
         return found
-
-    def _config(self, base: DecodeConfig, draft: float) -> DecodeConfig:
-        return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, draft_temperature=draft)
 
 
 def _calibration(reliable: list[dict[str, Any]]) -> Figure:
