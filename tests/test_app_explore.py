@@ -66,7 +66,7 @@ class Counting(Exploration, frozen=True, kw_only=True):
 
 @pytest.fixture(autouse=True)
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Those of all jobs of a test."""
+    """The turns that all jobs of a test share."""
     monkeypatch.setattr(job.Job, "turns", Turns())
     return job.Job.turns
 

@@ -182,29 +182,6 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
     assert time.monotonic() - began < 1.5
 
 
-def test_stop_keeps_the_lanes_that_are_done() -> None:
-    decoder, jobs, reached = FakeDecoder(), Jobs(), threading.Event()
-
-    class Slow(FakeDecoder):
-        def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
-            for event in decoder.decode(prompt, config, **options):
-                if config.drafter == "mdlm" and isinstance(event, Committed):
-                    reached.set()
-                    assert options["stop"].wait(10)
-                yield event
-
-    def press() -> None:
-        assert reached.wait(20)
-        jobs.stop("me", 6.0)
-
-    presser = threading.Thread(target=press)
-    presser.start()
-    trace = trace_of(frames(several(Slow(), jobs=jobs, name="me"))[-1])
-    presser.join(10)
-    assert list(trace.lanes) == NAMES
-    assert [run[-1].reason if run else None for run in trace.lanes.values()] == ["length", "length", "stopped", None]
-
-
 def test_a_race_that_is_stopped_before_its_first_token_shows_nothing() -> None:
     jobs, begun = Jobs(), threading.Event()
 
