@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from app_fakes import FakeDecoder
 
 import specdiff_core as lab
 from specdiff_core.cli import build_parser, main
@@ -1180,17 +1181,10 @@ def test_from_python(engine: Engine) -> None:
         lab.explore("nothing", engine=engine)
 
 
-def test_all_runs_use_as_many_threads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    original = engine.decode
-
-    def decode(prompt: str, config: Any, **options: Any) -> Iterator[Any]:
-        asked.append(options.get("threads"))
-        return original(prompt, config, **options)
-
-    monkeypatch.setattr(engine, "decode", decode)
+def test_all_runs_use_as_many_threads() -> None:
+    decoder = FakeDecoder()
     what = parse(WindowMap, {**MAP, "flavours": "stories", "gammas": "2", "steps": "1"})
     cells = {cell.key: cell.config(what.base) for cell in what.cells()}
-    runs = Runs(engine, what.base, cells, what.prompts(engine)[0], lambda: False)
+    runs = Runs(decoder, what.base, cells, what.prompts(decoder)[0], lambda: False)
     list(runs.fill())
-    assert set(asked) == {runs.threads}
+    assert set(decoder.threads) == {runs.threads} == {2}
