@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels, window_drafter
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
@@ -40,6 +40,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     title: ClassVar = "Temperature and calibration"
     question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
     takes: ClassVar = 45
+    windows: ClassVar = True
     scales: ClassVar = ("temperatures", "draft_temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
@@ -55,10 +56,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         tuple[DEGREE, ...],
         ask("Drafter temperatures", "Each is combined with every target temperature.", least=1, most=8),
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        return (window_drafter(self.pair, self.drafter),)
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
