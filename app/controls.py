@@ -264,8 +264,9 @@ def drafter_choices(pair: str) -> list[tuple[str, str]]:
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
-    """(label, name) of the available pairs, and of the visitor's own if ``chosen``."""
-    here = [(spec.label, name) for name, spec in PAIRS.items() if name not in unavailable]
+    """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's own: once it is
+    loaded, the free memory is too small to load it again."""
+    here = [(spec.label, name) for name, spec in PAIRS.items() if name == chosen or name not in unavailable]
     return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 
 

@@ -104,6 +104,13 @@ def lan_address() -> str:
     return "" if own_pairs.is_loopback(address) else address
 
 
+def code_of(link: str) -> bytes:
+    """A QR code (SVG)."""
+    picture = io.BytesIO()
+    segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
+    return picture.getvalue()
+
+
 def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
     """The handler of ``/qr?link=…``: a link to this page as a QR code (SVG). It rejects links to
     other sites and links too long for a camera. A link to 127.0.0.1, which no other device can
@@ -125,9 +132,7 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
             link = place._replace(netloc=address + (f":{place.port}" if place.port else "")).geturl()
-        picture = io.BytesIO()
-        segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
-        return Response(picture.getvalue(), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
+        return Response(code_of(link), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
 
     return answer
 

@@ -166,7 +166,6 @@ def build(
                         decoders,
                         mount("explore.js", explore.explore_options(tab, folder, served)),
                         pair=placed[live.TAB].settings["pair"],
-                        missing=unavailable,
                     )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
@@ -183,7 +182,14 @@ def build(
         pairs = [own.settings["pair"] for own in placed.values()]
         lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
         page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
-        loaded = page.load(_doing(decoders), None, [own.model[1] for own in placed.values()], **UNLIMITED)
+
+        def doing() -> Iterator[list[str]]:
+            """Messages about background loading, for the tabs with models."""
+            for message in getattr(decoders, "doing", tuple)():
+                yield [element("p", text=f"In the background: {message}")] * len(TABS)
+            yield [""] * len(TABS)
+
+        loaded = page.load(doing, None, [own.model[1] for own in placed.values()], **UNLIMITED)
         for own in placed.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
         upload.upload(
@@ -242,17 +248,6 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
 """Options of long events that don't decode."""
-
-
-def _doing(decoders: Factory) -> Callable[[], Iterator[list[str]]]:
-    """Messages about background loading, for the tabs with models."""
-
-    def doing() -> Iterator[list[str]]:
-        for message in getattr(decoders, "doing", tuple)():
-            yield [element("p", text=f"In the background: {message}")] * len(TABS)
-        yield [""] * len(TABS)
-
-    return doing
 
 
 JOBS = job.Jobs()
@@ -343,8 +338,7 @@ def _preset_of(chosen: Mapping[str, Any]) -> Any:
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line for each reason why pairs are missing. The ``chosen``
-    pair stays: once it is loaded, the free memory is too small to load it again."""
+    """The update of the pair list, and a line for each reason why pairs other than the ``chosen`` one are missing."""
     missing = {name: reason for name, reason in look().items() if name != chosen}
     by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):

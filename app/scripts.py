@@ -24,15 +24,6 @@ STEPS = """(gamma, steps) => {
 }"""
 """T, at most γ. Does nothing while a visitor types: before 16 comes 1."""
 
-_QUERY = """((names, values) => {
-  const query = new URLSearchParams();
-  names.forEach((name, i) => {
-    const value = values[i];
-    if (value !== null && value !== undefined && value !== '') query.set(name, value);
-  });
-  return query;
-})"""
-
 SHARE = """() => {
   const button = document.getElementById('sd-share');
   const open = document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim().toLowerCase();
@@ -45,7 +36,11 @@ SHARE = """() => {
 a Space, also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
-  const asked = QUERY(NAMES, values).toString();
+  const query = new URLSearchParams();
+  NAMES.forEach((name, i) => {
+    if ((values[i] ?? '') !== '') query.set(name, values[i]);
+  });
+  const asked = query.toString();
   (window.specdiffAsked ??= {})[TAB] = asked;
   window.specdiff?.players[TAB]?.controls(asked);
 }"""
@@ -56,11 +51,7 @@ _RUN = "(...values) => [...values.slice(0, -1), String(window.specdiff?.players[
 def controls(tab: str, names: Sequence[str]) -> str:
     """Send the controls' values to the player, as a link's query. Share links use the same query,
     and a page that loses its server reloads with it."""
-    return (
-        _CONTROLS.replace("QUERY", _QUERY)
-        .replace("NAMES", json_for_script(list(names)))
-        .replace("TAB", json_for_script(tab))
-    )
+    return _CONTROLS.replace("NAMES", json_for_script(list(names))).replace("TAB", json_for_script(tab))
 
 
 def run(tab: str) -> str:

@@ -44,18 +44,13 @@ def test_a_pair_brings_its_drafters() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.label)
 def test_presets_are_valid_and_complete(preset: Preset) -> None:
-    """A preset sets everything but pair, seed and length, whatever was set before."""
+    """A preset sets everything but pair, seed and length, whatever was set before, and says if it is not lossless."""
     values = controls.preset_values(preset)
     assert set(values) == set(DEFAULTS) - {"pair", "seed", "max_new_tokens"}
     config = controls.check_settings(values)
+    assert config.rule.lossless != ("not lossless" in preset.label)
     for name, value in preset.values.items():
         assert config.to_dict()[name] == value
-
-
-def test_only_the_published_shortcut_is_not_lossless_and_says_so() -> None:
-    for preset in PRESETS:
-        lossless = controls.check_settings(controls.preset_values(preset)).rule.lossless
-        assert lossless != ("not lossless" in preset.label)
 
 
 @pytest.mark.parametrize("pair", EXAMPLES)
@@ -91,10 +86,6 @@ def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> N
     chosen, *settings = live.first_preset("embedded", there[0])
     assert chosen["value"] == here[0]
     assert settings == list(controls.preset_values(PRESETS[int(here[0])]).values())
-    chosen, *settings = live.first_preset("llama2-diffullama", there[0])
-    drafter = settings[list(controls.preset_values(OPENING)).index("drafter")]
-    assert drafter == PAIRS["llama2-diffullama"].playing("mdlm").name
-    assert drafter in [name for _, name in controls.drafter_choices("llama2-diffullama")]
     for kept in (here[1], controls.CUSTOM):
         assert all(update == gr.skip() for update in live.first_preset("embedded", kept))
 

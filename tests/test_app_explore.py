@@ -65,6 +65,13 @@ class Counting(Exploration, frozen=True, kw_only=True):
 
 
 @pytest.fixture(autouse=True)
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """The turns that all jobs of a test share."""
+    monkeypatch.setattr(job.Job, "turns", Turns())
+    return job.Job.turns
+
+
+@pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
     monkeypatch.setattr(job, "BEAT", 0.02)
@@ -91,14 +98,13 @@ def factory(pair: str, drafter: str, progress: Any) -> Any:
     return FakeDecoder()
 
 
-def ask(token: str = TOKEN, **choice: Any) -> str:
-    return json.dumps({"token": token, "explore": "counting", "choice": choice})
+def ask(token: str = TOKEN, explore: str = "counting", **choice: Any) -> str:
+    return json.dumps({"token": token, "explore": explore, "choice": choice})
 
 
-def frames(asked: object, jobs: Jobs | None = None, **options: Any) -> list[dict[str, Any]]:
+def frames(asked: object, jobs: Jobs | None = None, factory: Any = factory) -> list[dict[str, Any]]:
     """All frames that differ."""
-    final = exploration.stream(exploring(options.pop("factory", factory)), asked, jobs=jobs or Jobs(), **options)
-    return [json.loads(text) for text in dict.fromkeys(final)]
+    return [json.loads(text) for text in dict.fromkeys(exploration.stream(exploring(factory), asked, jobs or Jobs()))]
 
 
 def test_frames_tell_the_progress_and_at_last_everything() -> None:
@@ -133,8 +139,7 @@ def test_stop_keeps_what_was_found() -> None:
     assert final[-1]["phase"] == "stopped"
     assert 2 <= final[-1]["done"] < 1000
     assert len(final[-1]["result"]["rows"]) == final[-1]["done"]
-    jobs.stop(exploration.token_of("no token"), 5.0)
-    jobs.stop(exploration.token_of(ask("another-visitor")), 5.0)
+    jobs.stop("another-visitor", 5.0)
 
 
 def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
@@ -145,14 +150,13 @@ def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
     assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
 
 
-def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> None:
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
     assert 2 <= last["done"] < 100 and last["files"]
-    turns = Turns()
     with turns.short():
-        last = frames(ask(), turns=turns)[-1]
+        last = frames(ask())[-1]
     assert last["card"]["code"] == "limit" and "result" not in last
     monkeypatch.setenv(EXPLORING, "0")
     assert frames(ask())[-1]["phase"] == "finished"
@@ -175,8 +179,10 @@ def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
         "[]",
         "{}",
         None,
-        json.dumps({"token": "short", "explore": "counting"}),
-        json.dumps({"token": TOKEN, "explore": "no such"}),
+        ask("short"),
+        json.dumps({"token": 12345678, "explore": "counting"}),
+        json.dumps({"token": ["a"] * 8, "explore": "counting"}),
+        ask(explore="no such"),
         json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
         ask(to="far"),
         ask(unknown=1),
@@ -200,7 +206,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(own_pairs, "_served", {"public": True})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
     own = own_models.parse({"target": "/etc/passwd"}).name
-    asked = json.dumps({"token": TOKEN, "explore": name, "choice": {"pair": own}})
+    asked = ask(explore=name, pair=own)
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
     refused = "Pair cannot be" if name == "learn" else "/etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
@@ -215,19 +221,14 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
 def test_another_pair_in_a_trace_loads_nothing() -> None:
     given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
     given |= {"target": "embedded/target", "after": []}
-    choice = {"given": json.dumps(given), "branch": "a"}
-    asked: list[str] = []
-
-    def factory(pair: str, drafter: str, progress: Any) -> Any:
-        asked.append(pair)
-        return FakeDecoder()
-
-    frames(json.dumps({"token": TOKEN, "explore": "side-by-side", "choice": choice}), factory=factory)
-    assert asked == ["embedded"]
+    loaded: list[str] = []
+    asked = ask(explore="side-by-side", given=json.dumps(given), branch="a")
+    frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())
+    assert loaded == ["embedded"]
 
 
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
-    final = json.loads(explore.offered({"gpt2-mdlm": "no network"}, "embedded"))
+    final = json.loads(explore.offered("embedded", lambda: {"gpt2-mdlm": "no network"}))
     assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
     assert [*final["gpt2-mdlm:xl"]["methods"]] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
@@ -254,25 +255,18 @@ def test_every_drafter_is_there_before_it_explores() -> None:
             raise OutOfMemory("full")
         return FakeDecoder()
 
-    choice = {"methods": "specdiff,eagle,dflash"}
-    final = frames(json.dumps({"token": TOKEN, "explore": "text", "choice": choice}), factory=factory)
+    final = frames(ask(explore="text", methods="specdiff,eagle,dflash"), factory=factory)
     assert asked == [("embedded", "mdlm"), ("embedded", "eagle")]
     assert final[-1]["card"]["message"] == "full"
     asked.clear()
-    final = frames(
-        json.dumps(
-            {"token": TOKEN, "explore": "text", "choice": {"pair": "gpt2-mdlm", "methods": "dflash,eagle,markov_tree"}}
-        ),
-        factory=factory,
-    )
+    final = frames(ask(explore="text", pair="gpt2-mdlm", methods="dflash,eagle,markov_tree"), factory=factory)
     assert not asked and "no drafter for dflash, eagle, markov_tree" in final[-1]["card"]["message"]
     assert "specdiff" in final[-1]["card"]["hint"]
 
 
 def begun(jobs: Jobs, steps: int, **choice: Any) -> Iterator[str]:
     """The frames of an exploration that has made some steps."""
-    turns = choice.pop("turns", Turns())
-    stream = exploration.stream(exploring(factory), ask(**choice), jobs=jobs, turns=turns)
+    stream = exploration.stream(exploring(factory), ask(**choice), jobs)
     while json.loads(next(stream)).get("done", 0) < steps:
         pass
     return stream
@@ -290,7 +284,7 @@ def test_a_reload_finds_it_again() -> None:
 
 @pytest.mark.parametrize("next_one", [True, False])
 def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exploration, "GRACE", 60 if next_one else 0.1)
+    monkeypatch.setattr(exploration.ExploreJob, "grace", 60 if next_one else 0.1)
     jobs = Jobs()
     stream = begun(jobs, 2, to=100_000, pause=0.01)
     job = jobs.find(TOKEN)
@@ -301,9 +295,8 @@ def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatc
     assert job.done.wait(5)
 
 
-def test_races_go_first() -> None:
-    turns, waiting = Turns(), []
-    stream = begun(Jobs(), 3, to=30, pause=0.02, turns=turns)
+def test_races_go_first(turns: Turns) -> None:
+    waiting, stream = [], begun(Jobs(), 3, to=30, pause=0.02)
     with turns.short():
         while (frame := json.loads(next(stream)))["phase"] != "waiting":
             pass
@@ -313,18 +306,17 @@ def test_races_go_first() -> None:
     assert json.loads(list(stream)[-1])["done"] == 30
 
 
-def test_two_visitors_explore_and_one_races(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_visitors_explore_and_one_races() -> None:
     """The race starts while both measure and ends before them; afterwards both go on to their end."""
-    turns, jobs, ended = Turns(), Jobs(), list[str]()
-    monkeypatch.setattr(running.Race, "turns", turns)
-    explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02, turns=turns) for name in ("visitor-1", "visitor-2")}
+    jobs, ended = Jobs(), list[str]()
+    explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02) for name in ("visitor-1", "visitor-2")}
 
     def follow(name: str, updates: Iterator[str]) -> None:
         last = json.loads([*updates][-1])
         assert last["phase"] == "finished" and last.get("done", 60) == 60
         ended.append(name)
 
-    decode = running.decoding(lambda pair, drafter, progress: FakeDecoder(pace=0.01))
+    decode = running.decoding(lambda *_: FakeDecoder(pace=0.01))
     ask = running.Ask(prompt="Once", plan=live.plan({"drafter": "block", "max_new_tokens": 24}))
     raced = job.stream(lambda run: running.Race(decode, ask), jobs, "visitor-3")
     threads = [threading.Thread(target=follow, args=item) for item in {**explored, "race": raced}.items()]
@@ -335,9 +327,7 @@ def test_two_visitors_explore_and_one_races(monkeypatch: pytest.MonkeyPatch) -> 
     assert ended[0] == "race" and sorted(ended) == ["race", "visitor-1", "visitor-2"]
 
 
-def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns()
-    monkeypatch.setattr(running.Race, "turns", turns)
+def test_a_race_takes_its_turn(turns: Turns) -> None:
     seen: list[bool] = []
 
     class Looking(FakeDecoder):
@@ -346,42 +336,21 @@ def test_a_race_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().decode(*args, **options)
 
     plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    race = running.Race(
-        running.decoding(lambda pair, drafter, progress: Looking()), running.Ask(prompt="Once", plan=plan)
-    )
+    race = running.Race(running.decoding(lambda *_: Looking()), running.Ask(prompt="Once", plan=plan))
     race.start()
     assert race.done.wait(10)
     assert seen == [False]
     assert turns.wait(5)
 
 
-def test_in_the_other_process_others_decode_between_two_parts(remote: Any) -> None:
-    what = Counting(to=1000, pause=0.02)
-    parts = remote.explore(what, threading.Event())
-    first = next(parts)
-    assert 0 < first.done < first.total
-    assert not first.over
-    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
-    second = next(parts)
-    assert second.done > first.done
-    stop = threading.Event()
-    parts.close()
-    again = remote.explore(what, stop)
-    next(again)
-    stop.set()
-    last = list(again)[-1]
-    assert last.over
-    assert last.done < last.total
-    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
-
-
-def test_two_explorations_take_turns_and_one_that_was_given_up_takes_no_steps_of_the_other(remote: Any) -> None:
+def test_two_explorations_and_a_decode_take_turns_and_one_that_was_given_up_takes_no_steps(remote: Any) -> None:
     stops = [threading.Event(), threading.Event()]
     given_up, other = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
     )
     first, own, second = next(given_up), next(other), next(given_up)
-    assert 0 < first.done < second.done and own.done < own.total == 60
+    assert 0 < first.done < second.done and own.done < own.total == 60 and not first.over
+    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
     for _ in range(5):  # left without an end; they take nobody's place
         next(remote.explore(Counting(to=1000, pause=0.02), threading.Event()))
         second, own = next(given_up), next(other, own)
@@ -390,6 +359,7 @@ def test_two_explorations_take_turns_and_one_that_was_given_up_takes_no_steps_of
     assert last.over and second.done <= last.done < last.total
     final = [own, *other][-1]
     assert final.over and final.done == final.total == 60
+    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
 
 
 @pytest.mark.parametrize("tab", list(explore.RECORDED))

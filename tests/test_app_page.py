@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import inspect
-import io
 import json
 import logging
 import re
@@ -18,7 +17,6 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
-import segno
 from app_fakes import FakeDecoder, raced
 from gradio.helpers import special_args
 from gradio.utils import get_function_description
@@ -50,12 +48,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "assets" / "traces"
 
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
-
-
-def node(program: str) -> Any:
-    """What a program prints as JSON."""
-    binary, _ = compute_driver_executable()
-    return json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -331,19 +323,12 @@ def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) 
         assert found.keys() == {"tab"} and found["tab"].selected == tab
 
 
-def code_of(link: str) -> str:
-    """The picture of a link."""
-    picture = io.BytesIO()
-    segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
-    return picture.getvalue().decode()
-
-
 def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
-    assert answer.text == code_of(link) != code_of(link[:-1])
+    assert answer.content == launch.code_of(link) != launch.code_of(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
     refused = [
@@ -399,7 +384,7 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
         )
         answer = client.get("/qr", params={"link": link})
         assert answer.status_code == status
-    assert answer.text == code_of("http://192.168.0.7:7860/?lesson=gamma")
+    assert answer.content == launch.code_of("http://192.168.0.7:7860/?lesson=gamma")
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
@@ -411,18 +396,6 @@ def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[st
     assert asked == {name: "" if value is None else value for name, value in config.items()}
     known = [one["asked"] for one in page.recordings(TRACES)]
     assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
-
-
-def test_a_share_link_and_the_index_of_recordings_use_the_same_words() -> None:
-    """Both are made from the same values in the same order; what is empty is left out."""
-    names = ["prompt", "methods", "temperature", "ignore_eos", "draft_temperature"]
-    values = ["a b&c", ["x", "y"], 0, False, ""]
-    result = node(
-        f"""globalThis.window = {{}};
-        ({scripts.controls("live", names)})(...{json.dumps(values)});
-        console.log(JSON.stringify(window.specdiffAsked));"""
-    )
-    assert result == {"live": "prompt=a+b%26c&methods=x%2Cy&temperature=0&ignore_eos=false"}
 
 
 def test_presets_fill_their_widgets_in_order() -> None:
@@ -448,13 +421,15 @@ def test_gamma_and_t_are_limited_by_the_window_of_the_drafter() -> None:
 def test_t_is_limited_by_gamma_but_not_while_somebody_types() -> None:
     """Typing 16 passes through 1; an emptied box is no number."""
     asked = [[9, 4], [9, 32], [7, 7], [None, 9]]
-    found = node(f"""
+    binary, _ = compute_driver_executable()
+    program = f"""
         let focus = 'range';
         globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
         const fit = {scripts.STEPS}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
         const before = all();
         focus = 'number';
-        console.log(JSON.stringify([before, all()]));""")
+        console.log(JSON.stringify([before, all()]));"""
+    found = json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
     assert found == [[4, 9, 7, 9], [4, 32, 7, 9]]
 
 

@@ -100,11 +100,8 @@ def test_seconds_count_as_tokens_do(clock: Clock, public: Callable[..., None]) -
 
 
 def race(decoder: Any, name: str) -> list[dict[str, Any]]:
-    def make(pair: str, drafter: str, progress: Any) -> Any:
-        return decoder
-
     values = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
-    return frames(raced(make, "Once", values, live.plan, visitor=name))
+    return frames(raced(lambda *_: decoder, "Once", values, live.plan, visitor=name))
 
 
 def test_beyond_the_share_a_race_is_a_card(monkeypatch: pytest.MonkeyPatch, public: Callable[..., None]) -> None:

@@ -231,12 +231,6 @@ def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.Capture
     assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
 
 
-def test_replay_of_something_else_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "photo.jsonl").write_bytes(b"\x89PNG")
-    status, _, err = run(capsys, "replay", str(tmp_path / "photo.jsonl"))
-    assert status == 2 and "not a trace" in err
-
-
 def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
     """The bytes of an é may be two tokens: half of it is never printed."""
     events = [

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from test_explore import explore
@@ -464,12 +465,8 @@ def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
             place = places[0]
             second = next(one for one in best.indices[place].tolist() if one != end.ids[place])  # equals are unordered
             other = [*end.ids[:place], second, *end.ids[place:-1]]
-            return {"a": [header, end], "b": [header, type(end)(**{**fields(end), "ids": tuple(other)})]}
+            return {"a": [header, end], "b": [header, msgspec.structs.replace(end, ids=tuple(other))]}
     raise AssertionError("no such place in twenty texts")
-
-
-def fields(event: Any) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
 @pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), pytest.param(False, "bug", marks=pytest.mark.slow)])

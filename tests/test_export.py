@@ -6,8 +6,6 @@ import base64
 import gzip
 import json
 import re
-import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,9 @@ from app_fakes import FakeDecoder
 from app import export
 from app.content.workshop import WORKSHOP
 from app.page import PLOTLY, TRACES
-from specdiff_core import cli
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace, write_trace
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SHIPPED = TRACES / "math-four-denoising-steps.jsonl.gz"
 LIMIT = 8_000_000
@@ -150,15 +142,3 @@ def test_writes_over_nothing_but_an_earlier_export(
         export.main(["--out", str(tmp_path / "new.html")])
     assert ended.value.code == 2
     assert "there cannot be written: Permission denied." in capsys.readouterr().err
-
-
-def test_an_installed_lab_has_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``specdiff export``: the core finds the commands of other packages."""
-    named = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    added = named["project"]["entry-points"][cli.ADDED]
-    entries = EntryPoints([EntryPoint(name=name, value=value, group=cli.ADDED) for name, value in added.items()])
-    monkeypatch.setattr(cli, "entry_points", entries.select)
-    assert cli.main(["export", "--out", str(tmp_path / "one.html"), "--trace", str(SHIPPED), "--lessons", "none"]) == 0
-    assert titles(data_of(tmp_path / "one.html"), "live") == [read_trace(SHIPPED).title]
-    with pytest.raises(SystemExit):
-        cli.main([])

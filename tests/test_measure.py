@@ -20,7 +20,7 @@ from specdiff_core import cli
 from specdiff_core.cli import options
 from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
-from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts, read_prompts
+from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts
 from specdiff_core.measure.runner import plan, race, sweep, weights_digest
 from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
 from specdiff_core.measure.store import RowLog, RunRow, read_result
@@ -105,28 +105,6 @@ def test_settings_one_by_one() -> None:
 def test_a_setting_that_cannot_be_measured_is_refused(key: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         listed([key], BASE)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "holds no prompt"),
-        ('{"id": "a", "flavour": "x"}\n', "line 1: .*`prompt`"),
-        ('{"id": "a", "flavour": "x", "prompt": "y"}\nnot json\n', "line 2: JSON is malformed"),
-        ("[1]\n", "line 1: Expected `object`"),
-        ('{"id": "a", "flavour": "x", "prompt": 5}\n', "prompt"),
-        ('{"id": " ", "flavour": "x", "prompt": "y"}\n', r"\$\.id"),
-        ('{"id": "a", "flavour": "x", "prompt": "y"}\n' * 2, "line 2: the id 'a' appears twice"),
-        ("[" * 200_000, "line 1: "),
-        ('{"id": "a", "flavour": "x\\ud800", "prompt": "y"}\n', "line 1: "),
-    ],
-)
-def test_prompt_files_are_judged_line_by_line(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "p.jsonl").write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        read_prompts(tmp_path / "p.jsonl")
-    with pytest.raises(ConfigError, match=r"none\.jsonl"):
-        read_prompts(tmp_path / "none.jsonl")
 
 
 def test_own_prompts_take_turns() -> None:
@@ -363,21 +341,10 @@ def test_the_table_has_a_row_for_each_setting() -> None:
 # The command line.
 
 
-class Words:
-    """All that is asked of a tokenizer."""
-
-    all_special_ids: tuple[int, ...] = ()
-
-    def convert_ids_to_tokens(self, token: int) -> str:
-        return f"w{token}"
-
-
 @pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
     """What every command opens."""
     found = FakeDecoder()
-    found.pair = type("Pair", (), {"tokenizer": Words()})()
-    found.encode = lambda prompt: (1,)
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
     return found
 

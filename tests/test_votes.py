@@ -14,13 +14,6 @@ from specdiff_core.measure.votes import Attempt, attempt_of, curves, grid_of, ma
 from specdiff_core.schema.events import Finished
 
 
-def test_the_answer_given_most_often_counts() -> None:
-    assert majorities([]) == [""]
-    assert majorities(["", "", "5"]) == ["", "", "", "5"]  # what gives no answer has no vote
-    assert majorities(["5", "", ""]) == ["", "5", "5", "5"]
-    assert majorities(["4", "5", "5", "4"]) == ["", "4", "4", "5", "4"]  # of several, the first
-
-
 def test_answers_counted_one_by_one_are_those_counted_anew() -> None:
     draws = np.random.default_rng(2)
     for _ in range(300):

@@ -33,6 +33,10 @@ TITLES = {
 }
 
 
+class Unexpected(SpecDiffError, code="unexpected"):
+    """The words for an error that nobody foresaw."""
+
+
 class ErrorCard(TypedDict):
     """An error for the player, as plain text."""
 
@@ -54,20 +58,13 @@ def card(error: BaseException, run: str) -> ErrorCard:
     expected = error if isinstance(error, SpecDiffError) else OutOfMemory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
-        return ErrorCard(
-            code="unexpected",
-            title=TITLES["unexpected"],
-            message="The run ended early. Your prompt and your settings are still here.",
-            hint=f"Try again; if it happens again, the log has the details under run {run}.",
-            field="",
-            run=run,
-        )
-    logger.info("run %s refused: %s", run, expected, extra={"run": run})
-    if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a wrong setting needs none
-        logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
-    field = expected.field if isinstance(expected, ConfigError) else ""
-    if expected.code == "context":
-        field = "prompt"
+        hint = f"Try again; if it happens again, the log has the details under run {run}."
+        expected = Unexpected("The run ended early. Your prompt and your settings are still here.", hint=hint)
+    else:
+        logger.info("run %s refused: %s", run, expected, extra={"run": run})
+        if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a wrong setting needs none
+            logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
+    field = "prompt" if expected.code == "context" else getattr(expected, "field", "")
     return ErrorCard(
         code=expected.code,
         title=TITLES["prompt"] if field == "prompt" else TITLES.get(expected.code, TITLES["error"]),

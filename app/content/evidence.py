@@ -159,16 +159,12 @@ def _lossless() -> str:
     )
 
 
-TRUTHS: dict[str, Callable[[], str]] = {
-    "one-pass": _one_pass,
-    "gamma": _gamma,
-    "accept": _accept,
-    "denoise": _denoise,
-    "temperature": _temperature,
-    "alignment": _alignment,
-    "trees": _trees,
-    "lossless": _lossless,
-}
+def by_lesson(*makers: Callable[[], str]) -> dict[str, Callable[[], str]]:
+    """Functions by the lesson that each is named after: ``_one_pass`` by ``one-pass``."""
+    return {make.__name__.removeprefix("_").replace("_", "-"): make for make in makers}
+
+
+TRUTHS = by_lesson(_one_pass, _gamma, _accept, _denoise, _temperature, _alignment, _trees, _lossless)
 
 
 def truth(lesson: str) -> str:

@@ -29,18 +29,10 @@ def cost(spec: DrafterSpec) -> str:
     if not runs:
         return f"Unknown: there is no {HISTORY} beside the weights."
     steps, tokens, seconds = (sum(getattr(run, name) for run in runs) for name in ("steps", "tokens", "seconds"))
-    machines = " and ".join(dict.fromkeys(_machine(run.hardware) for run in runs))
+    machines = dict.fromkeys(re.sub(r"^1 threads", "1 thread", run.hardware.replace("(R)", "")) for run in runs)
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{steps:,} steps, {tokens / 1e6:.1f} M tokens, {duration(seconds)} in {count} on {machines}."
-
-
-def _machine(hardware: str) -> str:
-    return re.sub(r"^1 threads", "1 thread", hardware.replace("(R)", ""))
-
-
-def duration(seconds: float) -> str:
-    """Minutes below two hours, otherwise hours."""
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+    lasted = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+    return f"{steps:,} steps, {tokens / 1e6:.1f} M tokens, {lasted} in {count} on {' and '.join(machines)}."
 
 
 def link(method: Method) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,6 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-Ranges = dict[BenchSetting, tuple[float, float]]
-
-
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
     """Measured speed-ups of the shipped results: races of several prompts with equal settings, the comparison by kind
     of text, and the cells of γ × T maps.
@@ -70,16 +67,10 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
             races[DecodeConfig.parse(header.config), header.device, header.dtype].append(gain)
     for (config, device, dtype), gains in races.items():
         if len(gains) > 2 and _usual(config):
-            yield _typical(
-                {BenchSetting.of_config(config): (min(gains), max(gains))},
-                pair=config.pair,
-                temperature=config.temperature,
-                device=device,
-                dtype=dtype,
-                spread=True,
-                over=f"over {len(gains)} prompts",
-                about="The lowest and the highest speed-up of this page's recordings, one for each prompt",
-            )
+            over = f"over {len(gains)} prompts"
+            about = "The lowest and the highest speed-up of this page's recordings, one for each prompt"
+            where = config.pair, config.temperature, {"device": device, "dtype": dtype}
+            yield _typical({BenchSetting.of_config(config): (min(gains), max(gains))}, *where, over, about, spread=True)
 
 
 def _usual(config: DecodeConfig) -> bool:
@@ -98,17 +89,13 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
         for temperature, settings in groups.items():
             kinds = next(iter(settings.values()))
             speeds = {own: [row["speedup"] for row in rows.values()] for own, rows in settings.items()}
-            yield _typical(
-                {own: (min(found), max(found)) for own, found in speeds.items()},
-                pair=one.choice["pair"],
-                temperature=temperature,
-                device=one.machine["device"],
-                dtype=one.machine["dtype"],
-                spread=False,
-                over=f"(means of {len(kinds)} kinds of text)",
-                about=f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
-                f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all",
+            ranges = {own: (min(found), max(found)) for own, found in speeds.items()}
+            over = f"(means of {len(kinds)} kinds of text)"
+            about = (
+                f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
+                f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all"
             )
+            yield _typical(ranges, one.choice["pair"], temperature, one.machine, over, about)
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
@@ -119,25 +106,28 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
         rows = [row for row in rows if row["prompts"] == most]
         few = f", a bootstrap and too narrow over {most} prompts" if narrow(rows) else ""
         cells = [BenchSetting(choice.drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
-        yield _typical(
-            {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)},
-            pair=choice.pair,
-            temperature=choice.temperature,
-            device=one.machine["device"],
-            dtype=one.machine["dtype"],
-            spread=False,
-            over=f"(95 % interval of the mean of {most} prompts)",
-            about=f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}",
-        )
+        ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}
+        over = f"(95 % interval of the mean of {most} prompts)"
+        about = f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}"
+        yield _typical(ranges, choice.pair, choice.temperature, one.machine, over, about)
 
 
-def _typical(ranges: Ranges, **known: Any) -> dict[str, Any]:
+def _typical(
+    ranges: dict[BenchSetting, tuple[float, float]],
+    pair: str,
+    temperature: float,
+    machine: Mapping[str, Any],
+    over: str,
+    about: str,
+    spread: bool = False,
+) -> dict[str, Any]:
     cells: dict[str, list[list[Any]]] = defaultdict(list)
     for setting, (low, high) in ranges.items():
         steps = setting.steps if setting.shape == "window" and denoises(setting.drafter) else 1
         numbers = setting.gamma, steps, setting.tree_nodes, setting.num_drafts, round(low, 3), round(high, 3)
         cells[setting.group].append([*numbers, setting.words])
-    return {**known, "cells": dict(cells)}
+    known = {"pair": pair, "temperature": temperature, "device": machine["device"], "dtype": machine["dtype"]}
+    return {**known, "spread": spread, "over": over, "about": about, "cells": dict(cells)}
 
 
 def _recorded(folder: Path, name: str) -> Iterator[Explored]:

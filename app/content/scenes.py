@@ -4,13 +4,13 @@ result. All numbers in the captions are computed from the recordings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from app.content import evidence
 from app.content.html import element
-from specdiff_core.schema.events import DraftReady, Finished, PiecesSeen, RoundStarted, RunStarted, Verified
+from specdiff_core.schema.events import DraftReady, Finished, RoundStarted, RunStarted, Verified, pieces_of
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.trace import Trace, read_trace
 
@@ -75,7 +75,7 @@ def rounds(name: str) -> dict[int, Round]:
     """The rounds of a recording, by the number of answer tokens at their beginning."""
     found: dict[int, Round] = {}
     events = _trace(name).lanes["drafted"]
-    pieces = {i: text for event in events if isinstance(event, PiecesSeen) for i, text in event.pieces.items()}
+    pieces = pieces_of(events)
     (prompt,) = (len(event.prompt_ids) for event in events if isinstance(event, RunStarted))
     (ids,) = (event.ids for event in events if isinstance(event, Finished))
     start, draft = 0, None
@@ -224,16 +224,7 @@ def _lossless() -> str:
     return _figure(caption, *rows)
 
 
-SCENES: dict[str, Callable[[], str]] = {
-    "one-pass": _one_pass,
-    "gamma": _gamma,
-    "accept": _accept,
-    "denoise": _denoise,
-    "temperature": _temperature,
-    "alignment": _alignment,
-    "trees": _trees,
-    "lossless": _lossless,
-}
+SCENES = evidence.by_lesson(_one_pass, _gamma, _accept, _denoise, _temperature, _alignment, _trees, _lossless)
 
 
 def scene(lesson: str) -> str:

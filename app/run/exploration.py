@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +18,9 @@ import msgspec
 from app import own_pairs
 from app.run.engines import Factory, following
 from app.run.gpu import MOST_SECONDS, on_gpu
-from app.run.job import Job, Jobs, follow, frame, refusal
+from app.run.job import Job, Jobs, follow, frame
 from app.run.job import stream as job_stream
 from app.run.race import TRACES
-from app.run.turns import TURNS, Turns
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
@@ -31,8 +31,6 @@ from specdiff_core.schema.pairs import NONE
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-GRACE = 20.0
-"""Seconds that an exploration continues without its page, for a reload."""
 SLICE = 1.0
 """Seconds of an exploration after which races may run, once its current decode ends."""
 
@@ -96,29 +94,23 @@ class ExploreJob(Job):
     """One exploration."""
 
     short = False
+    grace = 20.0  # for a reload
 
-    def __init__(self, explore: Explore, what: Exploration, *, run: str = "", turns: Turns = TURNS) -> None:
+    def __init__(self, explore: Explore, what: Exploration, run: str = "") -> None:
         super().__init__(run)
-        self.what, self.turns = what, turns
+        self.what = what
         self.snapshot: Snapshot | None = None
         self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
         self.began = 0.0  # time of the second step, to estimate the remaining time
         self._explore = explore
 
-    @property
-    def grace(self) -> float:
-        """Seconds that it continues without its page."""
-        return GRACE
-
     def work(self) -> Iterator[object]:
         """Measure part by part."""
         for part in self._explore(self.what, self.stop):
-            if isinstance(part, str):
-                self.message = part or self.message
-            elif part is None:
+            if part is None:
                 self.phase, self.message = "exploring", "Measuring the first step"
-            else:
+            elif not isinstance(part, str):
                 self.began, self.snapshot = self.began or time.monotonic(), part
                 self.answer = None if part.explored is None else msgspec.to_builtins(part.explored)
             yield part
@@ -167,50 +159,37 @@ JOBS = Jobs()
 """The explorations of this server."""
 
 
-def token_of(asked: object) -> str:
-    """The token in a browser's request, or ""."""
+def request_of(asked: object) -> Mapping[str, Any]:
+    """A browser's request: its secret ``token``, and an exploration (none: the current one) with its settings. Empty if
+    it is invalid."""
     try:
-        return str(json.loads(str(asked))["token"])
+        request: dict[str, Any] = json.loads(str(asked))
+        valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)
+        return request if valid else {}
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
+        return {}
 
 
-def asked_for(asked: object) -> tuple[str, Exploration | None]:
-    """The token and the exploration (None: the current one) in a browser's request.
+def chosen(request: Mapping[str, Any]) -> Exploration:
+    """The exploration in a request.
 
     Raises:
         ConfigError: the request is invalid, a value is out of range, or the pair may not be loaded here.
     """
-    try:
-        values: Mapping[str, Any] = json.loads(str(asked))
-        token, name, choice = str(values["token"]), values.get("explore"), values.get("choice", {})
-        if not 8 <= len(token) <= 64 or not isinstance(choice, dict):
-            raise ValueError("no token")
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ConfigError("The page's request is invalid.", hint="Reload the page.") from error
-    if name is None:
-        return token, None
-    what = parse(find_exploration(str(name)), choice)
+    if not request:
+        raise ConfigError("The page's request is invalid.", hint="Reload the page.")
+    what = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
     own_pairs.check(what.pair)
-    return token, what
+    return what
 
 
-def stream(
-    explore: Explore, asked: object, *, jobs: Jobs = JOBS, turns: Turns = TURNS, **options: Any
-) -> Iterator[str]:
+def stream(explore: Explore, asked: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
-    try:
-        token, what = asked_for(asked)
-    except Exception as error:  # shown as a card, logged by content/error_cards.py
-        yield refusal(error)
-        return
-    if what is not None:
-
-        def make(run: str) -> ExploreJob:
-            return ExploreJob(explore, what, run=run, turns=turns)
-
-        yield from job_stream(make, jobs, token, **options)
+    request = request_of(asked)
+    token = request.get("token", "")
+    if not request or request.get("explore") is not None:
+        yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)
     elif (job := jobs.find(token)) is not None:
-        yield from follow(job, jobs, token, **options)
+        yield from follow(job, jobs, token)
     else:
         yield frame("", 0, phase="gone", finished=True)

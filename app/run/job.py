@@ -55,7 +55,9 @@ class Job(ABC):
 
     short: ClassVar[bool] = True
     """Whether long jobs wait for this one; otherwise it is a long job, and a public host limits its seconds."""
-    turns: Turns = TURNS
+    turns: ClassVar[Turns] = TURNS
+    grace: ClassVar[float] = 0.0
+    """Seconds that it continues without its page."""
 
     def __init__(self, run: str = "") -> None:
         self.run = run or new_run_id()
@@ -77,11 +79,6 @@ class Job(ABC):
     @abstractmethod
     def result(self) -> dict[str, Any]:
         """Additional content of the last frame; a ``card`` if the job failed."""
-
-    @property
-    def grace(self) -> float:
-        """Seconds that it continues without its page."""
-        return 0.0
 
     def start(self) -> None:
         """Begin; ``done`` is set at the end, whatever happens."""

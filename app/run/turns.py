@@ -113,16 +113,12 @@ class Shares:
         try:
             yield lambda: self._check(visitor, used(0))
         finally:
-            if visitor:
-                self._add(visitor, used(tokens()))
-
-    def _add(self, visitor: str, used: Used) -> None:
-        with self._lock:
-            self._used.setdefault(visitor, []).append(used)
-            for one, runs in list(self._used.items()):
-                self._used[one] = [run for run in runs if run.at > used.at - WINDOW]
-                if not self._used[one]:
-                    del self._used[one]
+            ended = used(tokens())
+            with self._lock:
+                if visitor:
+                    self._used.setdefault(visitor, []).append(ended)
+                recent = {one: [run for run in runs if run.at > ended.at - WINDOW] for one, runs in self._used.items()}
+                self._used = {one: runs for one, runs in recent.items() if runs}
 
     def _check(self, visitor: str, *running: Used) -> None:
         """Raise LimitReached if no seconds or no tokens are left beside the ``running`` run."""

@@ -13,7 +13,7 @@ import msgspec
 
 from app.controls import QUIET, pair_choices, place_in_queue, run_in_turn
 from app.run import exploration
-from app.run.engines import Factory
+from app.run.engines import Factory, unavailable
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
 from specdiff_core.explorations.fields import labels
 from specdiff_core.schema.methods import methods_of
@@ -48,10 +48,8 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     """
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     choices: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"{name}*.json"), key=lambda path: path.stem):
+    for path in sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")], key=lambda path: path.stem):
         stem = path.name.removesuffix(".json")
-        if stem.split(".")[0] != name:
-            continue
         try:
             choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
         except (OSError, ValueError) as error:  # the others still work
@@ -105,20 +103,13 @@ def described(pair: str) -> dict[str, Any]:
     return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
 
 
-def offered(missing: Mapping[str, str], chosen: str) -> str:
-    """The available pairs, as JSON: those that are not ``missing``, and the visitor's own if ``chosen``."""
-    names = [name for _, name in pair_choices(missing, chosen)]
+def offered(chosen: str, look: Callable[[], Mapping[str, str]] = unavailable) -> str:
+    """The available pairs and the ``chosen`` one, as JSON."""
+    names = [name for _, name in pair_choices(look(), chosen)]
     return msgspec.json.encode({name: described(name) for name in names}).decode()
 
 
-def explore_tab(
-    tab: str,
-    factory: Factory,
-    script: str,
-    *,
-    pair: gr.components.Component,
-    missing: Callable[[], Mapping[str, str]],
-) -> None:
+def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.Component) -> None:
     """Fill a tab. Call inside ``gr.Tab``.
 
     Args:
@@ -126,7 +117,6 @@ def explore_tab(
         factory: creates decoders, the same as for the other tabs.
         script: mounts its part of the page (:func:`app.page.mount`).
         pair: the pair widget of the Live tab.
-        missing: returns which pairs are not available, and why.
     """
     measure = exploration.exploring(factory)
 
@@ -134,7 +124,7 @@ def explore_tab(
         yield from exploration.stream(measure, asked)
 
     def stop(asked: str) -> None:
-        exploration.JOBS.stop(exploration.token_of(asked), PATIENCE)
+        exploration.JOBS.stop(exploration.request_of(asked).get("token", ""), PATIENCE)
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"
@@ -159,10 +149,7 @@ def explore_tab(
     )
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
-    def offer(chosen: str) -> str:
-        return offered({name: why for name, why in missing().items() if name != chosen}, chosen)
-
-    pressed["pairs"].click(offer, pair, here, **QUIET).then(
+    pressed["pairs"].click(offered, pair, here, **QUIET).then(
         None, here, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
     )
     pressed["stop"].click(stop, asked, None, js=ask, **QUIET)

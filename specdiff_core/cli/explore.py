@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.explorations import COMMANDS, EXPLORATIONS, find_exploration
+from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of
 from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
 from specdiff_core.measure.store import read_result, write_result
@@ -25,7 +25,7 @@ def add_command(commands: Any) -> None:
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
     for name, kind in EXPLORATIONS.items():
-        _add(commands if kind in COMMANDS else kinds, name, kind)
+        _add(kinds if kind.tab else commands, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
     show = options.add_parser(kinds, "show", run_show, about)
     show.add_argument("answer", type=Path, metavar="FILE", help="a file that --json wrote")

@@ -111,9 +111,9 @@ def own_pair(args: argparse.Namespace) -> dict[str, str]:
     return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
 
 
-def read_settings(args: argparse.Namespace, **others: Any) -> DecodeConfig:
-    """The settings of the flags; ``others`` replace them."""
-    return DecodeConfig.parse({**given(args, DecodeConfig), **own_pair(args), **others})
+def read_settings(args: argparse.Namespace) -> DecodeConfig:
+    """The settings of the flags."""
+    return DecodeConfig.parse({**given(args, DecodeConfig), **own_pair(args)})
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.schema.events import EXACTNESS, Committed, Event, PiecesSeen, spell
+from specdiff_core.schema.events import EXACTNESS, Committed, Event, pieces_of, spell
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.wording import settings_words
 
@@ -16,15 +16,9 @@ LEGEND = "plain: accepted from the draft · [corrected by the target] · {the ta
 
 def marked_text(run: Sequence[Event]) -> str:
     """The new text of a run, with marks around tokens that were not drafted (:data:`LEGEND`)."""
-    pieces: dict[int, str] = {}
-    ids: list[int] = []
-    sources: list[str] = []
-    for event in run:
-        if isinstance(event, PiecesSeen):
-            pieces |= event.pieces
-        elif isinstance(event, Committed):
-            ids += event.ids
-            sources += event.sources
+    pieces, committed = pieces_of(run), [event for event in run if isinstance(event, Committed)]
+    ids = [token for event in committed for token in event.ids]
+    sources = [source for event in committed for source in event.sources]
     words = spell([pieces.get(token, f"<{token}>") for token in ids])
     marks = [SOURCE_MARKS.get(source, ("?", "?")) if "draft" in sources else ("", "") for source in sources]
     return "".join(f"{before}{word}{after}" for word, (before, after) in zip(words, marks, strict=True) if word)

@@ -86,7 +86,8 @@ def memory(pair: PairSpec, machine: Machine) -> str:
     from specdiff_core.models.memory import needed, refusal
 
     first, every = loaded(pair), needed(pair, machine).drafters
-    later = [every[one.name] for one in pair.drafters if one.name in every and _is_known(one, first)]
+    sized = [one for one in pair.drafters if one.published and one.published.parameters]
+    later = [every[one.name] for one in sized if one.name in every and one.name not in first]
     more = f" + {min(later) / 1e9:.1f}" if later else ""
     large = ", too large" if refusal(pair, machine, first) else ""
     return f"{needed(pair, machine, first).total / 1e9:.1f} GB{more}{large}"
@@ -120,11 +121,6 @@ def _notes(drafter: DrafterSpec) -> str:
     left = to_fetch(drafter.source, drafter.revision, drafter.published)
     size = "size unknown" if left is None else hub.size(left) if left else "here"
     return f" [{', '.join([size, *_terms(drafter.published, drafter.revision)])}]"
-
-
-def _is_known(drafter: DrafterSpec, first: list[str]) -> bool:
-    """Whether the size of a drafter that is loaded later is known."""
-    return drafter.name not in first and bool(drafter.published and drafter.published.parameters)
 
 
 def _terms(model: Model | None, revision: str) -> list[str]:

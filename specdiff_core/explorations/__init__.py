@@ -26,8 +26,6 @@ def _questions(kind: type[Exploration] = Exploration) -> Iterator[type[Explorati
 
 _known = {kind.name: kind for kind in _questions()}
 EXPLORATIONS = {name: _known[name] for name in dict.fromkeys((*FIRST, *_known))}
-COMMANDS = tuple(kind for kind in EXPLORATIONS.values() if not kind.tab)
-"""Commands without a view on the page."""
 RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
 """Names in older links -> the explorations that replaced them."""
 

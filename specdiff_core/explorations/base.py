@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
-from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE
+from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, window_drafter
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
 from specdiff_core.measure.store import Result
@@ -112,6 +112,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()
     """Fields that multiply that time: by their number, or by the length of their list."""
+    windows: ClassVar[bool] = False  # its ``drafter`` must draw a window from its own distributions
 
     pair: PAIR = "embedded"
 
@@ -120,11 +121,12 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The drafters it needs: by default its ``drafter``, or those of its ``methods``.
 
         Raises:
-            ConfigError: the pair lacks one of them; the hint names those it has.
+            ConfigError: the pair lacks one of them, or it doesn't draw a window; the hint names those that fit.
         """
         if methods := getattr(self, "methods", ()):
             return drafters_of(self.pair, methods)
-        return (self.drafter,) if hasattr(self, "drafter") else ()
+        own = getattr(self, "drafter", "")
+        return (window_drafter(self.pair, own) if self.windows else own,) if own else ()
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps other runs may use ``engine``.

@@ -158,7 +158,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
             for twin in twins.values():
                 twin.learn(batch, self.seed + step, rate)
-            step, spent = step + 1, sum(twin.seconds for twin in twins.values())
+            step, spent = step + 1, sum(twin.trainer.seconds for twin in twins.values())
             if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
                 measured = int(spent * MEASUREMENTS / self.seconds)
                 rows += [twin.measure(tested, writer) for twin in twins.values()]
@@ -334,16 +334,8 @@ class _Twin:
         self.learner: BlockLearner = BlockLearner(network, table, DraftVocab.of(words, table), taps, settings)
         self.learner.weigh = losses.streak_weights if name == STREAK else lambda probs, known: torch.ones_like(probs)
         self.name, self.accepted = name, list[list[int]]()
-        self._trainer, self._losses, self._threads = (
-            Trainer(network, folder / name),
-            list[float](),
-            engine.quickest_threads(),
-        )
-
-    @property
-    def seconds(self) -> float:
-        """Training time so far."""
-        return self._trainer.seconds
+        self.trainer, self._losses = Trainer(network, folder / name), list[float]()
+        self._threads = engine.quickest_threads()
 
     def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
         """Train one step, on blocks chosen by ``seed``."""
@@ -353,7 +345,7 @@ class _Twin:
 
         random = torch.Generator().manual_seed(seed)
         with cpu_threads(self._threads):  # only during the step: other runs decode in between
-            found = self._trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
+            found = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
         self._losses.append(found["loss"])
 
     def measure(self, tested: Sequence[texts.TrainingExample], writer: _Writer) -> dict[str, Any]:
@@ -382,8 +374,8 @@ class _Twin:
         losses, self._losses = self._losses, []
         return {
             "objective": LABELS[self.name],
-            "step": self._trainer.step,
-            "seconds": self.seconds,
+            "step": self.trainer.step,
+            "seconds": self.trainer.seconds,
             "loss": sum(losses) / len(losses) if losses else None,
             "tau": _tau(self.accepted),
             "alpha_at": [reached[j + 1] / reached[j] if reached[j] >= FEWEST else None for j in range(GAMMA)],

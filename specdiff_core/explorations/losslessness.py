@@ -344,8 +344,9 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Toke
     """The target, the drafter and the prompt of these settings."""
     if not choice.embedded:
         coins = choice.models == "coins"
-        table = _coin_target if coins else lambda text: _logs(_dirichlet(choice.seed, 1, *text))
-        guess = _coin_drafter if coins else _random_drafter(choice.seed)
+        fair = [0.5, 0.5, 0.0, 0.0]
+        table = lambda text: _logs(fair if coins else _dirichlet(choice.seed, 1, *text))  # noqa: E731
+        guess = _coin_drafter if coins else functools.partial(_random_drafter, choice.seed)
         return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
     from specdiff_core.models.device import on_device
 
@@ -431,11 +432,6 @@ class TableDrafter:
         return (yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=MASK))
 
 
-def _coin_target(text: TokenIds) -> Tensor:
-    """Independent fair coins."""
-    return _logs([0.5, 0.5, 0.0, 0.0])
-
-
 def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
     copies it into the others: p/q accepts a first token with probability ½ only, which changes the
@@ -450,14 +446,11 @@ def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     return torch.stack(rows)
 
 
-def _random_drafter(seed: int) -> Callable[[TokenIds, TokenIds], Tensor]:
+def _random_drafter(seed: int, text: TokenIds, window: TokenIds) -> Tensor:
     """A random drafter that sees the revealed symbols of the window."""
     import torch
 
-    def guess(text: TokenIds, window: TokenIds) -> Tensor:
-        return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
-
-    return guess
+    return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
 
 
 def _dirichlet(*key: int) -> list[float]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,7 +21,7 @@ from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Committed, DraftReady, Event, PiecesSeen, RoundStarted, Test, Verified, spell
+from specdiff_core.schema.events import Committed, DraftReady, Event, RoundStarted, Verified, pieces_of, spell
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.metrics import fold
@@ -152,9 +153,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             runs[name], facts["threads"] = events, header.threads  # all runs alike
             return True
 
-        def answer() -> Answer:
-            return _answer(self, runs, facts, engine)
-
+        answer = partial(_answer, self, runs, facts, engine)
         if self.given:
             given, total = self._checked(engine), 1
             prompt, config, before = given.prompt, DecodeConfig.parse(given.config), [*given.after]
@@ -269,7 +268,7 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
     """The answer from the completed runs."""
     facts, starts = dict(known), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
-    texts = {name: text_of(events) for name, events in runs.items()}
+    texts = {name: last.ids for name, events in runs.items() if (last := final(events))}
     if not what.given:
         facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
         facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
@@ -287,19 +286,6 @@ def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mappin
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
     trace = dump_trace(dict(runs), title=what.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
-
-
-def pieces_of(events: Iterable[Event]) -> dict[int, str]:
-    """The text of the ids in these events."""
-    seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
-    return {token: words for pieces in seen for token, words in pieces.items()}
-
-
-def text_of(events: Sequence[Event]) -> tuple[int, ...]:
-    """The new tokens of a run."""
-    last = final(events)
-    assert last is not None, "a decode ends with Finished or raises"
-    return last.ids
 
 
 def before_round(events: Sequence[Event], round: int) -> list[int]:
@@ -334,7 +320,7 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
         elif isinstance(event, Verified):
             verdict = event
         elif isinstance(event, Committed) and verdict is not None:
-            rejected = rejection(verdict)
+            rejected = next((test for test in verdict.tests[-1:] if not test.accepted), None)
             yield {
                 "run": name,
                 "round": event.round + 1,
@@ -353,9 +339,3 @@ def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[in
                 "text": "".join(spell([pieces.get(token, "") for token in event.ids])),
             }
             start, at = start + len(event.ids), event.at
-
-
-def rejection(verdict: Verified) -> Test | None:
-    """The test that rejected a token; None if the whole draft was accepted, or nothing was drafted."""
-    last = verdict.tests[-1] if verdict.tests else None
-    return last if last is not None and not last.accepted else None

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels, window_drafter
+from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.settings import DecodeConfig, Sampling
+from specdiff_core.schema.settings import Sampling
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     title: ClassVar = "Temperature and calibration"
     question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
     takes: ClassVar = 45
+    windows: ClassVar = True
     scales: ClassVar = ("temperatures", "draft_temperatures", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {"temperature": "of the target", "draft_temperature": "of the drafter"}
 
@@ -55,10 +56,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         tuple[DEGREE, ...],
         ask("Drafter temperatures", "Each is combined with every target temperature.", least=1, most=8),
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        return (window_drafter(self.pair, self.drafter),)
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
@@ -92,7 +89,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             yield Step(number, total, f"probabilities: {prompt.id}", answer)
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
-            configs = {_key(degree, draft): self._config(base, draft) for draft in drafts}
+            own = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
+            configs = {_key(degree, draft): dataclasses.replace(own, draft_temperature=draft) for draft in drafts}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             threads = runs.threads
             for done, _, key in runs.fill():
@@ -194,9 +192,6 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             if q is not None and len(q):
                 found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
         return found
-
-    def _config(self, base: DecodeConfig, draft: float) -> DecodeConfig:
-        return dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma, draft_temperature=draft)
 
 
 def _calibration(reliable: list[dict[str, Any]]) -> Figure:

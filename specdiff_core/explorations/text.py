@@ -32,6 +32,12 @@ GROUPS = {
     "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
     "text": ("By kind of text", "whiskers: 95 % Wilson interval", ""),
 }
+LENGTHS = {
+    "speed": ("speedup", "Speed-up by length", "over vanilla at texts of the same length", "speed-up over vanilla, ×"),
+    "tau": ("tau", "τ by length", "tokens per round", "τ, tokens per round"),
+    "passes": ("pass_ms", "The target’s pass by length", "a drafted one reads γ + 1 rows", "milliseconds of a pass"),
+}
+"""Key of a figure -> field of a row, title, hint and unit."""
 
 
 class WhichText(AtTemperature, frozen=True, kw_only=True):
@@ -190,23 +196,7 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
         if row["rounds"] >= 2
     ]
     look = draw.styles(row["method"] for row in known)
-    for key, field, title, hint, unit in (
-        (
-            "speed",
-            "speedup",
-            "Speed-up by length",
-            "over vanilla at texts of the same length",
-            "speed-up over vanilla, ×",
-        ),
-        ("tau", "tau", "τ by length", "tokens per round", "τ, tokens per round"),
-        (
-            "passes",
-            "pass_ms",
-            "The target’s pass by length",
-            "a drafted one reads γ + 1 rows",
-            "milliseconds of a pass",
-        ),
-    ):
+    for key, (field, title, hint, unit) in LENGTHS.items():
 
         def words(row: Mapping[str, Any], field: str = field) -> str:
             return (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
-from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels, window_drafter
+from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
@@ -44,6 +44,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     title: ClassVar = "γ × T map"
     question: ClassVar = "Which window pays off, with how many denoising steps, and can a controller choose them?"
     takes: ClassVar = 150
+    windows: ClassVar = True
     scales: ClassVar = ("gammas", "steps", "flavours", "per_flavour", "tokens")
     columns: ClassVar = RUN_COLUMNS | {
         "gamma": "γ; for the controller, the largest it may choose",
@@ -76,10 +77,6 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         bool,
         ask("Controller", "Also measure a controller that chooses γ and T round by round."),
     ] = True
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        return (window_drafter(self.pair, self.drafter),)
 
     def cells(self) -> list[BenchSetting]:
         """All cells with T ≤ γ, coarse to fine, then the controller.

@@ -32,12 +32,7 @@ class PassCosts(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """As JSON: lists of pairs, because its keys are strings."""
-        return {
-            "target": sorted(self.target.items()),
-            "draft": sorted(self.draft.items()),
-            "again": sorted(self.again.items()),
-            "context": self.context,
-        }
+        return {name: sorted(one.items()) if isinstance(one, dict) else one for name, one in self._asdict().items()}
 
 
 MORE = 4

@@ -8,7 +8,7 @@ emitting and streaming. Token ids are ints; a masked slot is ``None``; probabili
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -293,6 +293,12 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents:
         found.append(0 if parent < 0 else found[parent] + 1)
     return found
+
+
+def pieces_of(events: Iterable[Event]) -> dict[int, str]:
+    """The text of the ids in these events."""
+    seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
+    return {token: words for pieces in seen for token, words in pieces.items()}
 
 
 def spell(pieces: Sequence[str]) -> list[str]:

@@ -88,10 +88,6 @@ class TrainingExample(NamedTuple):
     top_ids: Tensor  # [n, TOP] int32, of the distribution after each token; unknown in the prompt
     top_logs: Tensor  # [n, TOP] fp16, their log-probabilities at temperature 1; −inf where unknown
 
-    @property
-    def looped(self) -> bool:
-        return loops(self.tokens[len(self.prompt.tokens) :].tolist())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
@@ -152,7 +148,7 @@ def _save(answers: Sequence[TrainingExample], path: Path, layers: Sequence[int])
             "id": one.prompt.id,
             "flavour": one.prompt.flavour,
             "temperature": one.temperature,
-            "looped": one.looped,
+            "looped": loops(one.tokens[len(one.prompt.tokens) :].tolist()),
             "prompt": len(one.prompt.tokens),
             "length": len(one.tokens),
         }

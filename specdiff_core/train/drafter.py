@@ -259,11 +259,11 @@ class DrafterTraining:
         return not row.looped and row.end - row.first - row.prompt >= LEAST and row.prompt_id not in self._never
 
     def _measured(self, trainer: Trainer) -> Iterator[LogLine]:
-        """Measure τ; nothing where all answers loop or the run was stopped."""
         if scores := self._measure():
             yield trainer.log("measured", scores=scores)
 
     def _measure(self) -> dict[str, float]:
+        """τ; nothing where all answers loop or the run was stopped."""
         if self.stopped():
             return {}
         drafter = self._load(self._export())
