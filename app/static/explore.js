@@ -19,6 +19,7 @@ import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { canRun, mark, openRace, pauseAll, register, visit } from './page.js';
+import { code } from './views/room.js';
 import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
@@ -56,11 +57,6 @@ const UNREADABLE = {
   message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
-
-/** A random token of this tab. `crypto.randomUUID` is missing on pages served without TLS. */
-const newToken = () =>
-  [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
-    .join('');
 
 /** @extends {Job<Run>} */
 export class Explore extends Job {
@@ -571,7 +567,7 @@ export class Explore extends Job {
   }
 
   /** @override */ pressedRun() {
-    this.token = newToken();
+    this.token = code(12); // of this tab
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;

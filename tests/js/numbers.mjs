@@ -21,7 +21,7 @@ import {
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
-import { readFile, unzip } from '../../app/static/state/trace.js';
+import { readFile } from '../../app/static/state/trace.js';
 
 const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
   readFileSync(process.argv[2], 'utf8'),
@@ -106,7 +106,7 @@ function against(lanes, name, baseline) {
 
 const found = {};
 for (const [key, path] of Object.entries(traces)) {
-  const { lanes: told } = await unzip(readFileSync(path));
+  const { lanes: told } = await readFile(new Blob([readFileSync(path)]));
   const names = Object.keys(told);
   const lanes = Object.fromEntries(names.map((name) => [name, buildLane(told[name])]));
   const baseline = baselineOf(lanes, names);

@@ -2,7 +2,7 @@
 // that, it is shown for copying by hand.
 
 import { Dialog, html, render } from './ui.js';
-import { text } from './dom.js';
+import { make, text } from './dom.js';
 
 /** @type {HTMLElement | null} the element that shows links; created when first needed */
 let place = null;
@@ -43,11 +43,7 @@ export async function giveLink(button, query) {
 
 /** @param {URL} link */
 function show(link, open = true) {
-  if (!place) {
-    place = document.createElement('div');
-    place.className = 'sd';
-    document.body.append(place);
-  }
+  place ??= /** @type {HTMLElement} */ (make('div', { className: 'sd' }, document.body));
   const note = link.protocol === 'file:'
     ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add ' +
       'the part from “?” on to its address.'

@@ -7,6 +7,7 @@ import { address } from './link.js';
 import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 import { keep, recall } from '../storage.js';
+import { make } from './dom.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
 
@@ -74,14 +75,8 @@ export class Presenter {
     this.room = kept || code();
     this.shared = Boolean(kept); // whether the room has the link and may answer
     this.timer = 0;
-    this.bar = document.createElement('div');
-    Object.assign(this.bar, {
-      className: 'sd sd-present-bar',
-      role: 'toolbar',
-      ariaLabel: 'Presenter',
-      hidden: true,
-    });
-    document.body.append(this.bar);
+    const shape = { className: 'sd sd-present-bar', role: 'toolbar', ariaLabel: 'Presenter' };
+    this.bar = make('div', { ...shape, hidden: true }, document.body);
     document.addEventListener('keydown', (event) => this.keys(event), true); // before the player
   }
 
