@@ -198,10 +198,8 @@ test('a figure: its data, its axes in the theme, what a widget adds, and the axe
       annotations: [{ font: { color: '@muted' } }],
     },
   };
-  const { data, layout } = drawn(figure, c, {
-    data: [{ x: [9], marker: { color: '@accent' } }],
-    reach: { x: 10, y: 1 },
-  });
+  const added = { data: [{ x: [9], marker: { color: '@accent' } }], reach: { x: 10, y: 1 } };
+  const { data, layout } = drawn({ ...figure, added }, c);
   assert.deepEqual(data.map(({ marker }) => marker.color), [
     'colour of lane-1',
     'colour of accent',

@@ -1,11 +1,12 @@
-// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and the records of the methods.
+// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and how lanes look.
 import { readFileSync } from 'node:fs';
 
 import { parse } from '../../app/static/state/trace.js';
 
-export const { trace: source, methods } = JSON.parse(
+export const { trace: source, looks } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
 );
+export const { methods } = looks;
 export const trace = parse(source);
 
 const span = { name: 'draft', start: 0, seconds: 0.001 };

@@ -7,7 +7,7 @@ import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
 import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
-import { GLYPHS, useOf, USES } from '../../app/static/state/marks.js';
+import { useOf } from '../../app/static/state/marks.js';
 import {
   alpha,
   clockOf,
@@ -30,23 +30,11 @@ const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
 const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => event.kind === kind ? [i] : []);
 
 /** A lane after its first n events. */
-function numbersAt(state) {
-  const { rounds, committed, drafted, tested, accepted, nfe, calls, testedAt, acceptedAt } =
-    state.sums;
-  return {
-    rounds,
-    committed,
-    drafted,
-    tested,
-    accepted,
-    nfe,
-    target_calls: calls,
-    tested_at: [...testedAt],
-    accepted_at: [...acceptedAt],
-    tau: tau(state),
-    alpha: alpha(state),
-  };
-}
+const numbersAt = (state) => ({
+  ...structuredClone(state.sums),
+  tau: tau(state),
+  alpha: alpha(state),
+});
 
 function alone(lane) {
   let state = null;
@@ -93,7 +81,12 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const stage = new Stage(Object.keys(lanes), lanes, { methods: {}, crowded });
+  const stage = new Stage(Object.keys(lanes), lanes, {
+    methods: {},
+    glyphs: {},
+    dashes: {},
+    crowded,
+  });
   const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
   return {
     rounds,
@@ -139,6 +132,5 @@ writeFileSync(
     traces: found,
     aligned,
     spellings: spellings.map(joinPieces),
-    marks: { glyphs: GLYPHS, uses: USES },
   }),
 );

@@ -2,7 +2,7 @@
 // everything. Explanations and right answers are hidden until they are revealed. The link for the
 // room opens the same lesson at its question, or after a guess at the same step, without the bar.
 
-import { classes, Dialog, html, render } from './ui.js';
+import { classes, Dialog, html, isFree, render } from './ui.js';
 import { address } from './link.js';
 import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
@@ -235,15 +235,7 @@ export class Presenter {
 
   keys(event) {
     const { target, key } = event;
-    if (
-      this.number < 0 || event.ctrlKey || event.metaKey || event.altKey ||
-      !(target instanceof Element)
-    ) return;
-    if (
-      target.closest(
-        'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
-      ) && key !== 'Escape'
-    ) return;
+    if (this.number < 0 || !isFree(event, key === 'Escape')) return;
     if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
     const pressed = key.length === 1 ? key.toLowerCase() : key;

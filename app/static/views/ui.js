@@ -152,6 +152,15 @@ export function walk(event, all, moves = ALONG) {
   return to;
 }
 
+/** Whether a key may be a shortcut: it comes alone, and not from an element in which people write.
+ *  @param {KeyboardEvent} event @param {boolean} [anywhere] also from such an element */
+export const isFree = ({ target, ctrlKey, metaKey, altKey }, anywhere = false) =>
+  !ctrlKey && !metaKey && !altKey && target instanceof Element &&
+  (anywhere ||
+    !target.closest(
+      'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
+    ));
+
 let arrows = false; // whether the listener is installed
 
 /** Let the arrow keys open the tabs, and Tab close Gradio's lists, which reopen if they see it. */
