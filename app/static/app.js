@@ -599,7 +599,7 @@ export class App extends Job {
   /** Run again on one thread, which other programs disturb less. */
   runQuietly() {
     this.threads = 1;
-    document.getElementById(`${this.prefix}-run`)?.click();
+    this.press('run');
   }
 
   /** @override */ queued(element) {
@@ -633,7 +633,7 @@ export class App extends Job {
     if (this.wanted && this.wanted.length < 8000) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
-    this.cancel(); // Gradio still considers the run active and would not start another
+    this.press('cancel'); // Gradio still considers the run active and would not start another
     const keeps = kept && ' Download it if you want to keep it.';
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }

@@ -170,11 +170,6 @@ export class Explore extends Job {
     return this.widgets[this.name];
   }
 
-  /** The element that holds the widget; lessons point at it. */
-  get aside() {
-    return this.root.querySelector('.sd-exp-aside');
-  }
-
   /** The answer that is shown and its source: the chosen one, or one that exists. */
   get shown() {
     const all = {
@@ -350,7 +345,7 @@ export class Explore extends Job {
   async fetchRecorded(stem = this.stem) {
     if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await this.get(`${stem}.json`);
+      const found = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
       if (found.kind !== 'exploration' || found.schema !== 1 || !found.report) {
         throw new Error('not a known format of an answer');
       }
@@ -420,10 +415,6 @@ export class Explore extends Job {
     this.answers.opened[this.name] = /** @type {Answer} */ (this.opened.answer);
     this.source = 'opened';
     this.draw();
-  }
-
-  async get(file) {
-    return (await fetchFile(this.options.folder + file)).json();
   }
 
   draw() {
@@ -649,7 +640,7 @@ export class Explore extends Job {
     }
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
-    this.showStatus(progressWords(message));
+    this.status.show(progressWords(message));
     this.draw();
   }
 

@@ -323,9 +323,8 @@ class Learn {
     const panelOf = (key) =>
       player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     panelOf(panel)?.closest('details')?.setAttribute('open', '');
-    if (panel === 'board') return player.root.querySelector('.sd-exp-board');
-    if (panel === 'widget') return player.aside;
-    return panelOf(panel);
+    const own = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
+    return own ? player.root.querySelector(own) : panelOf(panel);
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording. @param {string[]} sentences

@@ -1,4 +1,5 @@
 // What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and how lanes look.
+import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
 import { parse } from '../../app/static/state/trace.js';
@@ -6,6 +7,7 @@ import { parse } from '../../app/static/state/trace.js';
 export const { trace: source, looks } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
 );
+export const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 export const { methods } = looks;
 export const trace = parse(source);
 

@@ -3,7 +3,7 @@
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, glossed, Held, html, Link, Pick, Select } from './ui.js';
+import { Component, Facts, glossed, Held, html, Link, Pick, Select } from './ui.js';
 import { isShown, settled } from './figure.js';
 import { Slider } from './widgets.js';
 import { busyMachine, columnsOf, originOf, originWords, racesOf } from '../state/exploration.js';
@@ -261,12 +261,10 @@ function Origin({ app, answer }) {
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
       <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
         html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
-      <dl class="sd-facts">${from.map(([name, value]) =>
-        html`
-          <dt>${name}</dt>
-          <dd>${name === 'command' ? html`<code>${value}</code>` : value}</dd>
-        `
-      )}</dl>
+      <${Facts} all=${from.map(([name, value]) => [
+        name,
+        name === 'command' ? html`<code>${value}</code>` : value,
+      ])} />
     </section>
   `;
 }

@@ -2,7 +2,7 @@
 // everything. Explanations and right answers are hidden until they are revealed. The link for the
 // room opens the same lesson at its question, or after a guess at the same step, without the bar.
 
-import { classes, Dialog, html, isFree, render } from './ui.js';
+import { classes, Dialog, Facts, html, isFree, render } from './ui.js';
 import { address } from './link.js';
 import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
@@ -152,12 +152,7 @@ export class Presenter {
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
     const close = (one) => () => this.dialog === one && this.show(''); // it may have made way for another
-    const keys = COMMANDS.map(([, shown, words]) =>
-      html`
-        <dt><kbd>${shown}</kbd></dt>
-        <dd>${words}</dd>
-      `
-    );
+    const keys = COMMANDS.map(([, shown, words]) => [html`<kbd>${shown}</kbd>`, words]);
     render(
       html`
         ${lessonBack}
@@ -167,7 +162,7 @@ export class Presenter {
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
         <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close('help')}>
-          <dl class="sd-facts">${keys}</dl><//>
+          <${Facts} all=${keys} /><//>
       `,
       this.bar,
     );

@@ -117,6 +117,17 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
       ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
   `;
 
+/** Names, and what each stands for. @param {{all: [name: Child, words: Child][]}} props */
+export const Facts = ({ all }) =>
+  html`
+    <dl class="sd-facts">${all.map(([name, words]) =>
+      html`
+        <dt>${name}</dt>
+        <dd>${words}</dd>
+      `
+    )}</dl>
+  `;
+
 /** A dialog; `open` shows it, and `closed` is called when it is closed.
  *  @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>} */
 export class Dialog extends View {
