@@ -452,7 +452,7 @@ def test_both_languages_align_two_traces_alike(number: int, folded: dict[str, An
         for name, (path, lane) in zip("ab", PAIRS_OF_RUNS[number], strict=True)
         for row in rounds_of(name, read_trace(path).lanes[lane], 1, {})
     ]
-    theirs = [_rounded(row) for row in folded["aligned"][number]["rows"]]
+    theirs = [_rounded(row) for row in folded["aligned"][number]]
     differ = [*itertools.islice(differences(ours, theirs), 10)]
     assert not differ, "\n".join(differ)
 

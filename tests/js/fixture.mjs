@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
-import { parse } from '../../app/static/state/trace.js';
+import { DEFAULTS, parse } from '../../app/static/state/trace.js';
 
 export const { trace: source, looks } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
@@ -45,13 +45,10 @@ export const make = {
     round: 0,
     ids,
     q: ids.map(() => 0.8),
-    reveal_steps: ids.map(() => 0),
-    exact_q: ids.map(() => true),
     proposal: 'conditionals',
     nfe: 1,
-    parents: [],
-    branches: [],
     span,
+    ...DEFAULTS.DraftReady,
     ...more,
   }),
   scored: (p, more = {}) => ({ kind: 'TargetScored', round: 0, p, candidates: [], span, ...more }),
@@ -60,16 +57,11 @@ export const make = {
     round: 0,
     tests,
     accepted: tests.filter((one) => one.accepted).length,
-    path: [],
-    scores: [],
-    chosen: null,
     extra: 4,
     source: 'bonus',
-    fallback: '',
-    lossless: true,
     extra_candidates: [],
-    rule: 'ratio',
     span,
+    ...DEFAULTS.Verified,
     ...more,
   }),
   committed: (ids, sources, more = {}) => ({
@@ -88,9 +80,7 @@ export const make = {
     ids: [],
     rounds: 1,
     seconds: 0.005,
-    seconds_by: {},
-    peak_bytes: null,
-    waited_seconds: null,
+    ...DEFAULTS.Finished,
     ...more,
   }),
 };

@@ -123,8 +123,7 @@ for (const pair of pairs) {
       opened.lanes.findLastIndex((one) => one.file === path && one.name === lane),
     )
   );
-  const { rows, facts: { common, lossless } } = opened.answer;
-  aligned.push({ rows, facts: { common, lossless } });
+  aligned.push(opened.answer.rows);
 }
 writeFileSync(
   out,
