@@ -3,7 +3,6 @@
 
 import { drawn } from './figure.js';
 import { glossAxis } from './glossary.js';
-import { text } from './dom.js';
 /** @import { Figure } from '../state/exploration.js' */
 
 const LEAST_MS = 1000 / 12;
@@ -99,7 +98,7 @@ export class Charts {
     if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
-    text(element, words);
+    element.textContent = words;
   }
 
   /** The visible figure that has waited longest for an update, if any. */

@@ -9,11 +9,6 @@ export function make(tag, properties, parent) {
   return element;
 }
 
-/** Set text only when it changed: no layout for equal frames. */
-export function text(element, value) {
-  if (element.textContent !== value) element.textContent = value;
-}
-
 /** Set an attribute only when it changed; null removes it. */
 export function attribute(element, name, value) {
   if (value === null) element.removeAttribute(name);

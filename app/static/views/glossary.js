@@ -3,7 +3,7 @@
 // on hover, on keyboard focus and on a tap; `gloss` makes such elements of the symbols in a text,
 // and `glossAxis` of the title of an axis.
 
-import { attribute, make, text } from './dom.js';
+import { attribute, make } from './dom.js';
 
 /** @typedef {Record<string, {meaning: string, unit: string, prose: boolean}>} Symbols */
 
@@ -139,7 +139,7 @@ function show(target) {
   if (!tip || !target || !words) return;
   hide();
   pointed = target;
-  text(tip, words);
+  tip.textContent = words;
   tip.hidden = false;
   attribute(target, 'aria-describedby', tip.id);
   const [place, own] = [target.getBoundingClientRect(), tip.getBoundingClientRect()];

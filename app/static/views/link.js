@@ -2,7 +2,7 @@
 // that, it is shown for copying by hand.
 
 import { Dialog, html, render } from './ui.js';
-import { make, text } from './dom.js';
+import { make } from './dom.js';
 
 /** @type {HTMLElement | null} the element that shows links; created when first needed */
 let place = null;
@@ -10,8 +10,10 @@ let place = null;
 /** @param {HTMLElement} button that was pressed @param {string} words shown on it for a moment */
 export function say(button, words) {
   button.dataset.words ??= button.textContent ?? '';
-  text(button, words);
-  setTimeout(() => text(button, button.dataset.words ?? ''), 2200);
+  button.textContent = words;
+  setTimeout(() => {
+    button.textContent = button.dataset.words ?? '';
+  }, 2200);
 }
 
 /** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */

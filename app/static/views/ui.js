@@ -68,14 +68,10 @@ export const glossed = (words, stops = new Set()) => {
   );
 };
 
-/**
- * @typedef {object} Button
- * @property {string} label its action, for assistive technology and on hover
- * @property {() => void} act @property {Child} children @property {string} [name] class
- */
-
 /** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not
- *  after a key. @param {Button} props */
+ *  after a key.
+ *  @param {{label: string, act: () => void, children: Child, name?: string}} props `label`: its
+ *  action, for assistive technology and on hover; `name`: a class */
 export const Button = ({ label, act, name = '', children }) => {
   const press = (event) => {
     act();
