@@ -19,7 +19,7 @@ from app import scripts
 from app.content import lessons, workshop
 from app.content.html import element, json_for_script
 from app.first_load import PLOTLY, import_map
-from app.page import TRACES, head, known_methods, player_options, recordings
+from app.page import TRACES, head, player_options, recordings
 from app.run import exploration
 from app.run.race import read_race
 from app.tabs import explore, live, race
@@ -116,8 +116,8 @@ def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
         **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},
         "learn": {"lessons": workshop.lessons(chosen.lessons)},
     }
-    shared = {"methods": known_methods(), "symbols": glossary()}
-    return {"tabs": {tab: {**options[tab], **shared} for tab in TABS}, "files": chosen.files, "plotly": plotly}
+    tabs = {tab: {**options[tab], "symbols": glossary()} for tab in TABS}
+    return {"tabs": tabs, "files": chosen.files, "plotly": plotly}
 
 
 def page(chosen: Chosen, plotly: str = "") -> str:

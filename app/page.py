@@ -25,6 +25,7 @@ from app.run import job
 from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
 from app.tabs import explore, live, race
+from specdiff_core.explorations import figures
 from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
@@ -79,7 +80,6 @@ def known_methods() -> dict[str, dict[str, str]]:
     return {
         method.name: {
             "label": method.label,
-            "short": method.short,
             "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
             "colour": method.colour,
             "mark": method.mark,
@@ -101,8 +101,7 @@ def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[di
 
 def mount(script: str, options: dict[str, Any]) -> str:
     """JavaScript that a component runs when it appears: import a module and mount it once."""
-    shared = {"plotly": PLOTLY.name, "methods": known_methods(), "symbols": glossary()}
-    values = json_for_script({**shared, **options})
+    values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
     mounted = f"import('sd/{script}').then((module) => module.mount(element, props, watch, {values}))"
     return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"
 
@@ -113,6 +112,9 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "kind": tab,
         "prefix": tab,
         "crowded": CROWDED,
+        "methods": known_methods(),
+        "glyphs": figures.GLYPHS,
+        "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
         "noSteps": NO_STEPS,
         "patience": running.PATIENCE,
         "kept": running.KEPT,

@@ -69,7 +69,7 @@ def _line(x: Any, y: Any, text: Any, colour: str, dash: str, places: Any) -> dic
 
 
 def _figure(title: str, said: str, lines: list[Any], layout: dict[str, Any]) -> str:
-    """A drawing that the page makes (static/figures.js), with its title and its words."""
+    """A drawing that the page makes (static/learn.js), with its title and its words."""
     described = json.dumps({"data": lines, "layout": layout})
     drawing = element("div", class_="sd-drawing", data_figure=described, role="img", aria_label=f"{title}. {said}")
     return element("figure", element("h3", text=title), drawing, element("figcaption", text=said), class_="sd-figure")

@@ -16,7 +16,7 @@ import {
   visit,
 } from './page.js';
 import { Stage, stopAt } from './state/stage.js';
-import { arrowTabs, html, render } from './views/ui.js';
+import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
 import { busyWords, narrate, times } from './state/format.js';
@@ -38,19 +38,19 @@ import { wordsOf } from './views/inspector.js';
 /** @import { Event } from './state/events.d.ts' */
 /** @import { Labels, Scene } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
-/** @import { Method } from './state/marks.js' */
+/** @import { Looks } from './state/marks.js' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
 
 /** @typedef {Record<string, string | number | boolean | null>} Asked values of the controls */
+/** @typedef {PlayerOptions & Looks} Options what the server says about the page (app/page.py) */
 /**
- * @typedef {object} Options what the server says about the page (app/page.py)
+ * @typedef {object} PlayerOptions
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded
  * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
- * @property {Record<string, Method>} methods
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
@@ -63,7 +63,7 @@ import { wordsOf } from './views/inspector.js';
 /** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean,
  *  hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under
  *  way: the part that has arrived */
-/** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, round: number, place: Place,
+/** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
@@ -475,15 +475,7 @@ export class App extends Job {
   /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
-    this.pinned = {
-      name: this.selected ?? '',
-      token: -1,
-      lane,
-      view,
-      round: view.round,
-      place,
-      who: '',
-    };
+    this.pinned = { name: this.selected ?? '', token: -1, lane, view, place, who: '' };
     this.draw();
   }
 
@@ -500,7 +492,7 @@ export class App extends Job {
     const who = name === this.selected && this.names.length <= 2
       ? ''
       : this.shown.named[name].label;
-    this.pinned = { name, token, lane, view, round: view.round, place, who };
+    this.pinned = { name, token, lane, view, place, who };
     this.draw();
     const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
     if (byKey) inspector.focus({ preventScroll: true });
@@ -607,7 +599,7 @@ export class App extends Job {
   /** Run again on one thread, which other programs disturb less. */
   runQuietly() {
     this.threads = 1;
-    document.getElementById(`${this.prefix}-run`)?.click();
+    this.press('run');
   }
 
   /** @override */ queued(element) {
@@ -641,7 +633,7 @@ export class App extends Job {
     if (this.wanted && this.wanted.length < 8000) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
-    this.cancel(); // Gradio still considers the run active and would not start another
+    this.press('cancel'); // Gradio still considers the run active and would not start another
     const keeps = kept && ' Download it if you want to keep it.';
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }
@@ -722,14 +714,11 @@ export class App extends Job {
 
   keys(event) {
     const { target } = event;
-    if (
-      event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.asleep ||
-      !(target instanceof Element)
-    ) return;
+    if (event.defaultPrevented || this.asleep || !isFree(event)) return;
     if (
       target.closest(
-        'textarea, select, [contenteditable], dialog, ' +
-          '[role=tablist]:not([aria-orientation=vertical]), [role=listbox], input:not(.sd-scrub)',
+        'dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], ' +
+          'input:not(.sd-scrub)',
       )
     ) return;
     if (this.game) {

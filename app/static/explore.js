@@ -19,6 +19,7 @@ import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { canRun, mark, openRace, pauseAll, register, visit } from './page.js';
+import { code } from './views/room.js';
 import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
 /** @import { Card } from './views/notes.js' */
@@ -56,11 +57,6 @@ const UNREADABLE = {
   message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
-
-/** A random token of this tab. `crypto.randomUUID` is missing on pages served without TLS. */
-const newToken = () =>
-  [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0'))
-    .join('');
 
 /** @extends {Job<Run>} */
 export class Explore extends Job {
@@ -172,11 +168,6 @@ export class Explore extends Job {
 
   get widget() {
     return this.widgets[this.name];
-  }
-
-  /** The element that holds the widget; lessons point at it. */
-  get aside() {
-    return this.root.querySelector('.sd-exp-aside');
   }
 
   /** The answer that is shown and its source: the chosen one, or one that exists. */
@@ -354,7 +345,7 @@ export class Explore extends Job {
   async fetchRecorded(stem = this.stem) {
     if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await this.get(`${stem}.json`);
+      const found = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
       if (found.kind !== 'exploration' || found.schema !== 1 || !found.report) {
         throw new Error('not a known format of an answer');
       }
@@ -424,10 +415,6 @@ export class Explore extends Job {
     this.answers.opened[this.name] = /** @type {Answer} */ (this.opened.answer);
     this.source = 'opened';
     this.draw();
-  }
-
-  async get(file) {
-    return (await fetchFile(this.options.folder + file)).json();
   }
 
   draw() {
@@ -571,7 +558,7 @@ export class Explore extends Job {
   }
 
   /** @override */ pressedRun() {
-    this.token = newToken();
+    this.token = code(12); // of this tab
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
     this.before = null;
@@ -653,7 +640,7 @@ export class Explore extends Job {
     }
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
-    this.showStatus(progressWords(message));
+    this.status.show(progressWords(message));
     this.draw();
   }
 

@@ -82,37 +82,32 @@ export class Job {
     return canRun(this.prefix) ? ` Press ${name}.` : '';
   }
 
-  /** Show the progress of the run. */
-  showStatus(words) {
-    this.status.show(words);
-  }
-
   pressedRun() {
     this.card.hide();
     this.waiting = true;
     this.dropped = false;
     this.watchdog.restart();
-    this.showStatus(this.statusWords.waits);
+    this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
   /** Repeat in words the queue position that Gradio writes into its own status. */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
-    if (position && this.dropped) this.cancel();
-    else if (position && this.waiting) this.showStatus(`${this.statusWords.alone} ${position}`);
+    if (position && this.dropped) this.press('cancel');
+    else if (position && this.waiting) this.status.show(`${this.statusWords.alone} ${position}`);
   }
 
   /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
     if (this.waiting) {
       this.dropped = true;
-      this.cancel();
+      this.press('cancel');
       this.leave();
     }
     if (!this.busy) return;
     const run = this.live?.run;
-    this.showStatus(this.statusWords.stops);
+    this.status.show(this.statusWords.stops);
     setTimeout(() => {
       if (this.busy && this.live?.run === run) this.lost(true);
     }, this.patience);
@@ -127,11 +122,6 @@ export class Job {
   /** Called when Gradio's event has ended, however it ended (app/controls.py). */
   ended() {
     if (this.dropped && this.busy) this.over();
-  }
-
-  /** Cancel Gradio's event. */
-  cancel() {
-    this.press('cancel');
   }
 
   /** Press a button of Gradio's. @param {string} id */

@@ -3,7 +3,7 @@
 import { Guide } from './views/guide.js';
 import { glossed, Held, html, render } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
-import { drawFigures } from './figures.js';
+import { Charts } from './views/charts.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
@@ -40,6 +40,7 @@ import { send } from './views/room.js';
 const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
+const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 
@@ -62,6 +63,15 @@ const tabOf = ({ trace, explore }) =>
 function playerOf(kind) {
   if (!page.players[kind]) openTab(kind);
   return until(() => page.players[kind]);
+}
+
+/** Draw the figures of the tab, which the server describes. @param {HTMLElement} root */
+function drawFigures(root, plotly) {
+  const places = /** @type {HTMLElement[]} */ ([...root.querySelectorAll('[data-figure]')]);
+  const figures = places.map(({ dataset }) => JSON.parse(dataset.figure ?? ''));
+  const named = (/** @type {any[]} */ all) => Object.fromEntries(all.entries());
+  new Charts(named(places), { plotly, without: WITHOUT, share: 0 })
+    .offer(named(figures.map((figure) => () => figure)));
 }
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
@@ -313,9 +323,8 @@ class Learn {
     const panelOf = (key) =>
       player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     panelOf(panel)?.closest('details')?.setAttribute('open', '');
-    if (panel === 'board') return player.root.querySelector('.sd-exp-board');
-    if (panel === 'widget') return player.aside;
-    return panelOf(panel);
+    const own = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
+    return own ? player.root.querySelector(own) : panelOf(panel);
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording. @param {string[]} sentences
@@ -404,6 +413,6 @@ class Learn {
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);
-  drawFigures(element, options);
+  drawFigures(element, options.plotly);
   new Learn(element, options);
 }

@@ -10,7 +10,6 @@ import { look } from './views/room.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
- *  actions?: () => {toggle: () => void, step: (count: number) => void},
  *  open?: (place: any) => void, place?: any}} Player `place`: what it shows, as `open` takes it */
 
 const MOST_RUNS = 32;

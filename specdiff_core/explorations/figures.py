@@ -79,8 +79,7 @@ USES = {
     "drafts/trie": ("longdash", "x"),
     "drafts/multi_round": ("longdashdot", "\\"),
 }
-"""How a drafter is used (:attr:`BenchSetting.use`) -> dash of a line, hatch of a bar; the players have the same
-(app/static/state/marks.js)."""
+"""How a drafter is used (:attr:`BenchSetting.use`) -> dash of a line, hatch of a bar; the players draw the same."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 HATCHES = ("/", ".", "\\", "x", "-")

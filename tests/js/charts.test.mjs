@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { make, methods, trace } from './fixture.mjs';
+import { looks, make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { nameLanes } from '../../app/static/state/marks.js';
 import { rowAt } from '../../app/static/state/race.js';
@@ -26,7 +26,7 @@ test('tokens over time: a line and a label for each lane that wrote or still may
     absent: null,
   };
   const names = Object.keys(lanes);
-  const named = nameLanes(names, lanes, 'vanilla', methods, {});
+  const named = nameLanes(names, lanes, 'vanilla', looks, {});
   const states = Object.fromEntries(
     names.map((name) => [name, lanes[name] ? stateAt(lanes[name], Infinity) : null]),
   );

@@ -19,13 +19,11 @@ import {
   treeTau,
   withProbability,
 } from '../../app/static/state/exploration.js';
-import { make } from './fixture.mjs';
+import { make, near } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 import { addresses, download } from '../../app/static/views/dom.js';
+import { drawn, isShown, settled } from '../../app/static/views/figure.js';
 
-const { drawn, isShown, settled } = await import('../../app/static/views/figure.js');
-
-const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
 const BOX = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
 
@@ -198,10 +196,8 @@ test('a figure: its data, its axes in the theme, what a widget adds, and the axe
       annotations: [{ font: { color: '@muted' } }],
     },
   };
-  const { data, layout } = drawn(figure, c, {
-    data: [{ x: [9], marker: { color: '@accent' } }],
-    reach: { x: 10, y: 1 },
-  });
+  const added = { data: [{ x: [9], marker: { color: '@accent' } }], reach: { x: 10, y: 1 } };
+  const { data, layout } = drawn({ ...figure, added }, c);
   assert.deepEqual(data.map(({ marker }) => marker.color), [
     'colour of lane-1',
     'colour of accent',

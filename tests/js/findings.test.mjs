@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 import { FINDINGS, proven, runOf, watched } from '../../app/static/state/findings.js';
 import { buildLane } from '../../app/static/state/lane.js';
-import { trace } from './fixture.mjs';
+import { near, trace } from './fixture.mjs';
 
 const [vanilla, drafted] = [trace.lanes.vanilla, trace.lanes.drafted].map(buildLane);
 const run = (more = {}, config = {}) => {
@@ -23,15 +23,12 @@ const ANSWERS = {
   lossless: 'losslessness.coins',
 };
 const explored = (lesson, own, busy = false) => ({ answer: recorded(ANSWERS[lesson]), own, busy });
-const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
 
 test('a run in numbers: what was counted, and what a pass cost', () => {
   const found = run();
   const tests = drafted.events.flatMap((event) => event.kind === 'Verified' ? event.tests : []);
   assert.equal(found.tested, tests.length);
-  near(found.alpha, tests.filter(({ accepted }) => accepted).length / tests.length);
   near(found.odds, tests.reduce((sum, { threshold }) => sum + threshold, 0) / tests.length);
-  near(found.tau, drafted.ids.length / drafted.finished.rounds);
   const kept = (m) => drafted.rounds.filter(({ accepted }) => accepted >= m).length;
   const tried = (j) => tests.filter(({ position }) => position === j - 1).length;
   const rates = Array.from({ length: found.config.gamma }, (_, j) => kept(j + 1) / tried(j + 1));

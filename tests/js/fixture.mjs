@@ -1,11 +1,14 @@
-// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and the records of the methods.
+// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and how lanes look.
+import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
-import { parse } from '../../app/static/state/trace.js';
+import { DEFAULTS, parse } from '../../app/static/state/trace.js';
 
-export const { trace: source, methods } = JSON.parse(
+export const { trace: source, looks } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
 );
+export const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
+export const { methods } = looks;
 export const trace = parse(source);
 
 const span = { name: 'draft', start: 0, seconds: 0.001 };
@@ -42,13 +45,10 @@ export const make = {
     round: 0,
     ids,
     q: ids.map(() => 0.8),
-    reveal_steps: ids.map(() => 0),
-    exact_q: ids.map(() => true),
     proposal: 'conditionals',
     nfe: 1,
-    parents: [],
-    branches: [],
     span,
+    ...DEFAULTS.DraftReady,
     ...more,
   }),
   scored: (p, more = {}) => ({ kind: 'TargetScored', round: 0, p, candidates: [], span, ...more }),
@@ -57,16 +57,11 @@ export const make = {
     round: 0,
     tests,
     accepted: tests.filter((one) => one.accepted).length,
-    path: [],
-    scores: [],
-    chosen: null,
     extra: 4,
     source: 'bonus',
-    fallback: '',
-    lossless: true,
     extra_candidates: [],
-    rule: 'ratio',
     span,
+    ...DEFAULTS.Verified,
     ...more,
   }),
   committed: (ids, sources, more = {}) => ({
@@ -85,9 +80,7 @@ export const make = {
     ids: [],
     rounds: 1,
     seconds: 0.005,
-    seconds_by: {},
-    peak_bytes: null,
-    waited_seconds: null,
+    ...DEFAULTS.Finished,
     ...more,
   }),
 };

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 
 import { aboutWords, expectedTau, racesOf } from '../../app/static/state/exploration.js';
 import { blockOf, FORMULAS, heated } from '../../app/static/state/formulas.js';
+import { near } from './fixture.mjs';
 
-const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);
 const lineOf = ({ data }, name) => data.find((one) => one.name === name && one.mode === 'lines');
 const starOf = ({ data }, name) => data.find((one) => one.name === name && one.mode === 'markers');
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { again, inspected, residual, rules, tokenOf } from '../../app/static/state/inspect.js';
+import { again, inspected, rules, tokenOf } from '../../app/static/state/inspect.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { make, trace } from './fixture.mjs';
 
@@ -56,12 +56,6 @@ test('what the rules would do', () => {
   assert.deepEqual(rules(0.3, 0.6), { ratio: 0.5, delta: 0.3, match: 0.3 });
   assert.equal(rules(0.6, 0.3).ratio, 1);
   assert.equal(rules(0.6, 0).ratio, 0);
-});
-
-test('the residual is what p still lacks', () => {
-  const rows = [{ id: 1, p: 0.6, q: 0.3 }, { id: 2, p: 0.3, q: 0.6 }, { id: null, p: 0.1, q: 0.1 }];
-  assert.deepEqual(residual(rows).map((value) => Math.round(value * 1e9) / 1e9), [1, 0, 0]);
-  assert.equal(residual([{ id: 1, p: 1, q: 1 }]), null);
 });
 
 test('other draws: as often accepted as the threshold says, and instead the residual', () => {

@@ -7,7 +7,7 @@ import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
 import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
-import { GLYPHS, useOf, USES } from '../../app/static/state/marks.js';
+import { useOf } from '../../app/static/state/marks.js';
 import {
   alpha,
   clockOf,
@@ -21,7 +21,7 @@ import {
 import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
-import { readFile, unzip } from '../../app/static/state/trace.js';
+import { readFile } from '../../app/static/state/trace.js';
 
 const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
   readFileSync(process.argv[2], 'utf8'),
@@ -30,23 +30,11 @@ const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
 const indicesOf = (lane, kind) => lane.events.flatMap((event, i) => event.kind === kind ? [i] : []);
 
 /** A lane after its first n events. */
-function numbersAt(state) {
-  const { rounds, committed, drafted, tested, accepted, nfe, calls, testedAt, acceptedAt } =
-    state.sums;
-  return {
-    rounds,
-    committed,
-    drafted,
-    tested,
-    accepted,
-    nfe,
-    target_calls: calls,
-    tested_at: [...testedAt],
-    accepted_at: [...acceptedAt],
-    tau: tau(state),
-    alpha: alpha(state),
-  };
-}
+const numbersAt = (state) => ({
+  ...structuredClone(state.sums),
+  tau: tau(state),
+  alpha: alpha(state),
+});
 
 function alone(lane) {
   let state = null;
@@ -93,7 +81,12 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const stage = new Stage(Object.keys(lanes), lanes, { methods: {}, crowded });
+  const stage = new Stage(Object.keys(lanes), lanes, {
+    methods: {},
+    glyphs: {},
+    dashes: {},
+    crowded,
+  });
   const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
   return {
     rounds,
@@ -106,7 +99,7 @@ function against(lanes, name, baseline) {
 
 const found = {};
 for (const [key, path] of Object.entries(traces)) {
-  const { lanes: told } = await unzip(readFileSync(path));
+  const { lanes: told } = await readFile(new Blob([readFileSync(path)]));
   const names = Object.keys(told);
   const lanes = Object.fromEntries(names.map((name) => [name, buildLane(told[name])]));
   const baseline = baselineOf(lanes, names);
@@ -130,8 +123,7 @@ for (const pair of pairs) {
       opened.lanes.findLastIndex((one) => one.file === path && one.name === lane),
     )
   );
-  const { rows, facts: { common, lossless } } = opened.answer;
-  aligned.push({ rows, facts: { common, lossless } });
+  aligned.push(opened.answer.rows);
 }
 writeFileSync(
   out,
@@ -139,6 +131,5 @@ writeFileSync(
     traces: found,
     aligned,
     spellings: spellings.map(joinPieces),
-    marks: { glyphs: GLYPHS, uses: USES },
   }),
 );

@@ -34,7 +34,7 @@ const failed = {
   hint: 'Restore it.',
   run: 'r',
 };
-const make = () => ({
+const lanes = {
   vanilla: buildLane(told.vanilla),
   whole: buildLane(told.drafted),
   short: buildLane([...cut, { ...end, reason: 'end_of_text' }]),
@@ -42,8 +42,8 @@ const make = () => ({
   broken: buildLane([...cut, failed]),
   unloaded: buildLane([failed]),
   absent: null,
-});
-const names = Object.keys(make());
+};
+const names = Object.keys(lanes);
 
 test('a race is a trace of any lanes, in the order asked for, and not of endless ones', () => {
   assert.deepEqual(choose({ b: [], a: [] }), { names: ['b', 'a'], left: 0 });
@@ -62,18 +62,17 @@ test('lanes may have the names of what every object has', () => {
     [{ ...lines[0], lanes }, ...lines.slice(1).map((line) => ({ ...line, lane: odd[2] }))].map((
       line,
     ) => JSON.stringify(line)).join('\n');
-  const { lanes } = parse(named(odd));
-  assert.deepEqual(Object.keys(lanes), odd);
-  assert.equal(lanes[odd[2]].length, lines.length - 1);
-  assert.deepEqual(Object.keys(parse(serialise({ title: 't', lanes })).lanes), odd);
+  const read = parse(named(odd)).lanes;
+  assert.deepEqual(Object.keys(read), odd);
+  assert.equal(read[odd[2]].length, lines.length - 1);
+  assert.deepEqual(Object.keys(parse(serialise({ title: 't', lanes: read })).lanes), odd);
   assert.throws(() => parse(named(['vanilla'])), /unknown lane/);
-  const built = Object.fromEntries(odd.map((name) => [name, buildLane(lanes[name])]));
+  const built = Object.fromEntries(odd.map((name) => [name, buildLane(read[name])]));
   assert.equal(standings(built, odd)[odd[2]].place, 1);
   assert.equal(baselineOf(built, odd), odd[2]);
 });
 
 test('the baseline is vanilla, or whoever drafts nothing', () => {
-  const lanes = make();
   assert.equal(baselineOf(lanes, names), 'vanilla');
   assert.equal(
     baselineOf({ whole: lanes.whole, plain: lanes.vanilla }, ['whole', 'plain']),
@@ -83,7 +82,6 @@ test('the baseline is vanilla, or whoever drafts nothing', () => {
 });
 
 test('places go by the clock, and neither who wrote fewer tokens nor who did not come in has one', () => {
-  const lanes = make();
   const result = standings(lanes, names);
   const places = Object.fromEntries(names.map((name) => [name, result[name].place]));
   assert.deepEqual(places, {
@@ -99,12 +97,11 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
   assert.deepEqual(names.filter((name) => result[name].done), ['vanilla', 'whole', 'short']);
   assert.deepEqual(names.filter((name) => complete(lanes[name])), ['vanilla', 'whole', 'short']);
   assert.deepEqual(names.map((name) => result[name].tokens), [40, 40, total, total, total, 0, 0]);
-  const twins = { a: make().whole, b: make().whole };
+  const twins = { a: lanes.whole, b: lanes.whole };
   assert.deepEqual(Object.values(standings(twins, ['a', 'b'])).map((one) => one.place), [1, 1]);
 });
 
 test('a stopped lane with more tokens than those that came in sets no measure for them', () => {
-  const lanes = make();
   const result = standings({
     short: lanes.short,
     stopped: buildLane([...told.drafted.slice(0, -1), { ...end, reason: 'stopped' }]),
@@ -117,7 +114,6 @@ test('a stopped lane with more tokens than those that came in sets no measure fo
 });
 
 test('stepping goes through the rounds of the selected lane, then to the ends of those behind it', () => {
-  const lanes = make();
   const stops = stopsOf(lanes, names, 'short');
   const own = stops.filter((stop) => stop.lane === 'short');
   assert.equal(own.length, lanes.short.stops.length);
@@ -130,7 +126,7 @@ test('stepping goes through the rounds of the selected lane, then to the ends of
 });
 
 test('in a race of two, stepping goes on through what the slower lane has left, commit by commit', () => {
-  const { vanilla, whole } = make();
+  const { vanilla, whole } = lanes;
   const stops = stopsOf({ vanilla, whole }, ['vanilla', 'whole'], 'whole');
   const after = stops.slice(whole.stops.length);
   assert.ok(

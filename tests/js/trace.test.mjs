@@ -12,8 +12,8 @@ import {
   gunzip,
   gzip,
   parse,
+  readFile,
   serialise,
-  unzip,
 } from '../../app/static/state/trace.js';
 
 const header = (more) =>
@@ -21,18 +21,14 @@ const header = (more) =>
 
 test('a trace survives serialise and parse, gzip and base64', async () => {
   const text = serialise(trace);
-  assert.deepEqual(parse(text), trace);
+  const values = (lines) => lines.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  assert.deepEqual(values(text), values(source), 'as Python writes it');
   const bytes = await gzip(new TextEncoder().encode(text));
   const base64 = Buffer.from(bytes).toString('base64');
   assert.equal(new TextDecoder().decode(await gunzip(fromBase64(base64))), text);
-  const opened = await unzip(bytes);
+  const opened = await readFile(new Blob([bytes]));
   assert.deepEqual(opened.lanes, trace.lanes);
   assert.deepEqual(opened.bytes, bytes, 'the bytes are kept for the download');
-});
-
-test('what is written here holds the same values as what Python writes', () => {
-  const values = (text) => text.split('\n').filter(Boolean).map((line) => JSON.parse(line));
-  assert.deepEqual(values(serialise(trace)), values(source));
 });
 
 test('foreign text is refused', () => {

@@ -176,7 +176,6 @@ export function answerOf({ a, b }) {
     common,
     columns: columnsOfTokens(a.lane, b.lane, common),
     must_be_equal: mustBeEqual(a.lane, b.lane, common),
-    lossless: [a, b].every(({ lane }) => lane.header?.lossless !== false),
     files: { a: aboutRun(a), b: aboutRun(b) },
   };
   const placed = (/** @type {Record<string, any>[]} */ rows, start) =>
@@ -201,11 +200,7 @@ export function answerOf({ a, b }) {
     done: 2,
     total: 2,
     origin: { date: header?.started_at ?? '' },
-    machine: {
-      device: header?.device ?? '',
-      dtype: header?.dtype ?? '',
-      threads: header?.threads ?? 0,
-    },
+    machine: {}, // see facts.files
     choice: {
       temperature: header?.config.temperature ?? 1,
       tokens: a.lane.ids.length,

@@ -6,8 +6,9 @@ import { rejectedOf, stateAt } from './lane.js';
 
 /** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean,
  *  data?: Record<string, any>[], layout: Record<string, any>, empty?: string,
- *  when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string}} Figure
- *  one panel; colours are roles (specdiff_core/explorations/figures.py) */
+ *  when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string,
+ *  added?: {data: object[], reach?: {x: number, y: number}}}} Figure
+ *  one panel; colours are roles (specdiff_core/explorations/figures.py); `added`: by a widget */
 /** @typedef {{name: string, label: string, title: string, low: number, high: number, step: number,
  *  value: number}} SliderOf a figure with a formula (state/formulas.js) */
 /** @typedef {{answer?: string, notes?: string[], figures?: Figure[],

@@ -85,20 +85,15 @@ export function busyWords(waits) {
   return `⚠ Busy machine: other programs were using the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
 }
 
-/** Origins of tokens. */
+/** Origins of tokens, as the legend shows them. */
 export const LEGEND = {
   draft: { glyph: '✓', words: 'accepted draft' },
   residual: { glyph: '↻', words: 'corrected by the target' },
   bonus: { glyph: '+', words: 'bonus token' },
   guess: { glyph: '▒', words: 'still a guess' },
 };
-/** @type {Record<string, {words: string}>} origins of a committed token */
-export const SOURCES = {
-  draft: LEGEND.draft,
-  residual: LEGEND.residual,
-  bonus: LEGEND.bonus,
-  target: { words: 'the target’s own token' },
-};
+/** @type {Record<string, {glyph: string, words: string}>} */
+export const SOURCES = { ...LEGEND, target: { glyph: '↻', words: 'the target’s own token' } };
 
 const REASONS = {
   end_of_text: 'end of text',
@@ -140,27 +135,24 @@ export function tokenTitle(token, vanilla, greedy) {
 /** p, q and u of one test. At temperature 0 nothing is drawn. @param {Test} test */
 export function testWords(test, greedy) {
   const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
-  if (test.kind === 'match') {
-    return `${numbers}; shared noise: accepted if the target draws the same token`;
-  }
   if (test.kind === 'tree') {
     return `the branches here have p = ${exact(test.threshold)} together; the target drew ` +
       `${test.accepted ? 'one of them' : 'another token'}`;
   }
   if (greedy) {
-    return test.accepted
-      ? 'temperature 0: the target’s most probable token is the same'
-      : 'temperature 0: the target’s most probable token is a different one';
+    return 'at temperature 0 the target takes its likeliest token, which is ' +
+      `${test.accepted ? 'the same' : 'a different one'}`;
   }
+  if (test.kind === 'match') {
+    return `${numbers}; shared noise: accepted if the target draws the same token`;
+  }
+  const drawn = test.draw === null ? '' : `, drawn u = ${exact(test.draw)}`;
   if (test.kind === 'block') {
-    const chance = `${numbers}; the draft up to here passes as a whole with probability ` +
-      `${exact(test.threshold)}`;
-    return test.draw === null
-      ? `${chance}; a longer part of it passed`
-      : `${chance}, drawn u = ${exact(test.draw)}`;
+    return `${numbers}; the draft up to here passes as a whole with probability ` +
+      `${exact(test.threshold)}${drawn || '; a longer part of it passed'}`;
   }
   const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
-  return `${numbers}, ${bound} = ${exact(test.threshold)}, drawn u = ${exact(test.draw)}`;
+  return `${numbers}; accepted with probability ${bound} = ${exact(test.threshold)}${drawn}`;
 }
 
 /** The numbers of one test, short. @param {Test} test */

@@ -167,23 +167,11 @@ function extraOf({ verified, extra, judged }, lane) {
   if (!verified || judged < Infinity) return { kind: 'none', title: EXTRA };
   if (!extra) return { kind: 'none', title: 'nothing is added: an accepted token ended the text' };
   const word = piece(lane, verified.extra);
-  const words = cell(word);
-  if (verified.source === 'bonus') {
-    return {
-      kind: 'bonus',
-      mark: '+',
-      words,
-      title: `bonus token ${JSON.stringify(word)}, drawn from the target`,
-      figures: 'bonus',
-    };
-  }
-  return {
-    kind: 'fix',
-    mark: '↻',
-    words,
-    title: `the target writes ${JSON.stringify(word)} instead`,
-    figures: 'instead',
-  };
+  const named = JSON.stringify(word);
+  const look = verified.source === 'bonus'
+    ? { kind: 'bonus', title: `bonus token ${named}, drawn from the target`, figures: 'bonus' }
+    : { kind: 'fix', title: `the target writes ${named} instead`, figures: 'instead' };
+  return { ...look, mark: look.kind === 'bonus' ? '+' : '↻', words: cell(word) };
 }
 
 /** @param {PartialRound} round @param {Lane} lane @param {Test | undefined} test that decided it */

@@ -155,15 +155,14 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
   };
 }
 
-/** A sentence with the measured numbers, in two parts: shown before the replay, and only after it.
+/** A sentence with the measured numbers, in two parts: shown before the replay, and only after it;
+ *  empty if the lanes cannot be compared.
  *  @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
  *  @param {number} count of lanes @param {boolean} trusted whether the clock is
- *  @returns {{before: string, after: string}} */
+ *  @returns {{before?: string, after?: string}} */
 export function leadWords(drafted, vanilla, who, count, trusted) {
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla);
-  if (!compared || !drafted.shown.length || !vanilla.shown.length) {
-    return { before: '', after: '' };
-  }
+  if (!compared || !drafted.shown.length || !vanilla.shown.length) return {};
   const tokens = drafted.shown.length;
   if (isServed(drafted)) {
     return {

@@ -1,7 +1,7 @@
 // One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with other draws. Pure.
 
 import { decisive, stateAt } from './lane.js';
-import { drawn, normalised, uniform } from './exploration.js';
+import { acceptance, drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, PartialRound } from './lane.js' */
 
@@ -130,7 +130,7 @@ export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: 
 
 /** The residual (p − q)₊ by row, as a distribution; null if it is zero. @param {Row[]} rows */
 export const residual = (rows) =>
-  normalised(rows.map(({ p, q }) => Math.max(0, (p ?? 0) - (q ?? 0))));
+  acceptance(rows.map(({ p }) => p ?? 0), rows.map(({ q }) => q ?? 0)).residual;
 
 /** Repeat a test `draws` times with other draws: how often it accepts, and how often each row
  *  came out otherwise. In a tree the target draws from p, and any token that was drafted there is

@@ -1,44 +1,16 @@
-// Colours and marks of methods, the same in every chart; dash and pattern show how a drafter is used. Other lanes (of a
-// foreign trace, or with an unnamed setting) get the colours and marks that are left. Pure.
+// Colours and marks of methods, the same in every chart; the dash shows how a drafter is used. Other lanes (of a foreign
+// trace, or with an unnamed setting) get the colours and marks that are left. Pure.
 
 /** @import { Lanes } from './race.js' */
 
-/** @typedef {{label: string, short: string, about: string, colour: string, mark: string}} Method
+/** @typedef {{label: string, about: string, colour: string, mark: string}} Method
  *  one record of specdiff_core/schema/methods.py */
-/** @typedef {{label: string, about: string, colour: string, mark: string, glyph: string,
- *  dash: string, pattern: string}} Named */
+/** @typedef {{methods: Record<string, Method>, glyphs: Record<string, string>,
+ *  dashes: Record<string, string>}} Looks from the server: by method, by symbol of Plotly's, and by
+ *  use of a drafter (specdiff_core/explorations/figures.py) */
+/** @typedef {Method & {glyph: string, dash: string}} Named */
 
-/** @type {Record<string, string>} a symbol of Plotly's -> the character that looks like it */
-export const GLYPHS = {
-  'line-ns': '┆',
-  circle: '●',
-  square: '■',
-  'triangle-up': '▲',
-  diamond: '◆',
-  'triangle-down': '▼',
-  star: '★',
-  cross: '✚',
-  hexagon2: '⬢',
-  pentagon: '⬟',
-  'star-diamond': '✦',
-  'triangle-right': '▶',
-  'triangle-left': '◀',
-  x: '✖',
-  hexagram: '✶',
-};
-/** @type {Record<string, [string, string]>} use of a drafter -> dash, pattern */
-export const USES = {
-  window: ['solid', ''],
-  tree: ['dash', '/'],
-  'window/auto': ['dashdot', '-'],
-  'tree/auto': ['15px,3px,2px,3px', '|'],
-  'drafts/self': ['dot', '.'],
-  'drafts/trie': ['longdash', 'x'],
-  'drafts/multi_round': ['longdashdot', '\\'],
-};
-
-/** @param {string} use as in USES @returns {[string, string]} dash of a line, pattern of a bar */
-export const usedAs = (use) => Object.hasOwn(USES, use) ? USES[use] : ['10px,3px,2px,3px', '+'];
+const OTHER_DASH = '10px,3px,2px,3px'; // of a use that is not known
 
 /** How the settings of a run use its drafter. @param {Record<string, any> | null} config */
 export function useOf(config) {
@@ -54,10 +26,10 @@ export function useOf(config) {
 /** @type {Record<string, string>} lanes with a descriptive label */
 const OWN_WORDS = { drafted: 'With drafts' };
 
-/** The colours and marks that no method has. @param {Record<string, Method>} methods */
-export function spare(methods) {
+/** The colours and marks that no method has. @param {Pick<Looks, 'methods' | 'glyphs'>} looks */
+export function spare({ methods, glyphs }) {
   const taken = new Set(Object.values(methods).map((method) => method.mark));
-  const left = Object.keys(GLYPHS).filter((mark) => !taken.has(mark));
+  const left = Object.keys(glyphs).filter((mark) => !taken.has(mark));
   const roles = new Set(Object.values(methods).map((method) => method.colour));
   const colours = [...roles].filter((role) => role !== 'target');
   return (i) => ({ mark: left[i % left.length], colour: colours[i % colours.length] });
@@ -65,11 +37,12 @@ export function spare(methods) {
 
 /** The lanes of a race by name: what they are called and how they are drawn.
  *  @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
- *  @param {Record<string, Method>} methods
+ *  @param {Looks} looks
  *  @param {Record<string, {label: string, method?: string}>} own words that came with a recording
  *  @returns {Record<string, Named>} */
-export function nameLanes(names, lanes, baseline, methods, own) {
-  const free = spare(methods);
+export function nameLanes(names, lanes, baseline, looks, own) {
+  const { methods, glyphs, dashes } = looks;
+  const free = spare(looks);
   const taken = new Set(); // no two lanes look the same
   let next = 0;
   return Object.fromEntries(names.map((name) => {
@@ -81,8 +54,8 @@ export function nameLanes(names, lanes, baseline, methods, own) {
     const label = words?.label ?? (method ? method.label : named ?? name.replaceAll('_', ' '));
     const about = method && !words ? method.about : '';
     if (name === baseline) {
-      const style = { colour: 'target', mark: 'x', glyph: GLYPHS['line-ns'], dash: 'dot' };
-      return [name, { label, about, ...style, pattern: '' }];
+      const style = { colour: 'target', mark: 'x', glyph: glyphs['line-ns'], dash: 'dot' };
+      return [name, { label, about, ...style }];
     }
     const wanted = method
       ? { mark: method.mark, colour: method.colour }
@@ -91,7 +64,8 @@ export function nameLanes(names, lanes, baseline, methods, own) {
       : free(next++);
     const style = taken.has(`${wanted.mark} ${wanted.colour}`) ? free(next++) : wanted;
     taken.add(`${style.mark} ${style.colour}`);
-    const [dash, pattern] = usedAs(useOf(config));
-    return [name, { label, about, ...style, glyph: GLYPHS[style.mark], dash, pattern }];
+    const use = useOf(config);
+    const dash = Object.hasOwn(dashes, use) ? dashes[use] : OTHER_DASH;
+    return [name, { label, about, ...style, glyph: glyphs[style.mark], dash }];
   }));
 }

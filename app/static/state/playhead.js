@@ -2,11 +2,6 @@
 
 /** @import { Stop } from './race.js' */
 
-/** Slow-motion factors to choose from. */
-const NICE = [
-  [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80],
-  [100, 120, 150, 200, 300, 500, 1000],
-].flat();
 export const RACE_SECONDS = 12;
 
 const EPSILON = 1e-9; // seconds
@@ -17,10 +12,7 @@ const FELT = 60; // tokens per second; slower races can be watched in real time
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
   const wanted = RACE_SECONDS / duration;
-  if (rate < FELT && wanted > 1) return 1;
-  return NICE.reduce((best, value) =>
-    Math.abs(Math.log(value / wanted)) < Math.abs(Math.log(best / wanted)) ? value : best
-  );
+  return rate < FELT && wanted > 1 ? 1 : Number(wanted.toPrecision(2));
 }
 
 export class Playhead {

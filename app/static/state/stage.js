@@ -7,7 +7,7 @@ import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js
 import { sharePieces } from './detokenize.js';
 /** @import { Event } from './events.d.ts' */
 /** @import { Lane, State, PartialRound } from './lane.js' */
-/** @import { Method } from './marks.js' */
+/** @import { Looks } from './marks.js' */
 /** @import { Playhead } from './playhead.js' */
 /** @import { Lanes } from './race.js' */
 /** @import { Clock } from './metrics.js' */
@@ -21,17 +21,17 @@ import { sharePieces } from './detokenize.js';
 
 export class Stage {
   /** @param {string[]} names @param {Lanes} lanes null where a lane has no events
-   *  @param {{methods: Record<string, Method>, crowded: number}} options `crowded`: threads that
-   *  waited for a processor, on average, from which a time cannot be trusted
+   *  @param {Looks & {crowded: number}} options `crowded`: threads that waited for a processor, on
+   *  average, from which a time cannot be trusted
    *  @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown */
-  constructor(names, lanes, { methods, crowded }, { labels = {}, left = 0 } = {}) {
+  constructor(names, lanes, options, { labels = {}, left = 0 } = {}) {
     this.names = names;
     this.lanes = lanes;
     this.left = left;
-    this.crowded = crowded;
+    this.crowded = options.crowded;
     this.there = names.filter((name) => lanes[name]);
     this.baseline = baselineOf(lanes, names);
-    this.named = nameLanes(names, lanes, this.baseline, methods, labels);
+    this.named = nameLanes(names, lanes, this.baseline, options, labels);
     this.ends = standings(lanes, names);
     const built = this.there.map((name) => /** @type {Lane} */ (lanes[name]));
     this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // of the longest text
@@ -41,7 +41,7 @@ export class Stage {
   }
 
   /** The lanes of a trace. @param {Record<string, Event[]>} events by lane
-   *  @param {{methods: Record<string, Method>, crowded: number}} options @param {Labels} labels */
+   *  @param {Looks & {crowded: number}} options @param {Labels} labels */
   static of(events, wanted, options, labels) {
     const { names, left } = choose(events, wanted);
     if (!names.length) throw new TypeError('a race without lanes');

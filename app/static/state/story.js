@@ -1,7 +1,7 @@
 // What happened at one position of a round, in words. Pure.
 
 import { inspected, rules } from './inspect.js';
-import { exact, plural, ratio } from './format.js';
+import { exact, plural, ratio, testWords } from './format.js';
 /** @import { Inspected } from './inspect.js' */
 /** @import { PartialRound } from './lane.js' */
 
@@ -72,17 +72,7 @@ function event(what, greedy, judged, word) {
     ? ''
     : ` The target wrote ${word(extra)} instead.`;
   const verdict = test.accepted ? '✓ Accepted' : '✕ Rejected';
-  if (greedy) {
-    return `${verdict}: at temperature 0 the target takes its likeliest token, and the draft is ` +
-      `accepted while it is the same.${instead}`;
-  }
-  if (test.kind === 'match') {
-    return `${verdict}: p = ${exact(test.p)}; with the same noise as vanilla the target draws ` +
-      `${word(test.wanted)}.${instead}`;
-  }
-  const drawn = test.draw === null ? '' : `; drawn u = ${exact(test.draw)}`;
-  return `${verdict}: p = ${exact(test.p)}, q = ${exact(test.q)}, accepted with probability ` +
-    `${exact(test.threshold)}${drawn}.${instead}`;
+  return `${verdict}: ${testWords(test, greedy)}.${instead}`;
 }
 
 /** @param {Inspected} what @param {Word} word */

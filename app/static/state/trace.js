@@ -36,9 +36,6 @@ async function through(bytes, stream) {
 }
 
 /** @param {Uint8Array} bytes */
-const isPacked = (bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
-
-/** @param {Uint8Array} bytes */
 export const gzip = (bytes) => through(bytes, new CompressionStream('gzip'));
 /** @param {Uint8Array} bytes */
 export const gunzip = (bytes) => through(bytes, new DecompressionStream('gzip'));
@@ -63,12 +60,12 @@ export function parse(source) {
   return { title: header.title || '', lanes };
 }
 
-/** Read a visitor's file, compressed or not, in this browser. Throws an Error that says what is
- *  wrong with it. @param {Blob} file */
+/** Read a file, compressed or not, with its compressed bytes for the download. Throws an Error that
+ *  says what is wrong with it. @param {Blob} file */
 export async function readFile(file) {
   if (file.size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES / 1e6} MB`);
   const bytes = new Uint8Array(await file.arrayBuffer());
-  const packed = isPacked(bytes);
+  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const plain = packed
     ? await gunzip(bytes).catch(() => {
       throw new Error('it is compressed, and damaged or cut off');
@@ -89,11 +86,6 @@ export function serialise({ title, lanes }) {
     events.map((event) => ({ ...event, lane }))
   );
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
-}
-
-/** The trace in a .jsonl.gz file, with its bytes for the download. @param {Uint8Array} bytes */
-export async function unzip(bytes) {
-  return { ...parse(new TextDecoder().decode(await gunzip(bytes))), bytes };
 }
 
 /** Files inside the page itself, by address: compressed, as base64. Only an export has any (export.js).
@@ -140,7 +132,4 @@ export class GrowingTrace {
 }
 
 /** A recording, or a run that the server keeps. */
-export async function fetchTrace(url) {
-  const bytes = new Uint8Array(await (await fetchFile(url)).arrayBuffer());
-  return unzip(isPacked(bytes) ? bytes : await gzip(bytes));
-}
+export const fetchTrace = async (url) => readFile(await (await fetchFile(url)).blob());

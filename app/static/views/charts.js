@@ -1,11 +1,9 @@
 // Plotly figures of the latest state, updated at most 12 times a second and only while visible.
 // Keeps its own reference to Plotly, because other components may replace the global one.
 
+import { drawn } from './figure.js';
 import { glossAxis } from './glossary.js';
-import { text } from './dom.js';
-
-/** @typedef {Record<string, string>} Colours by role of the palette */
-/** @typedef {{data: object[], layout: object} | string} Figure or why there is none */
+/** @import { Figure } from '../state/exploration.js' */
 
 const LEAST_MS = 1000 / 12;
 const SHARE = 5; // at most a fifth of the time goes into charts
@@ -41,20 +39,19 @@ function titles(element) {
 /** Draws figures in its own animation frames, while something new is on screen. */
 export class Charts {
   /** @param {Record<string, HTMLElement>} places figure name -> element
-   *  @param {Record<string, (scene: any, c: Colours) => Figure>} figures
    *  @param {{plotly: string, without: string, share?: number,
    *    made?: (place: HTMLElement) => void}} options address of Plotly;
    *    shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
    *    called when a place gets a new figure, which has no listeners yet */
-  constructor(places, figures, { plotly: address, without, share = SHARE, made = () => {} }) {
+  constructor(places, { plotly: address, without, share = SHARE, made = () => {} }) {
     this.places = places;
-    this.figures = figures;
+    /** @type {Record<string, () => Partial<Figure>> | null} */
+    this.figures = null;
     this.share = share;
     this.made = made;
     this.visible = new Set();
     this.last = 0;
     this.pause = LEAST_MS;
-    this.scene = null;
     this.dirty = new Set();
     this.frame = 0; // id of the requested animation frame
     this.plotly = null;
@@ -71,7 +68,7 @@ export class Charts {
       element.dataset.figure = name;
       watcher.observe(element);
     }
-    new MutationObserver(() => this.offer(this.scene)).observe(document.body, {
+    new MutationObserver(() => this.offer(this.figures)).observe(document.body, {
       attributeFilter: ['class'],
     }); // figures contain the theme's colours
     loadPlotly(address).then((plotly) => {
@@ -84,16 +81,16 @@ export class Charts {
     });
   }
 
-  /** Set the newest scene; earlier undrawn ones are dropped. */
-  offer(scene) {
-    this.scene = scene;
+  /** Set the newest figures; earlier undrawn ones are dropped. @param {Charts['figures']} figures */
+  offer(figures) {
+    this.figures = figures;
     for (const name of Object.keys(this.places)) this.dirty.add(name); // in waiting order
     this.wake();
   }
 
   /** Show a sentence instead of every figure. */
   blank(words) {
-    this.scene = null;
+    this.figures = null;
     for (const element of Object.values(this.places)) this.say(element, words);
   }
 
@@ -101,12 +98,12 @@ export class Charts {
     if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
-    text(element, words);
+    element.textContent = words;
   }
 
   /** The visible figure that has waited longest for an update, if any. */
   get waiting() {
-    return this.plotly && this.scene
+    return this.plotly && this.figures
       ? [...this.dirty].find((one) => this.visible.has(one))
       : undefined;
   }
@@ -118,12 +115,12 @@ export class Charts {
   tick(now) {
     this.frame = 0;
     const name = this.waiting;
-    if (name && now - this.last >= this.pause && this.places[name].offsetParent) {
+    if (this.figures && name && now - this.last >= this.pause && this.places[name].offsetParent) {
       const began = performance.now();
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(place, this.figures[name](this.scene, colours(place)));
+        this.draw(place, drawn(this.figures[name](), colours(place)));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // others continue
       }
@@ -133,7 +130,7 @@ export class Charts {
     this.wake();
   }
 
-  /** @param {Figure} figure */
+  /** @param {ReturnType<typeof drawn>} figure */
   draw(element, figure) {
     if (typeof figure === 'string') {
       this.say(element, figure);

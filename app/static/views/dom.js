@@ -1,22 +1,12 @@
-// Makes elements. Text always becomes a text node, so a token can never become markup.
+// Elements, addresses and downloads, without the view library.
 
-/** h('p', {class: 'x', title: 'y'}, 'text', child)
- *  @param {string} tag @param {Record<string, any>} [attributes]
- *  @param {(Node | string | null | undefined)[]} children @returns {any} */
-export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? '' : String(value));
-  }
-  for (const child of children) if (child !== null && child !== undefined) element.append(child);
+/** An element with these properties, in the page if `parent` is given.
+ *  @param {string} tag @param {Record<string, any>} properties @param {HTMLElement} [parent]
+ *  @returns {any} */
+export function make(tag, properties, parent) {
+  const element = Object.assign(document.createElement(tag), properties);
+  parent?.append(element);
   return element;
-}
-
-/** Set text only when it changed: no layout for equal frames. */
-export function text(element, value) {
-  if (element.textContent !== value) element.textContent = value;
 }
 
 /** Set an attribute only when it changed; null removes it. */
@@ -58,6 +48,6 @@ export function addresses() {
 /** Offer a file as a download. @param {BlobPart} content */
 export function download(content, type, name) {
   const address = URL.createObjectURL(new Blob([content], { type }));
-  h('a', { href: address, download: name }).click();
+  make('a', { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

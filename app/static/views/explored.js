@@ -3,8 +3,8 @@
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, glossed, Held, html, Link, Pick, Select } from './ui.js';
-import { drawn, isShown, settled } from './figure.js';
+import { Component, Facts, glossed, Held, html, Link, Pick, Select } from './ui.js';
+import { isShown, settled } from './figure.js';
 import { Slider } from './widgets.js';
 import { busyMachine, columnsOf, originOf, originWords, racesOf } from '../state/exploration.js';
 import { cell as inCell } from '../state/format.js';
@@ -84,16 +84,10 @@ function Races({ app, race }) {
 class Figures extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
-    const figures = this.parted.all;
-    const places = [...this.base.querySelectorAll('.sd-plot')].map((place, i) => [
-      figures[i].key,
-      /** @type {HTMLElement} */ (place),
-    ]);
-    const draw = (key) => ({ shown, widget }, /** @type {import('./charts.js').Colours} */ c) =>
-      drawn(shown[key], c, widget?.adds?.(key));
+    /** @type {NodeListOf<HTMLElement>} */
+    const places = this.base.querySelectorAll('.sd-plot');
     app.charts = new Charts(
-      Object.fromEntries(places),
-      Object.fromEntries(figures.map(({ key }) => [key, draw(key)])),
+      Object.fromEntries(this.parted.all.map(({ key }, i) => [key, places[i]])),
       {
         plotly: app.options.plotly,
         without: WITHOUT,
@@ -118,14 +112,15 @@ class Figures extends Component {
   componentDidUpdate(before) {
     const { app, source } = this.props;
     if (before && before.source !== source) app.charts?.blank(''); // drawing may take a while
-    const figures = this.parted.all;
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
-      const data = figure.data?.filter(({ name }) => lines?.includes(name));
-      return figure.key === panel && data?.length ? { ...figure, data } : figure;
+      const { key, data } = figure;
+      const own = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
+      return { ...figure, data: own?.length ? own : data, added: app.widget?.adds?.(key) };
     };
-    const shown = Object.fromEntries(figures.map((figure) => [figure.key, part(figure)]));
-    app.charts?.offer({ shown, widget: app.widget });
+    app.charts?.offer(
+      Object.fromEntries(this.parted.all.map((figure) => [figure.key, () => part(figure)])),
+    );
   }
 
   /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props @override */
@@ -266,12 +261,10 @@ function Origin({ app, answer }) {
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
       <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
         html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
-      <dl class="sd-facts">${from.map(([name, value]) =>
-        html`
-          <dt>${name}</dt>
-          <dd>${name === 'command' ? html`<code>${value}</code>` : value}</dd>
-        `
-      )}</dl>
+      <${Facts} all=${from.map(([name, value]) => [
+        name,
+        name === 'command' ? html`<code>${value}</code>` : value,
+      ])} />
     </section>
   `;
 }

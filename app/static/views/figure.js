@@ -1,7 +1,8 @@
 // Gives figures, whose colours are roles, to Plotly in this page's style, and applies the switches of a question.
 
 /** @import { Figure, Report } from '../state/exploration.js' */
-/** @import { Colours } from './charts.js' */
+
+/** @typedef {Record<string, string>} Colours by role of the palette */
 
 /** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
 export function painted(value, c) {
@@ -45,8 +46,8 @@ const styled = ({ title = '', range, ...more } = {}, reach = 0) => ({
 
 /** A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
  *  @param {Partial<Figure>} figure @param {Colours} c
- *  @param {{data: object[], reach?: {x: number, y: number}}} [added] by a widget */
-export function drawn({ data = [], layout: own = {}, empty = '' }, c, added = { data: [] }) {
+ *  @returns {{data: object[], layout: object} | string} */
+export function drawn({ data = [], layout: own = {}, empty = '', added = { data: [] } }, c) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
   const axes = Object.keys(own).filter((name) => /^[xy]axis\d$/.test(name));

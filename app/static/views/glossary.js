@@ -3,7 +3,7 @@
 // on hover, on keyboard focus and on a tap; `gloss` makes such elements of the symbols in a text,
 // and `glossAxis` of the title of an axis.
 
-import { attribute, h, text } from './dom.js';
+import { attribute, make } from './dom.js';
 
 /** @typedef {Record<string, {meaning: string, unit: string, prose: boolean}>} Symbols */
 
@@ -32,8 +32,8 @@ export function know(given) {
     })(?![\\p{L}\\p{N}_’']|-\\p{L}|\\.[\\p{L}\\p{N}])`,
     'gu',
   );
-  tip = h('div', { class: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true });
-  document.body.append(/** @type {HTMLElement} */ (tip));
+  const shape = { className: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true };
+  tip = make('div', shape, document.body);
   const own = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
   /** @type {Element | null} */
   let under = null; // the mouse, which must have moved: the page may scroll below it
@@ -105,12 +105,10 @@ export function gloss(root) {
       if (i % 2 === 0) return words;
       const first = !pressed && !tabbed?.has(`tab ${words}`);
       if (first) tabbed?.add(`tab ${words}`);
-      return h('abbr', {
-        class: 'sd-sym',
-        'data-symbol': words,
-        title: '',
-        tabindex: first ? '0' : null,
-      }, words);
+      const symbol = make('abbr', { className: 'sd-sym', title: '', textContent: words });
+      symbol.dataset.symbol = words;
+      if (first) symbol.tabIndex = 0;
+      return symbol;
     }));
   }
 }
@@ -141,7 +139,7 @@ function show(target) {
   if (!tip || !target || !words) return;
   hide();
   pointed = target;
-  text(tip, words);
+  tip.textContent = words;
   tip.hidden = false;
   attribute(target, 'aria-describedby', tip.id);
   const [place, own] = [target.getBoundingClientRect(), tip.getBoundingClientRect()];

@@ -4,6 +4,7 @@
 // hidden until they are revealed (views/presenter.js).
 
 import { glossed, html, render } from './ui.js';
+import { make } from './dom.js';
 import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
@@ -45,14 +46,8 @@ export class Guide {
     this.votes = null;
     /** @type {Element | null} the element that it points at */
     this.here = null;
-    this.card = document.createElement('div');
-    Object.assign(this.card, {
-      className: 'sd sd-guide',
-      role: 'dialog',
-      tabIndex: -1,
-      hidden: true,
-    });
-    document.body.append(this.card);
+    const shape = { className: 'sd sd-guide', role: 'dialog', tabIndex: -1, hidden: true };
+    this.card = make('div', shape, document.body);
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
     });

@@ -3,7 +3,7 @@
 import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
-import { cell, quoted, ratio, short } from '../state/format.js';
+import { cell, quoted, ratio, short, SOURCES } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
@@ -11,7 +11,6 @@ import { piece } from '../state/detokenize.js';
 
 const DRAWS = 100;
 const OTHERS = 'all others';
-const SOURCES = /** @type {Record<string, string>} */ ({ residual: '↻', target: '↻', bonus: '+' });
 const HEADS = ['token', 'p, target', 'q, drafter'];
 
 /**
@@ -52,7 +51,13 @@ export function Bars({ what, lane, greedy }) {
     : residual(what.rows);
   const drafted = (id) => what.tree && what.options.includes(id);
   const mark = (id) =>
-    alone ? '' : id === what.extra ? `${SOURCES[what.source] ?? ''} ` : drafted(id) ? '└ ' : '';
+    alone
+      ? ''
+      : id === what.extra
+      ? `${SOURCES[what.source]?.glyph ?? ''} `
+      : drafted(id)
+      ? '└ '
+      : '';
   const row = (/** @type {Row} */ { id, p, q }, i) => {
     const kind = classes('sd-pq-row', id !== null && id === what.drafted && 'sd-pq-drafted');
     const title = `${word(id)}${id !== null && drafted(id) ? ', drafted here' : ''}`;

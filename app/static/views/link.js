@@ -2,7 +2,7 @@
 // that, it is shown for copying by hand.
 
 import { Dialog, html, render } from './ui.js';
-import { text } from './dom.js';
+import { make } from './dom.js';
 
 /** @type {HTMLElement | null} the element that shows links; created when first needed */
 let place = null;
@@ -10,8 +10,10 @@ let place = null;
 /** @param {HTMLElement} button that was pressed @param {string} words shown on it for a moment */
 export function say(button, words) {
   button.dataset.words ??= button.textContent ?? '';
-  text(button, words);
-  setTimeout(() => text(button, button.dataset.words ?? ''), 2200);
+  button.textContent = words;
+  setTimeout(() => {
+    button.textContent = button.dataset.words ?? '';
+  }, 2200);
 }
 
 /** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
@@ -43,11 +45,7 @@ export async function giveLink(button, query) {
 
 /** @param {URL} link */
 function show(link, open = true) {
-  if (!place) {
-    place = document.createElement('div');
-    place.className = 'sd';
-    document.body.append(place);
-  }
+  place ??= /** @type {HTMLElement} */ (make('div', { className: 'sd' }, document.body));
   const note = link.protocol === 'file:'
     ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add ' +
       'the part from “?” on to its address.'

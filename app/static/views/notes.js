@@ -1,6 +1,7 @@
 // Messages of a job: a card for errors, and a status line for the server's progress.
 
 import { html, render } from './ui.js';
+import { make } from './dom.js';
 import { seated } from '../page.js';
 
 /** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
@@ -9,8 +10,7 @@ export class CardView {
   /** @param {string} prefix with which the ids of the job's own controls begin */
   constructor(prefix) {
     this.prefix = prefix;
-    this.element = document.createElement('div');
-    Object.assign(this.element, { className: 'sd-card', role: 'alert', hidden: true });
+    this.element = make('div', { className: 'sd-card', role: 'alert', hidden: true });
   }
 
   /** @param {Card} card */
@@ -63,8 +63,7 @@ export const Seat = () =>
 export class StatusView {
   constructor() {
     this.count = 0;
-    this.element = document.createElement('div');
-    Object.assign(this.element, { className: 'sd-status', role: 'status', hidden: true });
+    this.element = make('div', { className: 'sd-status', role: 'status', hidden: true });
   }
 
   /** @param {string} words @param {boolean} [runs] whether something is under way */

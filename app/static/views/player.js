@@ -5,24 +5,19 @@ import { Bar } from './bar.js';
 import { Charts } from './charts.js';
 import { Component, glossed, Held, html } from './ui.js';
 import { DraftWindow } from './window.js';
-import { drawn } from './figure.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { Lead, Source } from './source.js';
 import { Seat } from './notes.js';
 import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
-/** @import { Colours } from './charts.js' */
-/** @import { Figure } from '../state/exploration.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-/** @param {(scene: Scene) => Partial<Figure>} figure @returns {(scene: Scene, c: Colours) => object | string} */
-const painted = (figure) => (scene, c) => drawn(figure(scene), c);
-const FIGURES = {
-  tokens: painted(tokensFigure),
-  acceptance: painted(acceptanceFigure),
-  confidence: painted(confidenceFigure),
-};
+const FIGURES = Object.entries({
+  tokens: tokensFigure,
+  acceptance: acceptanceFigure,
+  confidence: confidenceFigure,
+});
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** @extends {Component<{app: App, scene: Scene}>} */
@@ -31,15 +26,19 @@ export class Player extends Component {
     const { app } = this.props;
     /** @returns {any} */
     const place = (name) => app.root.querySelector(`[data-place=${name}]`);
-    const places = Object.fromEntries(Object.keys(FIGURES).map((name) => [name, place(name)]));
-    this.charts = new Charts(places, FIGURES, { plotly: app.options.plotly, without: WITHOUT });
+    const places = Object.fromEntries(FIGURES.map(([name]) => [name, place(name)]));
+    this.charts = new Charts(places, { plotly: app.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }
 
   /** @override */ componentDidUpdate() {
     const { scene } = this.props;
     if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
-    else this.charts?.offer(scene);
+    else {
+      this.charts?.offer(
+        Object.fromEntries(FIGURES.map(([name, figure]) => [name, () => figure(scene)])),
+      );
+    }
   }
 
   /** @param {{app: App, scene: Scene}} props @override */

@@ -2,11 +2,12 @@
 // everything. Explanations and right answers are hidden until they are revealed. The link for the
 // room opens the same lesson at its question, or after a guess at the same step, without the bar.
 
-import { classes, Dialog, html, render } from './ui.js';
+import { classes, Dialog, Facts, html, isFree, render } from './ui.js';
 import { address } from './link.js';
 import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 import { keep, recall } from '../storage.js';
+import { make } from './dom.js';
 /** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
 
@@ -74,14 +75,8 @@ export class Presenter {
     this.room = kept || code();
     this.shared = Boolean(kept); // whether the room has the link and may answer
     this.timer = 0;
-    this.bar = document.createElement('div');
-    Object.assign(this.bar, {
-      className: 'sd sd-present-bar',
-      role: 'toolbar',
-      ariaLabel: 'Presenter',
-      hidden: true,
-    });
-    document.body.append(this.bar);
+    const shape = { className: 'sd sd-present-bar', role: 'toolbar', ariaLabel: 'Presenter' };
+    this.bar = make('div', { ...shape, hidden: true }, document.body);
     document.addEventListener('keydown', (event) => this.keys(event), true); // before the player
   }
 
@@ -157,12 +152,7 @@ export class Presenter {
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
     const close = (one) => () => this.dialog === one && this.show(''); // it may have made way for another
-    const keys = COMMANDS.map(([, shown, words]) =>
-      html`
-        <dt><kbd>${shown}</kbd></dt>
-        <dd>${words}</dd>
-      `
-    );
+    const keys = COMMANDS.map(([, shown, words]) => [html`<kbd>${shown}</kbd>`, words]);
     render(
       html`
         ${lessonBack}
@@ -172,7 +162,7 @@ export class Presenter {
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
         <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close('help')}>
-          <dl class="sd-facts">${keys}</dl><//>
+          <${Facts} all=${keys} /><//>
       `,
       this.bar,
     );
@@ -240,15 +230,7 @@ export class Presenter {
 
   keys(event) {
     const { target, key } = event;
-    if (
-      this.number < 0 || event.ctrlKey || event.metaKey || event.altKey ||
-      !(target instanceof Element)
-    ) return;
-    if (
-      target.closest(
-        'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
-      ) && key !== 'Escape'
-    ) return;
+    if (this.number < 0 || !isFree(event, key === 'Escape')) return;
     if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
     if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
     const pressed = key.length === 1 ? key.toLowerCase() : key;

@@ -3,10 +3,11 @@
 
 import { keep, recall } from '../storage.js';
 
-/** A random code: of a room, or of a page. */
-export const code = () =>
-  [...crypto.getRandomValues(new Uint8Array(6))].map((byte) => byte.toString(16).padStart(2, '0'))
-    .join('');
+/** A random code: of a room, or of a page. `crypto.randomUUID` is missing on pages without TLS. */
+export const code = (length = 6) =>
+  [...crypto.getRandomValues(new Uint8Array(length))].map((byte) =>
+    byte.toString(16).padStart(2, '0')
+  ).join('');
 
 const VOTER = 'specdiff-voter';
 const CLOSED =
@@ -34,32 +35,30 @@ export function send(room, question, option) {
   return sent;
 }
 
-/** Why votes in a room would not count, or "", and the question that its projector shows; null if no server answers.
- *  @returns {Promise<{closed: string, shown: string} | null>} */
-export async function look(room) {
+/** What `read` makes of the server's answer about a question of a room; null if there is none.
+ *  @template T @param {(answer: Response, found: any) => T} read */
+async function asked(room, question, method, read) {
   try {
-    const answer = await fetch(place(room, 'guess'));
-    return {
-      closed: answer.status === 404 ? CLOSED : '',
-      shown: (await answer.json()).shown ?? '',
-    };
+    const answer = await fetch(place(room, question), { method });
+    return read(answer, await answer.json());
   } catch (error) {
-    console.info('no status of the room:', error);
+    console.info('the room does not answer:', error);
     return null;
   }
 }
+
+/** Why votes in a room would not count, or "", and the question that its projector shows; null if no server answers.
+ *  @returns {Promise<{closed: string, shown: string} | null>} */
+export const look = (room) =>
+  asked(room, 'guess', 'GET', ({ status }, { shown = '' }) => ({
+    closed: status === 404 ? CLOSED : '',
+    shown,
+  }));
 
 /** Close the room. */
 export const close = (room) =>
   fetch(place(room, 'guess'), { method: 'DELETE' }).catch(console.info);
 
 /** Open the room, unless it is open. Votes for each option; null if no server counts them. */
-export async function counts(room, question) {
-  try {
-    const answer = await fetch(place(room, question), { method: 'PUT' });
-    return answer.ok ? (await answer.json()).counts : null;
-  } catch (error) {
-    console.info('no counts:', error);
-    return null;
-  }
-}
+export const counts = (room, question) =>
+  asked(room, question, 'PUT', ({ ok }, found) => ok ? found.counts : null);

@@ -1,6 +1,6 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 
-import { Component, Dialog, html, Link, Pick } from './ui.js';
+import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
@@ -23,11 +23,8 @@ const KINDS = {
 const TITLED = ['recording', 'measured', 'file'];
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
-const WAIT = {
-  before:
-    'A drafter guesses ahead, and the target model checks its guesses in one pass. Measuring the speed-up …',
-  after: '',
-};
+const WAIT =
+  'A drafter guesses ahead, and the target model checks its guesses in one pass. Measuring the speed-up …';
 
 /** The first sentence; its result is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
@@ -39,11 +36,12 @@ export function Lead({ app, scene }) {
     ? 'A drafter'
     : named[first].label;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
-  const { before, after } = scene.running
-    ? WAIT
+  /** @type {ReturnType<typeof leadWords>} */
+  const { before = '', after = '' } = scene.running
+    ? { before: WAIT }
     : lane && first !== baseline
     ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length)
-    : { before: '', after: '' };
+    : {};
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
   const result = after && html`<span style=${style}>${after}</span>`;
   return html`<p class="sd-lead-words" data-kind=${options.kind}>${before}${result}</p>`;
@@ -54,18 +52,12 @@ function Report({ lanes, title }) {
   const header = headerOf(lanes);
   const ended = endsOf(lanes);
   if (!header) return null;
-  const facts = factsOf(lanes, header, title).map(([name, words]) =>
-    html`
-      <dt>${name}</dt>
-      <dd>${words}</dd>
-    `
-  );
   const row = ([name, { seconds_by: by, seconds: all }]) => {
     const parts = PHASES.map((phase) => html`<td>${milliseconds(by[phase] || 0)}</td>`);
     return html`<tr><th scope="row">${name}</th>${parts}<td>${seconds(all)} s</td></tr>`;
   };
   return html`
-    <dl class="sd-facts">${facts}</dl>
+    <${Facts} all=${factsOf(lanes, header, title)} />
     ${ended.length > 0 && html`
       <table class="sd-table" tabindex="0">
         <caption>Where the decode time went</caption>

@@ -4,7 +4,7 @@ import { aligned, trackOf } from '../state/exploration.js';
 import { inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
 import { buildLane, stateAt } from '../state/lane.js';
-import { cell as inCell, LEGEND, quoted, short, SOURCES } from '../state/format.js';
+import { cell as inCell, quoted, short, SOURCES } from '../state/format.js';
 import { classes, html, Link, View } from './ui.js';
 import { Inspector } from './inspector.js';
 import { piece, sharePieces } from '../state/detokenize.js';
@@ -27,8 +27,7 @@ import { fetchTrace } from '../state/trace.js';
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
 const MARKS = {
-  ...LEGEND,
-  target: { glyph: '↻', words: SOURCES.target.words },
+  ...SOURCES,
   forced: { glyph: '⇒', words: 'chosen by you' },
   vanilla: { glyph: '', words: 'one target pass' },
 };

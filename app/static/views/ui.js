@@ -68,14 +68,10 @@ export const glossed = (words, stops = new Set()) => {
   );
 };
 
-/**
- * @typedef {object} Button
- * @property {string} label its action, for assistive technology and on hover
- * @property {() => void} act @property {Child} children @property {string} [name] class
- */
-
 /** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not
- *  after a key. @param {Button} props */
+ *  after a key.
+ *  @param {{label: string, act: () => void, children: Child, name?: string}} props `label`: its
+ *  action, for assistive technology and on hover; `name`: a class */
 export const Button = ({ label, act, name = '', children }) => {
   const press = (event) => {
     act();
@@ -117,6 +113,17 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
       ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
   `;
 
+/** Names, and what each stands for. @param {{all: [name: Child, words: Child][]}} props */
+export const Facts = ({ all }) =>
+  html`
+    <dl class="sd-facts">${all.map(([name, words]) =>
+      html`
+        <dt>${name}</dt>
+        <dd>${words}</dd>
+      `
+    )}</dl>
+  `;
+
 /** A dialog; `open` shows it, and `closed` is called when it is closed.
  *  @extends {View<{title: string, open: boolean, closed: () => void, children: Child}, {}>} */
 export class Dialog extends View {
@@ -151,6 +158,15 @@ export function walk(event, all, moves = ALONG) {
   all[to].focus();
   return to;
 }
+
+/** Whether a key may be a shortcut: it comes alone, and not from an element in which people write.
+ *  @param {KeyboardEvent} event @param {boolean} [anywhere] also from such an element */
+export const isFree = ({ target, ctrlKey, metaKey, altKey }, anywhere = false) =>
+  !ctrlKey && !metaKey && !altKey && target instanceof Element &&
+  (anywhere ||
+    !target.closest(
+      'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
+    ));
 
 let arrows = false; // whether the listener is installed
 

@@ -54,26 +54,14 @@ const QUESTIONS = [
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
   'Give each position its own α. Which one counts most: the first, or the last?',
 ];
-/** Drafters to begin with. @type {[words: string, box: Partial<Box>][]} */
+/** @type {[words: string, alpha: number, gamma: number, passes: number, draft: number,
+ *  shape: Box['shape'], count?: number][]} drafters to begin with */
 const PRESETS = [
-  ['copies from the text, free', { alpha: 0.4, gamma: 8, passes: 0, draft: 0, shape: 'window' }],
-  ['a small model, token by token', {
-    alpha: 0.7,
-    gamma: 4,
-    passes: 4,
-    draft: 0.1,
-    shape: 'window',
-  }],
-  ['one layer, a tree', {
-    alpha: 0.75,
-    gamma: 6,
-    passes: 6,
-    draft: 0.08,
-    shape: 'tree',
-    count: 24,
-  }],
-  ['block diffusion, one pass', { alpha: 0.8, gamma: 8, passes: 1, draft: 0.3, shape: 'window' }],
-  ['masked diffusion, 8 steps', { alpha: 0.85, gamma: 16, passes: 8, draft: 0.3, shape: 'window' }],
+  ['copies from the text, free', 0.4, 8, 0, 0, 'window'],
+  ['a small model, token by token', 0.7, 4, 4, 0.1, 'window'],
+  ['one layer, a tree', 0.75, 6, 6, 0.08, 'tree', 24],
+  ['block diffusion, one pass', 0.8, 8, 1, 0.3, 'window'],
+  ['masked diffusion, 8 steps', 0.85, 16, 8, 0.3, 'window'],
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
 const POSITIONS = [['', 'α: one for all'], ['each', 'α: one for each position']];
@@ -170,7 +158,11 @@ export class Sandbox {
       const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
       return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
     });
-    return Object.fromEntries([...PRESETS, ...measured]);
+    const made = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
+      words,
+      { alpha, gamma, passes, draft, shape, ...(count && { count }) },
+    ]);
+    return Object.fromEntries([...made, ...measured]);
   }
 
   take(preset) {

@@ -236,7 +236,7 @@ export class DraftWindow extends Component {
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
     const { pinned } = app;
-    const own = pinned && drawn && pinned.lane === lane && pinned.round === drawn.round
+    const own = pinned && drawn && pinned.lane === lane && pinned.view.round === drawn.round
       ? pinned.place
       : null;
     const mark = own === null || !drawn
