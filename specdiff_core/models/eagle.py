@@ -36,9 +36,7 @@ class EagleHead(nn.Module):
 
     layers: Sequence[Layer]
     features: int  # width of its input from the target at a token
-    own_words = (
-        False  # whether it has its own embedding and output head, so that its width may differ from the target's
-    )
+    own_words = False  # whether it has an embedding and an output head; then its width may differ from the target's
     device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
     _words: Vocabulary
