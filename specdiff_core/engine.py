@@ -225,13 +225,6 @@ class Engine:
                     spent[count] += clock.finish() if turn else 0.0
         return min(spent, key=spent.__getitem__)
 
-    def _exactness(self, config: DecodeConfig, stopped: Callable[[], bool]) -> str:
-        """One of :data:`~specdiff_core.schema.events.EXACTNESS`, or "" if stopped. A tree is read in another order
-        than its text, so its sums round differently."""
-        if not config.rule.lossless:
-            return "biased"
-        return "rounding" if config.tree_nodes or config.num_drafts > 1 else self.target.exactness(stopped)
-
     def _header(
         self,
         prompt: str,
@@ -245,6 +238,8 @@ class Engine:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
         packages = ("torch", "transformers", "tokenizers")
+        tree = config.tree_nodes or config.num_drafts > 1  # read in another order than its text: sums round differently
+        exact = "biased" if not config.rule.lossless else "rounding" if tree else self.target.exactness(stopped)
         return RunStarted(
             config=config.to_dict(),
             prompt=prompt,
@@ -257,7 +252,7 @@ class Engine:
             versions={"python": platform.python_version()} | {name: version(name) for name in packages},
             grain=clock.grain,
             lossless=config.rule.lossless,
-            exactness=self._exactness(config, stopped),
+            exactness=exact,
             network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )

@@ -164,8 +164,5 @@ def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
     """Drafts of a small causal model's production session; its conditionals, behind a first id, are the tables' q."""
     size = tables.size
     model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
-
-    def drafting(prefix: Text, sampler: Branches) -> Draft:
-        return first_draft(AutoregressiveDrafter("tables", model), [0, *prefix], gamma, sampler, **values)
-
-    return drafting
+    drafter = AutoregressiveDrafter("tables", model)
+    return lambda prefix, sampler: first_draft(drafter, [0, *prefix], gamma, sampler, **values)

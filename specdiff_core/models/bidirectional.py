@@ -39,12 +39,8 @@ class Bidirectional(nn.Module):
 
     def __init__(self, network: CausalLM, mask_id: int) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.device = network, network.device
         self.config = DenoiserConfig(int(network.config.vocab_size), mask_id, network.context)
-
-    @property
-    def device(self) -> torch.device:
-        return self.network.device
 
     def forward(self, ids: Tensor, *, first: int = 0) -> Tensor:
         """Raw logits ``[B, L − first, V]`` of each slot: with the usual shift, of token i + 1.

@@ -23,16 +23,7 @@ from specdiff_core.models.files import read_drafter, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
-from specdiff_core.models.network import (
-    Attend,
-    Heads,
-    Layer,
-    Reach,
-    Rope,
-    Shape,
-    rotary_table,
-    unbuilt,
-)
+from specdiff_core.models.network import Attend, Heads, Layer, Reach, Rope, Shape, rotary_table, unbuilt
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")

@@ -168,8 +168,7 @@ class Mdlm(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        found: torch.device = self.backbone.vocab_embed.embedding.device
-        return found
+        return torch.device(self.backbone.vocab_embed.embedding.device)
 
     def constants(self) -> Constants:
         """All modulation vectors at σ = 0 and the rotary tables, float32, on the model's device."""

@@ -332,7 +332,7 @@ class CausalLM(nn.Module):
     lm_head: Any  # a module with the head's rows as its weight; the embedding if tied
     device: torch.device  # this and the following: after freeze()
     dtype: torch.dtype
-    _head: Product
+    head: Product  # final states [..., W] -> logits [..., V]
     _rope: Rope | None  # GPT-2 has none
 
     def __init__(self, config: PretrainedConfig, *, context: int) -> None:
@@ -359,7 +359,7 @@ class CausalLM(nn.Module):
         if self.config.tie_word_embeddings:
             self.lm_head = self.embed_tokens
         self.eval().requires_grad_(False)
-        self._head = Product(self.lm_head.weight)
+        self.head = Product(self.lm_head.weight)
         for layer in self.layers:
             load(f"layers.{layer.index}.")
             layer.freeze()
@@ -368,10 +368,6 @@ class CausalLM(nn.Module):
         everywhere = torch.arange(self.context, device=self.device)[None]
         self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
         return self
-
-    def head(self, states: Tensor) -> Tensor:
-        """Final states ``[..., W]`` -> logits ``[..., V]``."""
-        return self._head(states)
 
     def decode(
         self,
