@@ -65,10 +65,6 @@ def _module(name: str) -> str:
     return modules()[name]
 
 
-def _files(name: str) -> list[Path]:
-    return [STATIC / name.removeprefix("sd/")]
-
-
 def first() -> set[str]:
     """The names of the modules that the first tab needs."""
     known, found, left = modules(), set[str](), {FIRST}
@@ -106,13 +102,13 @@ def routes() -> list[Route]:
     """The page's scripts, each compressed once: compressing Plotly takes 0.6 s."""
     later = modules().keys() - first()
     return [
-        Route(f"/{MODULES}", _sends(script, lambda: [*STATIC.rglob("*.js")])),
-        *(Route(f"/{name}", _sends(partial(_module, name), partial(_files, name))) for name in later),
-        Route(f"/{PLOTLY.name}", _sends(lambda: PLOTLY.read_text(encoding="utf-8"), lambda: [PLOTLY])),
+        Route(f"/{MODULES}", _sends(script, *STATIC.rglob("*.js"))),
+        *(Route(f"/{name}", _sends(partial(_module, name), STATIC / name.removeprefix("sd/"))) for name in later),
+        Route(f"/{PLOTLY.name}", _sends(partial(PLOTLY.read_text, encoding="utf-8"), PLOTLY)),
     ]
 
 
-def _sends(text: Callable[[], str], files: Callable[[], list[Path]]) -> Callable[[Request], Awaitable[Response]]:
+def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitable[Response]]:
     """The handler that sends a script made of ``files``. A browser asks whether its copy is still good. In the event
     loop, so that thirty first visitors wait for one compression."""
 
@@ -123,7 +119,7 @@ def _sends(text: Callable[[], str], files: Callable[[], list[Path]]) -> Callable
 
     async def answer(request: Request) -> Response:
         encoding = encoding_of(request.headers)
-        body, tag = packed(max(path.stat().st_mtime_ns for path in files()), encoding)
+        body, tag = packed(max(path.stat().st_mtime_ns for path in files), encoding)
         headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)

@@ -423,8 +423,8 @@ def test_methods_stand_where_their_rounds_put_them(engine: Engine, monkeypatch: 
     monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2, 5))
     monkeypatch.setattr(round_cost, "WINDOWS", (1, 4))
-    all_methods, few = RoundCost.methods, ("specdiff", "dflash", "ddtree", "prompt_lookup")
-    monkeypatch.setattr(RoundCost, "methods", lambda self: {name: all_methods(self)[name] for name in few})
+    all_methods, few = RoundCost.methods.fget, ("specdiff", "dflash", "ddtree", "prompt_lookup")
+    monkeypatch.setattr(RoundCost, "methods", property(lambda self: {name: all_methods(self)[name] for name in few}))
     what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = Exploring(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]

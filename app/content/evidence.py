@@ -7,12 +7,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import accumulate
-from operator import mul
 from typing import Any
 
 from specdiff_core.explorations.base import Explored
 from specdiff_core.explorations.figures import percent
+from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
 from specdiff_core.measure.sweep import Sweep
 from specdiff_core.schema.errors import ConfigError
@@ -58,14 +57,10 @@ def selection() -> tuple[float, list[tuple[int, float, float]]]:
     return found.settings["draft_temperature"], points
 
 
-def expected(alphas: Sequence[float]) -> float:
-    """Tokens per round, from the acceptance at each position."""
-    return sum(accumulate(alphas, mul), 1.0)
-
-
 def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
     """Tokens per round gained by a slightly higher acceptance rate at one position."""
-    return expected([*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]) - expected(alphas)
+    raised = [*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]
+    return expected_tau(raised) - expected_tau(alphas)
 
 
 def _model(stem: str) -> str:

@@ -50,24 +50,21 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         "verify_cost": "the target’s pass and the tests, in bare target passes over one row",
     }
 
+    @property
     def methods(self) -> dict[str, tuple[Method, BenchSetting]]:
         """The methods to measure besides vanilla, by name; methods with the same settings once."""
         drafted = [method for method in methods_of(self.pair) if method.name != BASELINE]
         settings = {BenchSetting.of_config(method.config(self.base)): method for method in drafted}
         return {method.name: (method, setting) for setting, method in settings.items()}
 
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        return tuple(sorted({setting.drafter for _, setting in self.methods().values()}))
-
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         prompts, skipped = self.prompts(engine)
-        methods = self.methods()
+        methods = self.methods
         configs = {name: setting.config(self.base) for name, (_, setting) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        sittings = ["none"] * 3 + [name for name in self.drafters for _ in range(2)]
+        sittings = ["none"] * 3 + [name for name in sorted(self.drafters) for _ in range(2)]
         times: dict[str, PassTimes] = {}
 
         def answer() -> Answer:

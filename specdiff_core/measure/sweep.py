@@ -53,11 +53,6 @@ class Sweep(Bench, kw_only=True, tag="sweep"):
     commit: str = ""
 
     @property
-    def has_intervals(self) -> bool:
-        """Whether every flavour has several prompts to resample."""
-        return all(count > 1 for count in self.prompts.values())
-
-    @property
     def same_texts(self) -> bool:
         """Whether exact settings give vanilla's text; otherwise texts are samples of one distribution."""
         return bool(self.settings["temperature"] == 0 or SETTINGS["rule"].read(self.settings["rule"]).same_text)
@@ -150,9 +145,10 @@ def number(value: float | None, form: str = ".2f") -> str:
 
 def speeds(result: Sweep) -> str:
     entries, flavours, rows = result.entries, list(result.prompts), []
+    resampled = min(result.prompts.values()) > 1  # every flavour has several prompts
     for entry in entries:
         speed = entry.speedup
-        bounds = f"{speed.low:.2f}–{speed.high:.2f}" if result.has_intervals else "–"
+        bounds = f"{speed.low:.2f}–{speed.high:.2f}" if resampled else "–"
         row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == VANILLA.drafter else bounds]
         row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
         row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
