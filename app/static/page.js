@@ -92,8 +92,7 @@ export function openTab(kind) {
 
 // ---- Back and Forward walk through tabs, questions, recordings and runs ----
 
-const runOf = () => new URLSearchParams(location.search).get('run');
-let run = runOf(); // the visitor's run that the address named last
+let run = new URLSearchParams(location.search).get('run'); // the visitor's run that the address named last
 let walking = false;
 
 /** What the page shows, for an entry of the browser's history. */

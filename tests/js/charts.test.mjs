@@ -6,12 +6,8 @@ import { looks, make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { nameLanes } from '../../app/static/state/marks.js';
 import { rowAt } from '../../app/static/state/race.js';
-import * as figures from '../../app/static/state/charts.js';
+import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
 import { drawn } from '../../app/static/views/figure.js';
-
-const tokensFigure = (scene, c) => drawn(figures.tokensFigure(scene), c);
-const acceptanceFigure = (scene, c) => drawn(figures.acceptanceFigure(scene), c);
-const confidenceFigure = (scene, c) => drawn(figures.confidenceFigure(scene), c);
 
 const c = new Proxy({}, { get: (_, role) => role === 'toJSON' ? undefined : '#123456' });
 const drafted = buildLane(trace.lanes.drafted);
@@ -42,7 +38,7 @@ test('tokens over time: a line and a label for each lane that wrote or still may
     total: 40,
     selected: '<b>drafted',
   };
-  const { data, layout } = tokensFigure(scene, c);
+  const { data, layout } = drawn(tokensFigure(scene), c);
   assert.deepEqual(data.map((line) => line.name), [methods.vanilla.label, '<b>drafted', 'begun']);
   const notes = layout.annotations.map(({ text }) => text);
   assert.ok(notes.includes('&lt;b&gt;drafted'), 'a foreign name is text');
@@ -58,12 +54,12 @@ test('confidence: a row for each step, empty until it has happened', () => {
       event.kind === 'DenoiseStep' && event.round === 1 && event.step === 1
     ) + 1;
   const view = stateAt(drafted, at).window;
-  const [{ x, y, z, text }] = confidenceFigure({ lane: drafted, view }, c).data;
+  const [{ x, y, z, text }] = drawn(confidenceFigure({ lane: drafted, view }), c).data;
   assert.deepEqual([x.length, y], [6, [1, 2, 3]]);
   assert.deepEqual([z[0], z[1]], view.passes.map((step) => step.confidence));
   assert.ok(z[2].every((value) => value === null) && text[2].every((words) => words === 'masked'));
   assert.match(
-    confidenceFigure({ lane: drafted, view: { ...view, passes: [], copied: true } }, c),
+    drawn(confidenceFigure({ lane: drafted, view: { ...view, passes: [], copied: true } }), c),
     /A copied draft has no confidence/,
   );
 });

@@ -334,24 +334,14 @@ export function trackOf(lane, start = 1) {
  *  @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
-  const at = Object.fromEntries(names.map((name) => {
-    /** @type {Map<number, Cell[]>} */
-    const found = new Map();
-    for (const cell of tracks[name]) {
-      found.set(cell.position, [...(found.get(cell.position) ?? []), cell]);
-    }
-    return [name, found];
-  }));
   const most = Math.max(0, ...names.flatMap((name) => tracks[name].map((cell) => cell.position)));
   const ids = (/** @type {Cell[]} */ cells) => cells.map(({ id }) => id).join(' ');
   return Array.from({ length: most }, (_, i) =>
     Object.fromEntries(names.flatMap((name) => {
-      const [own, other] = [at[name].get(i + 1), at[base[name]]?.get(i + 1)];
-      return own
-        ? [[
-          name,
-          own.map((cell) => ({ ...cell, differs: Boolean(other && ids(other) !== ids(own)) })),
-        ]]
-        : [];
+      const [own, other] = [name, base[name]].map((one) =>
+        tracks[one]?.filter(({ position }) => position === i + 1) ?? []
+      );
+      const differs = other.length > 0 && ids(other) !== ids(own);
+      return own.length ? [[name, own.map((cell) => ({ ...cell, differs }))]] : [];
     })));
 }

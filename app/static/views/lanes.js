@@ -7,7 +7,7 @@ import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '.
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
 /** @import { App } from '../app.js' */
-/** @import { Lane, State } from '../state/lane.js' */
+/** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
 const COLUMNS = [
@@ -29,10 +29,6 @@ const COLUMNS = [
 ];
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
-
-/** A state cut to another's length. @param {State | null} state @param {State | null} other */
-const upTo = (state, other) =>
-  state && { ...state, tokens: state.tokens.slice(0, other?.tokens.length ?? 0) };
 
 /** A lane's settings, or what its method is. @param {Lane | null} lane @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
@@ -107,9 +103,10 @@ export function Lanes({ app, scene }) {
   const card = (name) => {
     const select = () => app.select(name);
     const own = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
-    const state = app.game && name !== selected
-      ? upTo(states[name], states[selected ?? '']) // it would reveal the answer to the visitor
-      : states[name];
+    const [whole, judged] = [states[name], states[selected ?? '']?.tokens.length];
+    const state = app.game && whole && name !== selected
+      ? { ...whole, tokens: whole.tokens.slice(0, judged) } // more would reveal the answer
+      : whole;
     const shown = columns || all || name === selected;
     const lane = lanes[name];
     const failed = lane?.failed && state?.ended ? `${lane.failed.message} ${lane.failed.hint}` : '';

@@ -52,10 +52,6 @@ const STEPS = [
   ],
 ];
 
-/** What to do next. */
-const farewell = () =>
-  canRun('live') ? 'Now press Run.' : 'To race a prompt of your own, start the lab.';
-
 /** @extends {Component<{app: App}, {seen: boolean}>} */
 export class TourOffer extends Component {
   /** @param {{app: App}} props */
@@ -73,11 +69,12 @@ export class TourOffer extends Component {
   start() {
     const { app } = this.props;
     this.remember();
+    const next = canRun('live') ? 'Now press Run.' : 'To race a prompt of your own, start the lab.';
     this.guide.start(
       'Tour',
       STEPS.map(([area, event, title, words], i) => ({
         title,
-        words: i === STEPS.length - 1 ? [words, farewell()] : [words],
+        words: i === STEPS.length - 1 ? [words, next] : [words],
         show: () => {
           openTab('live');
           app.stand(event);
