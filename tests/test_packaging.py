@@ -115,8 +115,11 @@ def test_the_wheel_holds_every_shipped_file_of_the_packages(installed: Installed
 
 
 def test_an_export_is_made_from_another_folder(installed: Installed) -> None:
-    installed.run("export", "--out", "lesson.html")
-    assert "window-map" in (installed.home / "lesson.html").read_text("utf-8"), "the recorded answers are in it"
+    trace = installed.site / "specdiff_core" / "assets" / "traces" / "math-four-denoising-steps.jsonl.gz"
+    installed.run("export", "--out", "lesson.html", "--trace", str(trace))
+    shown = (installed.home / "lesson.html").read_text("utf-8")
+    assert "window-map" in shown, "the recorded answers are in it"
+    assert read_trace(trace).title in shown
 
 
 @pytest.mark.slow
