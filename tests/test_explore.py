@@ -1079,7 +1079,7 @@ def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values
     for row in final.rows[-len(final.choice["rules"]) :]:
         assert row["lossless"]
         assert row["p_value"] > 1e-3, row
-        assert row["distance"] < 2 * row["floor_high"], row
+        assert row["distance"] <= 2 * row["floor_high"], row  # both 0 at temperature 0
 
 
 def test_a_kept_answer_is_the_networks_own(engine: Engine) -> None:

@@ -344,8 +344,10 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Toke
     """The target, the drafter and the prompt of these settings."""
     if not choice.embedded:
         coins = choice.models == "coins"
-        fair = [0.5, 0.5, 0.0, 0.0]
-        table = lambda text: _logs(fair if coins else _dirichlet(choice.seed, 1, *text))  # noqa: E731
+
+        def table(text: TokenIds) -> Tensor:
+            return _logs([0.5, 0.5, 0.0, 0.0] if coins else _dirichlet(choice.seed, 1, *text))
+
         guess = _coin_drafter if coins else functools.partial(_random_drafter, choice.seed)
         return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
     from specdiff_core.models.device import on_device
