@@ -17,6 +17,7 @@ import { Seat } from './notes.js';
 const OPENS = 'side-by-side'; // can open the visitor's traces; its widget is above the figures
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 const BLOCK = { ok: 'accepted', no: 'rejected', cut: 'not tested, or beyond γ' };
+const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
 /** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
@@ -291,7 +292,7 @@ function Full({ app, answer }) {
       html`
         <p class="sd-exp-answer">${part &&
           html`<span class="sd-sub">So far (${part} steps):${' '}</span>`}${glossed(
-            report.answer,
+            report.answer.replace(VALUE, '\u00a0'),
             stops,
           )}</p>
       `}</div>
