@@ -98,7 +98,7 @@ export class Charts {
     if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
-    element.textContent = words;
+    if (element.textContent !== words) element.textContent = words; // no layout while a lane is measured
   }
 
   /** The visible figure that has waited longest for an update, if any. */
