@@ -263,8 +263,11 @@ def test_back_and_forward_walk_through_recorded_answers_and_questions(browser: A
     with visit(browser, f"{address}?explore=losslessness", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer")
         first, other = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
-        page.get_by_label("Answer", exact=True).select_option(index=1)
-        page.locator(".sd-exp-questions button").first.click()
+        page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
+            "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
+            " document.querySelector('.sd-exp-questions button').click(); }"
+        )
+        page.wait_for_function(f"(stem) => {EXPLORE}.answers.recorded[stem]", arg=other)
         for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
             walk()
             page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)

@@ -280,8 +280,11 @@ export class Explore extends Job {
   /** Make an entry of the browser's history for a change. @param {() => unknown} change */
   async visit(change) {
     visit(location.search);
-    await change();
-    address(this.query());
+    const changed = change();
+    address(this.query()); // at once: the visitor may go on before an answer is loaded
+    const place = JSON.stringify(this.place);
+    await changed;
+    if (JSON.stringify(this.place) === place) address(this.query());
   }
 
   /** @param {string} name of a question */

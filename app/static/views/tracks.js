@@ -145,6 +145,8 @@ export class SideBySide {
     this.lanes = {};
     /** @type {Looked | null} */
     this.looked = null;
+    /** @type {WeakMap<Answer, string>} the rejection that was inspected last, for an answer shown again */
+    this.keys = new WeakMap();
     this.going = ''; // the status of a branch
     this.asked = false; // whether a branch was requested
   }
@@ -162,7 +164,7 @@ export class SideBySide {
         Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
       );
       sharePieces(Object.values(this.lanes));
-      const key = this.drawnOf === answer ? this.looked?.key : null; // shown again
+      const key = this.keys.get(answer);
       this.drawnOf = answer;
       this.looked = null;
       if (key) this.pick(key, false);
@@ -185,6 +187,7 @@ export class SideBySide {
       : {};
     const what = inspected(view, verified.accepted, greedy);
     this.looked = { key, name, round, lane, view, verified, what, greedy, own };
+    if (this.drawnOf) this.keys.set(this.drawnOf, key);
     this.going = '';
     this.changed();
     if (scrolls) {
@@ -194,6 +197,7 @@ export class SideBySide {
 
   unpin() {
     this.looked = null;
+    if (this.drawnOf) this.keys.delete(this.drawnOf);
     this.changed();
   }
 
