@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
-from app.content.examples import EXAMPLES, PRESETS, Example, presets_of
+from app.content.examples import EXAMPLES, PRESETS, Example, Preset, presets_of
 from app.controls import shown
 from app.page import INDEX, TRACES
 from app.run.engines import load_engine
@@ -55,14 +55,14 @@ def recordings(folder: Path) -> Iterator[Recording]:
     for pair, examples in EXAMPLES.items():
         first, *presets = [PRESETS[place] for place in presets_of(pair)]
         for example in examples:
-            yield _live(folder, example, first.label, first.config)
+            yield _live(folder, example, first)
         seen = [first.config]
         shown_in_learn = [method for method in METHODS if pair == "embedded" and method.name != BASELINE]
-        methods = ((method.label, method.config(DecodeConfig())) for method in shown_in_learn)
-        for label, config in (*((preset.label, preset.config) for preset in presets), *methods):
-            if config not in seen:
-                seen.append(config)
-                yield _live(folder, examples[0], label, config)
+        methods = (Preset(label=method.label, method=method.name) for method in shown_in_learn)
+        for preset in (*presets, *methods):
+            if preset.config not in seen:
+                seen.append(preset.config)
+                yield _live(folder, examples[0], preset)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
             usual = DecodeConfig(pair=pair).to_dict()
             asked = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
@@ -71,10 +71,11 @@ def recordings(folder: Path) -> Iterator[Recording]:
             yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", asked)
 
 
-def _live(folder: Path, example: Example, label: str, config: DecodeConfig) -> Recording:
+def _live(folder: Path, example: Example, preset: Preset) -> Recording:
+    config = preset.config
     asked = {"prompt": example.prompt, **{name: shown(value) for name, value in config.to_dict().items()}}
-    file = folder / _named(config.pair, f"{example.flavour} {label}")
-    return Recording(file, f"{_title(config.pair, example)}: {label}", asked)
+    file = folder / _named(config.pair, f"{example.flavour} {preset.slug or preset.label}")
+    return Recording(file, f"{_title(config.pair, example)}: {preset.label}", asked)
 
 
 def _named(pair: str, words: str) -> str:

@@ -1,4 +1,4 @@
-"""γ and T chosen as it goes: the estimates, the choice, the cut by distributions only, and the law that stays."""
+"""Adaptive γ and T: the estimates, the choice, the cut by distributions only, and the law that stays."""
 
 from __future__ import annotations
 

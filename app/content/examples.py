@@ -48,12 +48,16 @@ def examples_of(pair: str) -> tuple[Example, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Named settings for a pair: those of a method, and ``values`` that differ."""
+    """Named settings for a pair: those of a method, and ``values`` that differ.
+
+    ``slug`` names its recordings' files; by default the label does.
+    """
 
     label: str
     method: str = "dflash"
     values: dict[str, Any] = field(default_factory=dict)
     pair: str = "embedded"
+    slug: str = ""
 
     @property
     def config(self) -> DecodeConfig:
@@ -62,9 +66,9 @@ class Preset:
         return DecodeConfig.parse({**find_method(self.method).config(base).to_dict(), **self.values})
 
 
-def _small(label: str, method: str = "dflash", **values: Any) -> Preset:
+def _small(label: str, method: str = "dflash", slug: str = "", **values: Any) -> Preset:
     """A preset of SmolLM2, with a window that pays on two CPU cores (BENCHMARKS.md)."""
-    return Preset(label=label, method=method, values={"gamma": 4, **values}, pair="smollm2")
+    return Preset(label=label, method=method, values={"gamma": 4, **values}, pair="smollm2", slug=slug)
 
 
 PRESETS = (  # the first is what the page opens with
@@ -74,7 +78,7 @@ PRESETS = (  # the first is what the page opens with
     _small("One pass, 8 tokens (DFlash)", gamma=8),
     _small("Draft tree of 8 nodes (DDTree)", "ddtree", gamma=8, tree_nodes=8),
     _small("Four denoising steps", gamma=8, steps=4),
-    _small("γ chosen as it goes", "auto", gamma=8),
+    _small("Adaptive γ", "auto", slug="chosen as it goes", gamma=8),
     _small("Prompt lookup", "prompt_lookup", gamma=8),
     _small("Sampling at 0.7, exact ratio test", temperature=0.7),
     _small("Sampling at 0.7, same noise as vanilla", rule="match", temperature=0.7),
@@ -83,7 +87,7 @@ PRESETS = (  # the first is what the page opens with
     Preset(label="Draft tree (DDTree)", method="ddtree"),
     Preset(label="Markov head, draft tree", method="markov_tree"),
     Preset(label="Markov head (DSpark)", method="markov"),
-    Preset(label="γ chosen as it goes", method="auto"),
+    Preset(label="Adaptive γ", method="auto", slug="chosen as it goes"),
     Preset(label="Independent drafter (SpecDiff)", method="specdiff", values={"gamma": 6, "steps": 2}),
     Preset(label="Self-selection of four drafts (SpecDiff-2)", method="specdiff2", values={"temperature": 1.0}),
     Preset(label="EAGLE-2", method="eagle2"),
