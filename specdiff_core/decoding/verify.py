@@ -66,8 +66,7 @@ def verify(
         return replace(verdict, scores=tuple(map(rounded, scores))), dist
     if draft.parents is not None:
         return _walk(draft, target_probs, rule, sampler, positions)
-    test = {Rule.MATCH: _match, Rule.BLOCK: _accept_block}.get(rule, _accept)
-    return test(draft, target_probs, rule, sampler, positions)
+    return WINDOW[rule](draft, target_probs, rule, sampler, positions)
 
 
 def _accept(
@@ -302,3 +301,13 @@ def _fallback(draft: Draft, rule: Rule) -> str:
         return CHOSEN_BY_VALUE
     late = sum(not exact for exact in draft.exact_q)
     return f"{late} of {len(draft.exact_q)} positions were revealed before one to their left: point masses there."
+
+
+WINDOW = {
+    Rule.RATIO: _accept,
+    Rule.BLOCK: _accept_block,
+    Rule.MATCH: _match,
+    Rule.DELTA: _accept,
+    Rule.NAIVE: _accept,
+}
+"""How each rule tests a window."""

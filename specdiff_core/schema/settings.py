@@ -48,7 +48,7 @@ class Rule(Option):
     @property
     def lossless(self) -> bool:
         """Whether emitted tokens provably have the target's distribution (docs/theory.md)."""
-        return self is not Rule.NAIVE
+        return self in (Rule.RATIO, Rule.BLOCK, Rule.MATCH, Rule.DELTA)
 
     @property
     def same_text(self) -> bool:
