@@ -4,6 +4,7 @@ texts must not depend on the machine's load.
 
 With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
 Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
+With AMX, which makes more rows nearly free, bf16 lacks this property (``Target.exactness`` tests it).
 MKL, which ``F.linear`` uses in fp32, has no such property."""
 
 from __future__ import annotations
