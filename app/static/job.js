@@ -32,6 +32,7 @@ export class Job {
     this.waiting = false; // in the queue
     this.clicked = false; // on Run, which Gradio has not passed on yet
     this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
+    this.leaving = 0; // the timer that ends the wait for the queue
     /** @type {Run | null} */
     this.measured = null;
     const queue = document.getElementById(`${prefix}-queue`);
@@ -116,7 +117,7 @@ export class Job {
   /** Leave the queue. It is over when Gradio's event ends, which may still give the run its turn. */
   leave() {
     this.busy = true;
-    setTimeout(() => this.ended(), this.patience);
+    this.leaving = setTimeout(() => this.ended(), this.patience);
   }
 
   /** Called when Gradio's event has ended, however it ended (app/controls.py). */
@@ -131,6 +132,7 @@ export class Job {
 
   /** Reset after the run has ended or was cancelled. */
   over() {
+    clearTimeout(this.leaving);
     this.waiting = false;
     this.live = null;
     this.busy = false;
