@@ -31,6 +31,7 @@ export class Job {
     this.status = new StatusView();
     this.waiting = false; // in the queue
     this.clicked = false; // on Run, which Gradio has not passed on yet
+    this.queuedUp = false; // Gradio has it in the queue
     this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
     this.leaving = 0; // the timer that ends the wait for the queue
     /** @type {Run | null} */
@@ -87,6 +88,7 @@ export class Job {
     this.card.hide();
     this.waiting = true;
     this.dropped = false;
+    this.queuedUp = false;
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
@@ -95,15 +97,19 @@ export class Job {
   /** Repeat in words the queue position that Gradio writes into its own status. */
   queued(element) {
     const position = queueWords(element.textContent ?? '');
-    if (position && this.dropped) this.press('cancel');
-    else if (position && this.waiting) this.status.show(`${this.statusWords.alone} ${position}`);
+    if (!position) return;
+    if (!this.queuedUp && this.dropped) this.press('cancel'); // once: its end would also end the next run
+    this.queuedUp = true;
+    if (this.waiting && !this.dropped) {
+      this.status.show(`${this.statusWords.alone} ${position}`);
+    }
   }
 
   /** Remove a waiting run from the queue; give a measured one time for its final message. */
   pressedStop() {
-    if (this.waiting) {
+    if (this.waiting && !this.dropped) {
       this.dropped = true;
-      this.press('cancel');
+      if (this.queuedUp) this.press('cancel');
       this.leave();
     }
     if (!this.busy) return;
