@@ -7,9 +7,7 @@ An exploration describes data, axes and labels; the page (``app/static/views/fig
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -379,47 +377,33 @@ def painted(value: Any, dark: bool = False) -> Any:
     return [painted(one, dark) for one in value] if isinstance(value, list | tuple) else value
 
 
-def themed(figure: Figure) -> dict[str, Any]:
+def themed(figure: Figure) -> Any:
     """A figure as Plotly draws it alone, on white."""
-    layout = painted(figure.layout)
+    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
+
     grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
-    for name in [name for name in layout if name.startswith(("xaxis", "yaxis"))]:
-        layout[name] = grid | layout[name] | {"title": {"text": layout[name].get("title", "")}}
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-    look = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "legend": legend, "margin": {"t": 60}}
-    return {"data": painted(figure.data), "layout": {"title": {"text": figure.title}} | look | layout}
-
-
-def plotly_script() -> Path:
-    """The JavaScript library inside the Python package plotly.
-
-    Raises:
-        ConfigError: the package is not installed.
-    """
-    try:
-        return Path(str(resources.files("plotly"))) / "package_data" / "plotly.min.js"
-    except ModuleNotFoundError as error:
-        hint = "pip install plotly"
-        raise ConfigError("Figures need the package plotly.", field="html", hint=hint) from error
+    look = {"xaxis": grid, "yaxis": grid, "paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "margin": {"t": 60}}
+    look |= {"legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
+    layout = painted(figure.layout) | {"title": figure.title, "template": {"layout": look}}
+    return graphs.Figure({"data": painted(figure.data), "layout": layout}, skip_invalid=True)
 
 
 def html_page(title: str, report: Report) -> str:
     """An answer with its tables and figures as one HTML file that opens from disk."""
-    library = plotly_script().read_text(encoding="utf-8")
     drawn, sliders = ([one for one in report.figures if getattr(one, name)] for name in ("data", "formula"))
-    plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
     notes = [*report.notes, *(f"“{one.title}” has sliders, so only the page can show it." for one in sliders)]
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
     tables = "".join(map(_table, report.boards))
-    places = "".join(f"<section><p>{escaped(_place(one.hint, one.when))}</p><div></div></section>" for one in drawn)
+    form: dict[str, Any] = {"full_html": False, "config": {"responsive": True}, "default_height": 450}
+    places = "".join(
+        f"<section><p>{escaped(_place(one.hint, one.when))}</p>"
+        f"{themed(one).to_html(include_plotlyjs=one is drawn[0], **form)}</section>"
+        for one in drawn
+    )
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
 section p{{margin:0}} table{{margin:1rem 0}} caption,td{{text-align:left;padding-right:1rem}}</style>
-<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}
-<script>{library}</script>
-<script>const figures = {plain};
-document.querySelectorAll('section > div').forEach((place, i) =>
-Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
+<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}</html>
 """
 
 
@@ -441,17 +425,14 @@ def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
     """Each figure as ``KEY.png``.
 
     Raises:
-        ConfigError: plotly or kaleido is not installed, or kaleido finds no browser.
+        ConfigError: kaleido is not installed, or it finds no browser.
     """
-    plotly_script()
-    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, figure in enumerate(one for one in figures if one.data):
         path = folder / f"{number + 1}-{figure.key}.png"
         try:
-            graphs.Figure(themed(figure), skip_invalid=True).write_image(path, width=1200, height=700, scale=2)
+            themed(figure).write_image(path, width=1200, height=700, scale=2)
         except (ValueError, ImportError, RuntimeError) as error:
             hint = "pip install kaleido; it needs Chrome or Chromium."
             raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
