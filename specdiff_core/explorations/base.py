@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ShouldStop = Callable[[], bool]
 P = TypeVar("P", Prompt, Problem)
-E = TypeVar("E", bound="Exploration")
 
 
 class Answer(msgspec.Struct, kw_only=True):

@@ -20,8 +20,6 @@ from specdiff_core.schema.trace import dump_trace
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.measure.passes import PassTimes
-
 RUN_COLUMNS = {
     "race": "the race that the row comes from",
     "prompts": "prompts measured so far",
@@ -109,19 +107,6 @@ class Runs(Rows):
                 yield done, len(keys) * len(self._prompts), run.lane
         if not any(map(self.of, keys)):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
-
-    def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
-        """Time passes on as many threads as the runs use
-        (:meth:`~specdiff_core.measure.passes.PassTimes.rounds`). Ends early if stopped."""
-        from specdiff_core.models.device import cpu_threads
-
-        rounds = times.rounds(prompt.prompt, repeats, StopFlag(self._stopped))
-        for _ in range(repeats):
-            with cpu_threads(self.threads):  # not across the yield: other runs decode then
-                next(rounds, None)
-            if self._stopped():
-                return
-            yield
 
     def _run(self, run: Run) -> bool:
         key, stop, warm_up = run.lane, StopFlag(self._stopped), None if run.turn else 0.0

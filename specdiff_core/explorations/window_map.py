@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
@@ -127,7 +127,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
         def passes(turn: int) -> Iterator[Step]:
             timed = turn * (REPEATS + len(cells))
-            for done, _ in enumerate(runs.bare_passes(times, prompts[turn], REPEATS), timed + 1):
+            rounds = times.rounds(prompts[turn].prompt, REPEATS, StopFlag(stopped), runs.threads)
+            for done, _ in enumerate(rounds, timed + 1):
                 yield Step(done, total, f"bare passes: {self.drafter}", answer)
 
         yield from passes(0)
