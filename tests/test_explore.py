@@ -821,12 +821,12 @@ def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_p
     writer = learn._Writer(engine, 0)
     prompts = what.prompts(engine)[0][:3]
     corpus = writer.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
-    twin = learn._Twin(engine, learn.STREAK, tmp_path, 0)
+    twin = learn._Twin(writer, learn.STREAK, tmp_path)
     from specdiff_core.train.answers import batch_of
 
     for step in range(60):  # until it knows them by heart, more or less
         twin.learn(batch_of(corpus), step, 1.0)
-    row = twin.measure(corpus, writer)
+    row = twin.measure(corpus)
     raced = learn.with_drafters(engine, {learn.STREAK: twin.export(tmp_path / "export")})
     config = lab.DecodeConfig(drafter=learn.STREAK, gamma=learn.GAMMA, max_new_tokens=48, ignore_eos=True)
     rounds = 0

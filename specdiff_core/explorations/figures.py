@@ -140,10 +140,10 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
 
 
-def shortlist(words: Sequence[str], most: int = 3) -> str:
+def shortlist(words: Sequence[str]) -> str:
     """``a, b, c and 4 others``."""
-    left = len(words) - most
-    return listed(words) if left < 2 else listed([*words[:most], f"{left} others"])
+    left = len(words) - 3
+    return listed(words) if left < 2 else listed([*words[:3], f"{left} others"])
 
 
 def escaped(words: object) -> str:
