@@ -852,15 +852,26 @@ def lanes_of(final: Any) -> dict[str, Any]:
     return read_trace(final.races["runs"]).lanes
 
 
-@pytest.mark.parametrize("values", [{"temperature": 0.7}, {"a": "ddtree"}, {"a": "vanilla", "rule": "block"}], ids=str)
-def test_rounds_follow_each_other_along_the_text(engine: Engine, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("values", "must"),
+    [
+        ({"a": "ddtree"}, True),
+        ({"a": "vanilla", "rule": "block"}, True),
+        ({"rule": "match", "temperature": 0.9, "seed": 3}, True),
+        ({"temperature": 0.9, "seed": 3}, False),
+        ({"rule": "naive", "temperature": 0.9, "seed": 3}, False),
+    ],
+    ids=str,
+)
+def test_rounds_follow_the_text_and_runs_part_only_where_they_may(
+    engine: Engine, values: dict[str, Any], must: bool
+) -> None:
     final = explore(SideBySide, engine, **{**TWO, **values})
-    for name in ("a", "b"):
+    texts, facts = {name: new_ids(final, name) for name in ("a", "b")}, final.explored.facts
+    for name, ids in texts.items():
         rows = [row for row in final.explored.rows if row["run"] == name]
-        verdicts = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)]
+        verdicts, place = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)], 0
         assert len(rows) == len(verdicts) > 3
-        ids, place = new_ids(final, name), 0
-        assert len(ids) == TWO["tokens"]
         for row, verdict in zip(rows, verdicts, strict=True):
             assert row["position"] == place + 1
             assert row["text"].endswith(row["added"])
@@ -869,28 +880,11 @@ def test_rounds_follow_each_other_along_the_text(engine: Engine, values: dict[st
                 assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
                 assert not verdict.tests[-1].accepted
             place += row["accepted"] + 1
-        assert place == TWO["tokens"]
+        assert place == len(ids) == TWO["tokens"]
         assert "".join(row["text"] for row in rows) == engine.pair.tokenizer.decode(ids)
-    assert {"labels", "must_be_equal", "first_difference"} <= final.explored.facts.keys()
-
-
-@pytest.mark.parametrize(
-    ("values", "must"),
-    [
-        ({}, True),
-        ({"rule": "match", "temperature": 0.9, "seed": 3}, True),
-        ({"temperature": 0.9, "seed": 3}, False),
-        ({"rule": "naive", "temperature": 0.9, "seed": 3}, False),
-    ],
-    ids=str,
-)
-def test_runs_part_only_where_they_may(engine: Engine, values: dict[str, Any], must: bool) -> None:
-    final = explore(SideBySide, engine, **{**TWO, **values})
-    assert final.explored.facts["lossless"] is (values.get("rule") != "naive")
-    assert final.explored.facts["must_be_equal"] is must
-    assert (new_ids(final, "a") == new_ids(final, "b")) is must
-    assert final.explored.facts["first_difference"] == first_difference(new_ids(final, "a"), new_ids(final, "b"))
-    assert (final.explored.facts["first_difference"] is None) is must
+    assert facts["lossless"] is (values.get("rule") != "naive")
+    assert facts["must_be_equal"] is (texts["a"] == texts["b"]) is must
+    assert facts["first_difference"] == first_difference(texts["a"], texts["b"])
 
 
 def test_the_first_difference() -> None:
