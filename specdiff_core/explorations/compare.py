@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
@@ -283,7 +282,7 @@ def _exactness(row: Row) -> list[str]:
     """How exact a row's texts are, and the reason."""
     if row["method"] == BASELINE:
         return ["the target itself", "Vanilla decoding: one target pass per token."]
-    if not row.get("lossless", True):
+    if not row["lossless"]:
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if not row["temperature"] and row["flavour"] != MEAN:
         return ["–", "Texts are compared over all kinds: choose Mean."]
@@ -336,14 +335,14 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
     """Acceptance rate by position in the window."""
     data = []
     for row in rows:
-        look, tested, alphas = looks[row["label"]], row.get("tested_at") or (), row.get("alpha_at") or ()
+        look, tested, alphas = looks[row["label"]], row["tested_at"], row["alpha_at"]
         if look.visible is not True:
             continue
-        places, marks, said = range(1, len(alphas) + 1), [], []
-        for place, alpha, count in zip_longest(places, alphas, tested[: len(alphas)]):
-            marks.append(look.mark + ("-open" if count is not None and count < FEW else ""))
-            counted = "tests not counted" if count is None else plural(count, "test")
-            said.append([None, f"<b>{row['label']}</b><br>α at position {place} = {ratio(alpha, 3)}: {counted}"])
+        places, said = range(1, len(alphas) + 1), []
+        marks = [look.mark + ("-open" if count < FEW else "") for count in tested]
+        for place, alpha, count in zip(places, alphas, tested, strict=True):
+            words = f"α at position {place} = {ratio(alpha, 3)}: {plural(count, 'test')}"
+            said.append([None, f"<b>{row['label']}</b><br>{words}"])
         more: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": said, "connectgaps": False}
         data.append(draw.trace(row["short"], places, alphas, look.colour, **more))
     return Figure(

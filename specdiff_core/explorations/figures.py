@@ -368,13 +368,13 @@ def speeds(x: str = "", **more: Any) -> dict[str, Any]:
 # A theme for figures without a page.
 
 
-def painted(value: Any, dark: bool = False) -> Any:
-    """Plotly JSON with colours in place of roles."""
+def painted(value: Any) -> Any:
+    """Plotly JSON with colours of a light page in place of roles."""
     if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
-        return ROLES[value[1:]][dark]
+        return ROLES[value[1:]][0]
     if isinstance(value, Mapping):
-        return {name: painted(one, dark) for name, one in value.items()}
-    return [painted(one, dark) for one in value] if isinstance(value, list | tuple) else value
+        return {name: painted(one) for name, one in value.items()}
+    return [painted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def themed(figure: Figure) -> Any:
