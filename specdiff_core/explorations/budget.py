@@ -177,13 +177,10 @@ class Budget(Exploration, frozen=True, kw_only=True):
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        for done, total, name in runs.fill():
-            place = (done - 1) // len(configs) % len(problems)
-            if fresh := runs.fresh_vanilla():
-                found["vanilla"][place].append(attempt_of(fresh, begun))
-            if name not in runs.failed:
-                found[name][place].append(attempt_of(runs.events, begun))
-            yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
+        for done, total, run in runs.fill():
+            for name, events in runs.events.items():
+                found[name][run.turn % len(problems)].append(attempt_of(events, begun))
+            yield Step(done, total, f"{methods[run.lane].label}, {run.prompt.id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         vanilla = facts.get("single", {}).get("vanilla")

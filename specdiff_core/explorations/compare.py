@@ -97,7 +97,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
             return Answer(rows=rows, facts={"threads": threads, "skipped": [*skipped, *failed]}, races=races)
 
-        threads, each = 0, len(methods) * len(prompts)
+        threads = 0
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
@@ -111,10 +111,9 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 race_of=lambda name, prompt: f"{prompt.flavour}#{name}",
             )
             threads = runs.threads
-            for done, _, name in runs.fill():
-                yield Step(
-                    turn * each + done, len(degrees) * each, f"{methods[name].label}, temperature {degree:g}", answer
-                )
+            for done, each, run in runs.fill():
+                doing = f"{methods[run.lane].label}, temperature {degree:g}"
+                yield Step(turn * each + done, len(degrees) * each, doing, answer)
             if stopped():
                 return
 

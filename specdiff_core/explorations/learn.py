@@ -134,9 +134,9 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
-            for _, _, name in runs.fill():
+            for _, _, run in runs.fill():
                 facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
-                yield Step(total - 1, total, f"the race: {LABELS[name]}", answer, lambda: made)
+                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: made)
         yield Step(total, total, "done", answer, lambda: made)
 
     def _train(

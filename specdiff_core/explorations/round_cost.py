@@ -88,8 +88,8 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 yield Step(timed, total, f"bare passes: {name}", answer)
             if stopped():
                 return
-        for done, _, name in runs.fill():
-            yield Step(timed + done, total, methods[name][0].label, answer)
+        for done, _, run in runs.fill():
+            yield Step(timed + done, total, methods[run.lane][0].label, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)

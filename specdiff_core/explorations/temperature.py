@@ -81,7 +81,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **known}, races=races)
 
         threads = 0
-        each, total = len(drafts) * len(prompts), (len(degrees) * len(drafts) + 1) * len(prompts)
+        total = (len(degrees) * len(drafts) + 1) * len(prompts)
         for number, prompt in enumerate(prompts, start=1):
             places += self._places(engine, prompt, stopped)
             if stopped():
@@ -93,9 +93,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             configs = {_key(degree, draft): dataclasses.replace(own, draft_temperature=draft) for draft in drafts}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             threads = runs.threads
-            for done, _, key in runs.fill():
-                draft = configs[key].draft_temperature or 0.0
-                found = (event.tests for event in runs.events if isinstance(event, Verified))
+            for done, each, run in runs.fill():
+                draft = run.config.draft_temperature or 0.0
+                found = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))
                 tests.setdefault((degree, draft), []).extend(
                     test for tested in found for test in tested if test.kind == "ratio"
                 )

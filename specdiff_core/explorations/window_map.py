@@ -128,9 +128,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
                 yield Step(done, total, f"bare passes: {self.drafter}", answer)
 
         yield from passes(0)
-        for done, _, key in runs.fill():
-            turn = (done - 1) // len(cells) + 1
-            yield Step(turn * REPEATS + done, total, cells[key].name, answer)
+        for done, _, run in runs.fill():
+            turn = run.turn + 1
+            yield Step(turn * REPEATS + done, total, cells[run.lane].name, answer)
             if done == turn * len(cells) and turn < len(prompts):
                 yield from passes(turn)
 
