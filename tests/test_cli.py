@@ -200,12 +200,20 @@ def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_a_terminal_without_greek_gets_every_number(tmp_path: Path) -> None:
-    """Also when nobody reads the errors."""
-    trace = next((ROOT / "assets" / "traces").glob("story*"))
-    command = [sys.executable, "-m", "specdiff_core", "replay", str(trace)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
+REPLAY = [sys.executable, "-m", "specdiff_core", "replay", str(next((ROOT / "assets" / "traces").glob("story*")))]
+
+
+def test_a_terminal_without_greek_gets_every_number() -> None:
+    done = subprocess.run(REPLAY, cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
     assert done.returncode == 0 and b"tokens per round" in done.stdout and b"\\u03c4" in done.stdout
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    """``… | head -1``: the reader leaves, nobody sees a traceback."""
+    with subprocess.Popen(REPLAY, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(timeout=60) == 141
 
 
 def test_race_says_that_the_machine_was_busy(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,23 +269,3 @@ def test_pairs_are_listed_with_their_reasons(
     assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
     assert "In bf16 it fits" in run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
     assert run(capsys, "pairs", "nothing")[0] == 2
-
-
-def test_a_closed_pipe_is_quiet() -> None:
-    """``… --help | head -1``: the reader leaves, nobody sees a traceback."""
-    code = (
-        "import sys; sys.argv = ['x']; from specdiff_core import cli\n"
-        "def talk(args):\n"
-        "    while True: print('x' * 100)\n"
-        "parser = cli.build_parser()\n"
-        "cli.build_parser = lambda: parser\n"
-        "parser.parse_args = lambda argv: __import__('argparse').Namespace(run=talk)\n"
-        "raise SystemExit(cli.main())"
-    )
-    pipe: Any = subprocess.PIPE
-    process: Any = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
-    process.stdout.readline()
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == ""
-    assert process.wait(timeout=60) == 141
