@@ -15,6 +15,7 @@ from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
@@ -86,6 +87,9 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         groups: dict[float, Runs] = {}
         degrees = sorted(set(self.temperatures))
 
+        def race_of(name: str, prompt: Prompt) -> str:  # one of all methods for each kind of text
+            return f"{prompt.flavour}#{name}"
+
         def answer() -> Answer:
             rows = [
                 row
@@ -101,15 +105,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(
-                engine,
-                base,
-                configs,
-                prompts,
-                stopped,
-                threads=threads,
-                race_of=lambda name, prompt: f"{prompt.flavour}#{name}",
-            )
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
             threads = runs.threads
             for done, each, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"
