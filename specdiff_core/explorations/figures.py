@@ -295,22 +295,25 @@ def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str 
 
 def heat(
     rows: Sequence[Row],
-    across: str,
-    up: str,
-    value: Any,
-    words: Any,
+    x: tuple[str, str],
+    y: tuple[str, str],
+    field: str,
+    words: Callable[[Row], str],
     *,
     star: Row | None = None,
     around_one: bool = True,
-) -> list[dict[str, Any]]:
-    """Rows as a heat map with numbers, by two of their fields; empty while no cell has a number.
-    ``around_one``: slower is orange, faster is blue."""
+    **more: Any,
+) -> Figure:
+    """A field of rows as a heat map with numbers, by a field for each axis, given with its title; empty while no cell
+    has a number. ``around_one``: slower is orange, faster is blue; ``more``: fields of the figure."""
+    (across, below), (up, beside) = x, y
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
+    more |= {"layout": axes(below, beside, xaxis=CATEGORY, yaxis=CATEGORY)}
     at = {(row[across], row[up]): row for row in rows}
 
     def cell(row: Row | None) -> tuple[float | None, str, list[str | None]]:
         """The number, the text and the custom data of a row."""
-        number = None if row is None else value(row)
+        number = None if row is None else row.get(field)
         if row is None or number is None:
             why = escaped((row or {}).get("failed", ""))
             return None, "!" if why else "", [None, why]
@@ -319,17 +322,17 @@ def heat(
     cells = [[cell(at.get((column, level))) for column in columns] for level in levels]
     known = [number for line in cells for number, _, _ in line if number is not None]
     if not known:
-        return []
+        return Figure(**more)
     least, most = min(known), max(known) + 1e-9
     scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@map-good"]]
     if around_one:
         least, most = min(0.7, least), max(1.3, most)
         scale = [[0, "@map-bad"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@map-good"]]
     z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
-    x, y = ([f"{value:g}" for value in side] for side in (columns, levels))
-    hover: dict[str, Any] = {"customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
-    font = {"size": 12, "color": "@ink"}
-    return [heatmap(x, y, z, text, scale, textfont=font, zmin=least, zmax=most, hoverongaps=False, **hover)]
+    names = [[f"{value:g}" for value in side] for side in (columns, levels)]
+    look: dict[str, Any] = {"textfont": {"size": 12, "color": "@ink"}, "zmin": least, "zmax": most}
+    look |= {"hoverongaps": False, "customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
+    return Figure(data=[heatmap(names[0], names[1], z, text, scale, **look)], **more)
 
 
 def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **more: Any) -> dict[str, Any]:

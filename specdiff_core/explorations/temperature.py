@@ -127,36 +127,30 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 f"{high['draft_temperature']:g}): the expected calibration error."
                 + (" At drafter temperature 0, q is 1, and the error is 1 − α." if sure else "")
             )
-        sides = axes(
-            "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
-        )
+        sides = ("draft_temperature", "temperature of the drafter"), ("temperature", "temperature of the target")
 
-        def of(field: str, words: Any, around_one: bool) -> list[dict[str, Any]]:
+        def heat(field: str, words: Any, **more: Any) -> Figure:
             said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"  # noqa: E731
-            return draw.heat(
-                rows, "draft_temperature", "temperature", lambda row: row.get(field), said, around_one=around_one
-            )
+            more |= {"opens": "a cell lists its races", "empty": "No cell has been measured yet."}
+            return draw.heat(rows, *sides, field, said, **more)
 
         return Report(
             answer=answer,
             notes=[*notes, *narrow(rows)],
             figures=[
-                Figure(
+                heat(
+                    "speedup",
+                    lambda row: f"{times(row['speedup'])}<br>{spread(row)}",
                     key="speed",
                     title="Speed-up over vanilla at the same temperature",
-                    opens="a cell lists its races",
-                    data=of("speedup", lambda row: f"{times(row['speedup'])}<br>{spread(row)}", True),
-                    layout=sides,
-                    empty="No cell has been measured yet.",
                 ),
-                Figure(
+                heat(
+                    "tau",
+                    lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}",
+                    around_one=False,
                     key="tau",
                     title="τ, tokens per round",
-                    opens="a cell lists its races",
                     hint="with an exact rule, the drafter’s temperature changes this, never the text’s distribution",
-                    data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
-                    layout=sides,
-                    empty="No cell has been measured yet.",
                 ),
                 *_matched(facts),
                 _calibration(facts.get("reliability", [])),

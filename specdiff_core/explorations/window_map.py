@@ -192,11 +192,11 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
 
 def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
     """The measured and the predicted map, and slices with the controller as a line."""
-    window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
+    sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
-    def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
+    def heat(field: str, words: Any, **more: Any) -> Figure:
         named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"  # noqa: E731
-        return draw.heat(cells, "gamma", "steps", value, named, **more)
+        return draw.heat(cells, *sides, field, named, **more)
 
     def measured(row: Mapping[str, Any]) -> str:
         guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
@@ -205,25 +205,21 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
         )
 
-    yield Figure(
+    yield heat(
+        "speedup",
+        measured,
+        star=best,
         key="measured",
         title="Measured speed-up over vanilla",
         hint="★: the best cell; T ≤ γ",
         opens="a cell lists its races",
         wide=True,
         empty="No cell has been measured yet.",
-        data=of(lambda row: row.get("speedup"), measured, star=best),
-        layout=window,
     )
     if any("predicted" in row for row in cells):
         both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"  # noqa: E731
-        yield Figure(
-            key="predicted",
-            title="Predicted",
-            hint="from the acceptance measured in the same runs, over bare passes; not a measurement",
-            data=of(lambda row: row.get("predicted"), both),
-            layout=window,
-        )
+        hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
+        yield heat("predicted", both, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(
         cells,
         "steps",
