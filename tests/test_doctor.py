@@ -24,6 +24,7 @@ from specdiff_core.drafters import variants
 from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
+from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.diverge import Diverge
@@ -37,13 +38,6 @@ from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
-
-
-def changed(thing: Any, **values: Any) -> Any:
-    other = copy.copy(thing)
-    for name, value in values.items():
-        setattr(other, name, value)
-    return other
 
 
 def with_drafter(engine: Engine, name: str, drafter: Drafter) -> Engine:
@@ -164,15 +158,6 @@ class Late(EagleSession):
         super().observe(ids, features)
 
 
-def as_a(kind: type[BlockDrafter]) -> Callable[[Any], Any]:
-    def faulty(drafter: Any) -> Any:
-        other = copy.copy(drafter)
-        other.__class__ = kind
-        return other
-
-    return faulty
-
-
 FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
     "mdlm shift": ("mdlm", lambda one: changed(one, shift=1), "shift", "0"),
     "mdlm mask": ("mdlm", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
@@ -183,9 +168,14 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
         "all of the target’s ids",
     ),
     "block mask": ("block", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
-    "block anchor": ("block", as_a(Anchorless), "embedding of the anchor slot", "the anchor’s own"),
-    "block positions": ("block", as_a(Displaced), "positions", "1"),
-    "block shift": ("block", as_a(Offset), "shift", "−1"),
+    "block anchor": (
+        "block",
+        lambda one: changed(one, __class__=Anchorless),
+        "embedding of the anchor slot",
+        "the anchor’s own",
+    ),
+    "block positions": ("block", lambda one: changed(one, __class__=Displaced), "positions", "1"),
+    "block shift": ("block", lambda one: changed(one, __class__=Offset), "shift", "−1"),
     "block layers": ("block", lambda one: changed(one, layers=(0, 6, 12)), "feature layers", "1, 7, 13"),
     "eagle shift": ("eagle", lambda one: changed(one, start=lambda: Late(one)), "shift", "the token itself"),
 }
