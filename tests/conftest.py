@@ -80,6 +80,23 @@ def event_loops() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture
+def decoder(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A scripted decoder, which every command opens."""
+    from specdiff_core.cli import options
+    from tests.app_fakes import FakeDecoder
+
+    found = FakeDecoder()
+    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
+    return found
+
+
+@pytest.fixture
+def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them for their digest takes longer than a scripted sweep."""
+    monkeypatch.setattr("specdiff_core.measure.runner.weights_digest", lambda pair: "weights")
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the scripted page writes."""

@@ -22,7 +22,6 @@ import pytest
 
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
-from specdiff_core.cli import options
 from specdiff_core.schema.errors import ConfigError, ServerError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.metrics import fold
@@ -393,12 +392,8 @@ def test_an_address_does_not_tell_its_password() -> None:
     assert "secret" not in str(found._header("Once", CONFIG))
 
 
-def test_a_race_with_a_server(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
-    fake = FakeDecoder()
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: fake)
     trace = tmp_path / "race.jsonl.gz"
     with of_kind("llamacpp") as server:
         words = ("race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url)
@@ -412,7 +407,7 @@ def test_a_race_with_a_server(
     summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]
     assert summary["lossless"] is True and summary["quiet"] is True, "what is said of the lanes that ran here"
-    assert fake.threads[2:] == [2] * 4, "a server's threads are not those of the other lanes"
+    assert decoder.threads[2:] == [2] * 4, "a server's threads are not those of the other lanes"
     assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]
     assert cli.main(["replay", str(trace)]) == 0
     again = capsys.readouterr().out
@@ -430,10 +425,8 @@ def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: P
     assert len({token for pieces in met for token in pieces}) == 4
 
 
-def test_a_race_goes_on_without_a_server_that_broke(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: FakeDecoder())
+@pytest.mark.usefixtures("decoder")
+def test_a_race_goes_on_without_a_server_that_broke(capsys: pytest.CaptureFixture[str]) -> None:
     with StandIn("vllm", lambda body: sse(*VLLM[:2]), cut=True) as server:
         assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0
     out = capsys.readouterr().out

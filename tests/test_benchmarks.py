@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from test_measure import BASE, measured
 
 from benchmarks import suite
 from benchmarks.__main__ import build_parser, main
@@ -21,10 +22,8 @@ from benchmarks.tables import section
 from benchmarks.workloads import WORKLOADS, load_workload
 from specdiff_core import cli
 from specdiff_core.cli import options
-from specdiff_core.measure import runner
-from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
-from specdiff_core.measure.prompts import Prompt, digest, read_prompts
-from specdiff_core.measure.runner import sweep
+from specdiff_core.measure.grid import listed
+from specdiff_core.measure.prompts import digest, read_prompts
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.measure.sweep import Sweep, sweep_result
 from specdiff_core.schema.errors import ConfigError
@@ -33,22 +32,12 @@ from tests.app_fakes import FakeDecoder
 from tests.fakes import ORIGIN
 
 ROOT = Path(__file__).resolve().parent.parent
-PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))
-BASE = DecodeConfig(max_new_tokens=12)
-SETTINGS = (VANILLA, BenchSetting("block", 4, 2), BenchSetting("block", 4, 1), BenchSetting("block", 4, 1, 0, 2))
+pytestmark = pytest.mark.usefixtures("no_weights")
 
 
-@pytest.fixture(autouse=True)
-def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading them for their digest takes longer than a scripted sweep."""
-    monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
-
-
-def result_of(**base: Any) -> Sweep:
-    """A sweep of the scripted decoder."""
-    config = DecodeConfig.parse({**BASE.to_dict(), **base})
-    *_, (_, _, log) = sweep(FakeDecoder(), PROMPTS, SETTINGS, config, repeats=1)
-    return sweep_result(log, ORIGIN)
+def swept() -> Sweep:
+    """The result of a sweep of the scripted decoder."""
+    return sweep_result(measured(repeats=1), ORIGIN)
 
 
 def cells(text: str) -> list[list[str]]:
@@ -200,7 +189,7 @@ def on_machine(result: Sweep, cpu: str, date: str = "2026-01-02", **others: Any)
 
 
 def test_a_report_replaces_only_its_own_machine() -> None:
-    result = result_of()
+    result = swept()
     one, other = on_machine(result, "One processor"), on_machine(result, "Another processor", threads=7)
     both = benchmarks([other], benchmarks([one]))
     assert both == benchmarks([one, other])
@@ -253,7 +242,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, report = tmp_path / "out", tmp_path / "B.md"
-    result = result_of()
+    result = swept()
     ran: list[str] = []
     broken = ["page.json"]
 
@@ -304,10 +293,8 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
     ],
 )
 def test_a_wrong_flag_is_named(
-    words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    decoder = FakeDecoder()
     decoder.encode = lambda prompt: (1,)
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
     assert main(words.split()) == 2
     assert message in capsys.readouterr().err

@@ -33,7 +33,6 @@ from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
-from specdiff_core.measure import runner
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.statistics import student
@@ -122,9 +121,8 @@ def engine() -> Engine:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(no_weights: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the weights of a whole pair, and with few repeats."""
-    monkeypatch.setattr(runner, "weights_digest", lambda pair: "weights")
     monkeypatch.setattr(forwards_module, "REPEATS", 5)
 
 

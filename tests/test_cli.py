@@ -32,13 +32,6 @@ PROMISED = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDecoder:
-    decoder = FakeDecoder()
-    monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: decoder)
-    return decoder
-
-
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = cli.main(list(words))
     out, err = capsys.readouterr()
@@ -46,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 
 def test_decode_json_is_the_last_line_and_has_what_was_promised(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str]
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("decode", "--prompt", "Once", "--gamma", "4", "--steps", "2", "--max-new-tokens", "20", "--json")
     status, out, _ = run(capsys, *words)
@@ -59,7 +52,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
     assert found["text"] in out
 
 
-def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_setting_has_a_flag_that_arrives(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     values = {
         "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
         "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
@@ -71,7 +64,7 @@ def test_every_setting_has_a_flag_that_arrives(fake: FakeDecoder, capsys: pytest
     for name, value in values.items():
         words += [options.flag(name)] if value is True else [options.flag(name), str(value)]
     assert run(capsys, *words)[0] == 0
-    assert fake.calls[-1] == ("x", DecodeConfig.parse(values))
+    assert decoder.calls[-1] == ("x", DecodeConfig.parse(values))
 
 
 @pytest.mark.parametrize(
@@ -104,21 +97,21 @@ def test_a_wrong_setting_is_one_line_with_a_hint(
     ],
 )
 def test_failures_have_their_status(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
 ) -> None:
-    fake.fail, fake.fail_after = error, 0
+    decoder.fail, decoder.fail_after = error, 0
     found, _, err = run(capsys, "decode", "--prompt", "x")
     assert found == status and message in err
 
 
-def test_a_race_of_several_methods(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_race_of_several_methods(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Vanilla first, each method with its own settings, every repeat in the opposite order; a line for each."""
     trace = tmp_path / "race.jsonl.gz"
     words = ["race", "--prompt", "Once", "--methods", "markov_tree, specdiff", "--max-new-tokens", "30"]
     words += ["--repeats", "2"]
     status, out, _ = run(capsys, *words, "--json", "--trace", str(trace))
     assert status == 0
-    order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in fake.calls]
+    order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in decoder.calls]
     lanes = [("none", 0), ("mdlm", 0), ("block_markov", 16)]
     warm, measured = [(*lane, 16) for lane in lanes], [(*lane, 30) for lane in lanes]
     assert order == [*warm, *measured, *measured[::-1]]
@@ -174,27 +167,31 @@ def test_a_stopped_lane_is_compared_with_nothing_and_without_a_token_claims_noth
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--methods", "nonsense"), "no method called 'nonsense'"),
-        (("--methods", " ,vanilla"), "a method besides vanilla"),
-        (("--methods", "dflash", "--gamma", "4"), "--methods and --gamma can't be combined"),
-        (("--methods", "dflash", "--pair", "gpt2-mdlm"), "has no drafter for dflash"),
+        ("decode", "The prompt is empty"),
+        ("race", "The prompt is empty"),
+        ("race --methods nonsense --prompt Once", "no method called 'nonsense'"),
+        ("race --methods ,vanilla --prompt Once", "a method besides vanilla"),
+        ("race --methods dflash --gamma 4 --prompt Once", "--methods and --gamma can't be combined"),
+        ("race --methods dflash --pair gpt2-mdlm --prompt Once", "has no drafter for dflash"),
     ],
 )
-def test_methods_that_cannot_race_are_told_before_the_work(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+def test_what_cannot_run_is_told_before_anything_is_loaded(
+    words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, _, err = run(capsys, "race", "--prompt", "Once", *words)
-    assert status == 2 and message in err and "hint: " in err and not fake.calls
+    monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
+    command, *others = words.split()
+    status, _, err = run(capsys, command, "--prompt", "  ", *others)
+    assert status == 2 and message in err and "hint: " in err
 
 
 def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
-    fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
         for command in ("decode", "race"):
             status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(place))
-            assert status == 2 and "hint: " in err and not fake.calls
+            assert status == 2 and "hint: " in err and not decoder.calls
     made = tmp_path / "made" / "here" / "x.jsonl"
     options.check_target(made, "trace")
     assert made.parent.is_dir() and not made.exists()
@@ -203,17 +200,25 @@ def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_a_terminal_without_greek_gets_every_number(tmp_path: Path) -> None:
-    """Also when nobody reads the errors."""
-    trace = next((ROOT / "assets" / "traces").glob("story*"))
-    command = [sys.executable, "-m", "specdiff_core", "replay", str(trace)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
+REPLAY = [sys.executable, "-m", "specdiff_core", "replay", str(next((ROOT / "assets" / "traces").glob("story*")))]
+
+
+def test_a_terminal_without_greek_gets_every_number() -> None:
+    done = subprocess.run(REPLAY, cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
     assert done.returncode == 0 and b"tokens per round" in done.stdout and b"\\u03c4" in done.stdout
 
 
-def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_pipe_is_quiet() -> None:
+    """``… | head -1``: the reader leaves, nobody sees a traceback."""
+    with subprocess.Popen(REPLAY, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(timeout=60) == 141
+
+
+def test_race_says_that_the_machine_was_busy(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     for waiting, quiet in ((0.02, True), (0.9, False)):
-        fake.waiting = waiting
+        decoder.waiting = waiting
         status, out, _ = run(capsys, "race", "--prompt", "Once", "--max-new-tokens", "20", "--json")
         found = json.loads(out.splitlines()[-1])
         assert (status, found["quiet"]) == (0, quiet)
@@ -222,7 +227,9 @@ def test_race_says_that_the_machine_was_busy(fake: FakeDecoder, capsys: pytest.C
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
 
-def test_replay_tells_what_decode_told(fake: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_replay_tells_what_decode_told(
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     trace = tmp_path / "run.jsonl"
     _, out, _ = run(capsys, "decode", "--prompt", "Once", "--max-new-tokens", "20", "--trace", str(trace), "--json")
     decoded = json.loads(out.splitlines()[-1])
@@ -247,12 +254,12 @@ def test_pairs_are_listed_with_their_reasons(
 ) -> None:
     from specdiff_core.models import availability as here
 
-    def fake(spec: PairSpec, asked: Any = None) -> tuple[bool, str]:
+    def offline(spec: PairSpec, asked: Any = None) -> tuple[bool, str]:
         return spec.offline, "" if spec.offline else "no network here"
 
     machine = Machine(device="cpu", dtype="fp32", free=9 * 10**9)
     monkeypatch.setattr(here, "find_machine", lambda: machine)
-    monkeypatch.setattr(here, "availability", fake)
+    monkeypatch.setattr(here, "availability", offline)
     status, out, _ = run(capsys, "pairs")
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert status == 0 and set(PAIRS) <= set(lines) and out.count("no network here") == 1, "a reason is given once"
@@ -262,32 +269,3 @@ def test_pairs_are_listed_with_their_reasons(
     assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
     assert "In bf16 it fits" in run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
     assert run(capsys, "pairs", "nothing")[0] == 2
-
-
-def test_a_closed_pipe_is_quiet() -> None:
-    """``… --help | head -1``: the reader leaves, nobody sees a traceback."""
-    code = (
-        "import sys; sys.argv = ['x']; from specdiff_core import cli\n"
-        "def talk(args):\n"
-        "    while True: print('x' * 100)\n"
-        "parser = cli.build_parser()\n"
-        "cli.build_parser = lambda: parser\n"
-        "parser.parse_args = lambda argv: __import__('argparse').Namespace(run=talk)\n"
-        "raise SystemExit(cli.main())"
-    )
-    pipe: Any = subprocess.PIPE
-    process: Any = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
-    process.stdout.readline()
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == ""
-    assert process.wait(timeout=60) == 141
-
-
-@pytest.mark.parametrize("verb", ["decode", "race"])
-def test_an_empty_prompt_is_told_before_anything_is_loaded(
-    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
-    status, _, err = run(capsys, verb, "--prompt", "  ")
-    assert status == 2 and "The prompt is empty" in err

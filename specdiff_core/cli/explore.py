@@ -12,7 +12,7 @@ from typing import Any
 from specdiff_core.cli import options
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of
-from specdiff_core.explorations.figures import html_page, plotly_script, write_pictures
+from specdiff_core.explorations.figures import html_page, write_pictures
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
@@ -108,8 +108,6 @@ def _check_outputs(args: argparse.Namespace) -> None:
     """Raise a ConfigError before the work if an output cannot be written."""
     for name in ("json", "csv", "html"):
         options.check_target(getattr(args, name), name)
-    if args.html is not None:
-        plotly_script()
     if args.png is not None and importlib.util.find_spec("kaleido") is None:
         raise ConfigError("Pictures need the package kaleido.", field="png", hint="pip install kaleido")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 
-from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.base import NAMED, Exploration
 from specdiff_core.schema.errors import no_such
 
 for _file in pkgutil.iter_modules(__path__):  # a question is one file
@@ -14,18 +13,7 @@ for _file in pkgutil.iter_modules(__path__):  # a question is one file
 
 FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
 """The order of the questions; one that is not named here follows."""
-
-
-def _questions(kind: type[Exploration] = Exploration) -> Iterator[type[Exploration]]:
-    """All classes with a name of their own."""
-    for one in kind.__subclasses__():
-        if "name" in vars(one):
-            yield one
-        yield from _questions(one)
-
-
-_known = {kind.name: kind for kind in _questions()}
-EXPLORATIONS = {name: _known[name] for name in dict.fromkeys((*FIRST, *_known))}
+EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
 RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
 """Names in older links -> the explorations that replaced them."""
 

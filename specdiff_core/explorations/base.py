@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ShouldStop = Callable[[], bool]
 P = TypeVar("P", Prompt, Problem)
-E = TypeVar("E", bound="Exploration")
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -99,6 +98,10 @@ class Explored(Result, kw_only=True, tag="exploration"):
     seconds: float = 0.0  # that the measurement took; 0: not recorded
 
 
+NAMED: dict[str, type[Exploration]] = {}
+"""The explorations so far, by name."""
+
+
 class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question and the pair to measure; ``schema.fields.parse`` makes one from untrusted values."""
 
@@ -115,6 +118,10 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     windows: ClassVar[bool] = False  # its ``drafter`` must draw a window from its own distributions
 
     pair: PAIR = "embedded"
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            NAMED[cls.name] = cls
 
     @property
     def drafters(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text, problem
+from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text
 from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
@@ -177,13 +177,10 @@ class Budget(Exploration, frozen=True, kw_only=True):
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        for done, total, name in runs.fill():
-            place = (done - 1) // len(configs) % len(problems)
-            if fresh := runs.fresh_vanilla():
-                found["vanilla"][place].append(attempt_of(fresh, begun))
-            if name not in runs.failed:
-                found[name][place].append(attempt_of(runs.events, begun))
-            yield Step(done, total, f"{methods[name].label}, {prompts[(done - 1) // len(configs)].id}", answer)
+        for done, total, run in runs.fill():
+            for name, events in runs.events.items():
+                found[name][run.turn % len(problems)].append(attempt_of(events, begun))
+            yield Step(done, total, f"{methods[run.lane].label}, {run.prompt.id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         vanilla = facts.get("single", {}).get("vanilla")
@@ -341,4 +338,4 @@ def read_problem(line: str, number: int = 0) -> Problem:
     if len(right) > LONGEST_ANSWER:
         raise ConfigError(f"the answer is longer than {LONGEST_ANSWER} characters")
     steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
-    return problem(question.strip(), *filter(None, steps), result=right)
+    return Problem(f"Question: {question.strip()}\nAnswer:", tuple(filter(None, steps)), right)

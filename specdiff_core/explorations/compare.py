@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
@@ -16,6 +15,7 @@ from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
@@ -87,6 +87,9 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         groups: dict[float, Runs] = {}
         degrees = sorted(set(self.temperatures))
 
+        def race_of(name: str, prompt: Prompt) -> str:  # one of all methods for each kind of text
+            return f"{prompt.flavour}#{name}"
+
         def answer() -> Answer:
             rows = [
                 row
@@ -98,24 +101,15 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
             return Answer(rows=rows, facts={"threads": threads, "skipped": [*skipped, *failed]}, races=races)
 
-        threads, each = 0, len(methods) * len(prompts)
+        threads = 0
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(
-                engine,
-                base,
-                configs,
-                prompts,
-                stopped,
-                threads=threads,
-                race_of=lambda name, prompt: f"{prompt.flavour}#{name}",
-            )
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
             threads = runs.threads
-            for done, _, name in runs.fill():
-                yield Step(
-                    turn * each + done, len(degrees) * each, f"{methods[name].label}, temperature {degree:g}", answer
-                )
+            for done, each, run in runs.fill():
+                doing = f"{methods[run.lane].label}, temperature {degree:g}"
+                yield Step(turn * each + done, len(degrees) * each, doing, answer)
             if stopped():
                 return
 
@@ -283,7 +277,7 @@ def _exactness(row: Row) -> list[str]:
     """How exact a row's texts are, and the reason."""
     if row["method"] == BASELINE:
         return ["the target itself", "Vanilla decoding: one target pass per token."]
-    if not row.get("lossless", True):
+    if not row["lossless"]:
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if not row["temperature"] and row["flavour"] != MEAN:
         return ["–", "Texts are compared over all kinds: choose Mean."]
@@ -336,14 +330,14 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
     """Acceptance rate by position in the window."""
     data = []
     for row in rows:
-        look, tested, alphas = looks[row["label"]], row.get("tested_at") or (), row.get("alpha_at") or ()
+        look, tested, alphas = looks[row["label"]], row["tested_at"], row["alpha_at"]
         if look.visible is not True:
             continue
-        places, marks, said = range(1, len(alphas) + 1), [], []
-        for place, alpha, count in zip_longest(places, alphas, tested[: len(alphas)]):
-            marks.append(look.mark + ("-open" if count is not None and count < FEW else ""))
-            counted = "tests not counted" if count is None else plural(count, "test")
-            said.append([None, f"<b>{row['label']}</b><br>α at position {place} = {ratio(alpha, 3)}: {counted}"])
+        places, said = range(1, len(alphas) + 1), []
+        marks = [look.mark + ("-open" if count < FEW else "") for count in tested]
+        for place, alpha, count in zip(places, alphas, tested, strict=True):
+            words = f"α at position {place} = {ratio(alpha, 3)}: {plural(count, 'test')}"
+            said.append([None, f"<b>{row['label']}</b><br>{words}"])
         more: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": said, "connectgaps": False}
         data.append(draw.trace(row["short"], places, alphas, look.colour, **more))
     return Figure(

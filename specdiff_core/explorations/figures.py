@@ -7,9 +7,7 @@ An exploration describes data, axes and labels; the page (``app/static/views/fig
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,10 +140,10 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
 
 
-def shortlist(words: Sequence[str], most: int = 3) -> str:
+def shortlist(words: Sequence[str]) -> str:
     """``a, b, c and 4 others``."""
-    left = len(words) - most
-    return listed(words) if left < 2 else listed([*words[:most], f"{left} others"])
+    left = len(words) - 3
+    return listed(words) if left < 2 else listed([*words[:3], f"{left} others"])
 
 
 def escaped(words: object) -> str:
@@ -297,22 +295,25 @@ def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str 
 
 def heat(
     rows: Sequence[Row],
-    across: str,
-    up: str,
-    value: Any,
-    words: Any,
+    x: tuple[str, str],
+    y: tuple[str, str],
+    field: str,
+    words: Callable[[Row], str],
     *,
     star: Row | None = None,
     around_one: bool = True,
-) -> list[dict[str, Any]]:
-    """Rows as a heat map with numbers, by two of their fields; empty while no cell has a number.
-    ``around_one``: slower is orange, faster is blue."""
+    **more: Any,
+) -> Figure:
+    """A field of rows as a heat map with numbers, by a field for each axis, given with its title; empty while no cell
+    has a number. ``around_one``: slower is orange, faster is blue; ``more``: fields of the figure."""
+    (across, below), (up, beside) = x, y
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
+    more |= {"layout": axes(below, beside, xaxis=CATEGORY, yaxis=CATEGORY)}
     at = {(row[across], row[up]): row for row in rows}
 
     def cell(row: Row | None) -> tuple[float | None, str, list[str | None]]:
         """The number, the text and the custom data of a row."""
-        number = None if row is None else value(row)
+        number = None if row is None else row.get(field)
         if row is None or number is None:
             why = escaped((row or {}).get("failed", ""))
             return None, "!" if why else "", [None, why]
@@ -321,17 +322,17 @@ def heat(
     cells = [[cell(at.get((column, level))) for column in columns] for level in levels]
     known = [number for line in cells for number, _, _ in line if number is not None]
     if not known:
-        return []
+        return Figure(**more)
     least, most = min(known), max(known) + 1e-9
     scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@map-good"]]
     if around_one:
         least, most = min(0.7, least), max(1.3, most)
         scale = [[0, "@map-bad"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@map-good"]]
     z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
-    x, y = ([f"{value:g}" for value in side] for side in (columns, levels))
-    hover: dict[str, Any] = {"customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
-    font = {"size": 12, "color": "@ink"}
-    return [heatmap(x, y, z, text, scale, textfont=font, zmin=least, zmax=most, hoverongaps=False, **hover)]
+    names = [[f"{value:g}" for value in side] for side in (columns, levels)]
+    look: dict[str, Any] = {"textfont": {"size": 12, "color": "@ink"}, "zmin": least, "zmax": most}
+    look |= {"hoverongaps": False, "customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
+    return Figure(data=[heatmap(names[0], names[1], z, text, scale, **look)], **more)
 
 
 def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **more: Any) -> dict[str, Any]:
@@ -370,56 +371,42 @@ def speeds(x: str = "", **more: Any) -> dict[str, Any]:
 # A theme for figures without a page.
 
 
-def painted(value: Any, dark: bool = False) -> Any:
-    """Plotly JSON with colours in place of roles."""
+def painted(value: Any) -> Any:
+    """Plotly JSON with colours of a light page in place of roles."""
     if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
-        return ROLES[value[1:]][dark]
+        return ROLES[value[1:]][0]
     if isinstance(value, Mapping):
-        return {name: painted(one, dark) for name, one in value.items()}
-    return [painted(one, dark) for one in value] if isinstance(value, list | tuple) else value
+        return {name: painted(one) for name, one in value.items()}
+    return [painted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def themed(figure: Figure) -> dict[str, Any]:
+def themed(figure: Figure) -> Any:
     """A figure as Plotly draws it alone, on white."""
-    layout = painted(figure.layout)
+    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
+
     grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
-    for name in [name for name in layout if name.startswith(("xaxis", "yaxis"))]:
-        layout[name] = grid | layout[name] | {"title": {"text": layout[name].get("title", "")}}
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-    look = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "legend": legend, "margin": {"t": 60}}
-    return {"data": painted(figure.data), "layout": {"title": {"text": figure.title}} | look | layout}
-
-
-def plotly_script() -> Path:
-    """The JavaScript library inside the Python package plotly.
-
-    Raises:
-        ConfigError: the package is not installed.
-    """
-    try:
-        return Path(str(resources.files("plotly"))) / "package_data" / "plotly.min.js"
-    except ModuleNotFoundError as error:
-        hint = "pip install plotly"
-        raise ConfigError("Figures need the package plotly.", field="html", hint=hint) from error
+    look = {"xaxis": grid, "yaxis": grid, "paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "margin": {"t": 60}}
+    look |= {"legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
+    layout = painted(figure.layout) | {"title": figure.title, "template": {"layout": look}}
+    return graphs.Figure({"data": painted(figure.data), "layout": layout}, skip_invalid=True)
 
 
 def html_page(title: str, report: Report) -> str:
     """An answer with its tables and figures as one HTML file that opens from disk."""
-    library = plotly_script().read_text(encoding="utf-8")
     drawn, sliders = ([one for one in report.figures if getattr(one, name)] for name in ("data", "formula"))
-    plain = json.dumps(msgspec.to_builtins([themed(one) for one in drawn])).replace("</", "<\\/")
     notes = [*report.notes, *(f"“{one.title}” has sliders, so only the page can show it." for one in sliders)]
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
     tables = "".join(map(_table, report.boards))
-    places = "".join(f"<section><p>{escaped(_place(one.hint, one.when))}</p><div></div></section>" for one in drawn)
+    form: dict[str, Any] = {"full_html": False, "config": {"responsive": True}, "default_height": 450}
+    places = "".join(
+        f"<section><p>{escaped(_place(one.hint, one.when))}</p>"
+        f"{themed(one).to_html(include_plotlyjs=one is drawn[0], **form)}</section>"
+        for one in drawn
+    )
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
 section p{{margin:0}} table{{margin:1rem 0}} caption,td{{text-align:left;padding-right:1rem}}</style>
-<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}
-<script>{library}</script>
-<script>const figures = {plain};
-document.querySelectorAll('section > div').forEach((place, i) =>
-Plotly.newPlot(place, figures[i].data, figures[i].layout, {{ responsive: true }}));</script></html>
+<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}</html>
 """
 
 
@@ -441,17 +428,14 @@ def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
     """Each figure as ``KEY.png``.
 
     Raises:
-        ConfigError: plotly or kaleido is not installed, or kaleido finds no browser.
+        ConfigError: kaleido is not installed, or it finds no browser.
     """
-    plotly_script()
-    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, figure in enumerate(one for one in figures if one.data):
         path = folder / f"{number + 1}-{figure.key}.png"
         try:
-            graphs.Figure(themed(figure), skip_invalid=True).write_image(path, width=1200, height=700, scale=2)
+            themed(figure).write_image(path, width=1200, height=700, scale=2)
         except (ValueError, ImportError, RuntimeError) as error:
             hint = "pip install kaleido; it needs Chrome or Chromium."
             raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error

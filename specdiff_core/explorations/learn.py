@@ -117,10 +117,10 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         facts["continues"] = writer.pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            twins = {name: _Twin(engine, name, folder, self.seed) for name in (TOKENS, STREAK)}
+            twins = {name: _Twin(writer, name, folder) for name in (TOKENS, STREAK)}
             saved = {UNTRAINED: twins[STREAK].export(folder / UNTRAINED)}
-            rows += [twin.measure(tested, writer) for twin in twins.values()]
-            for spent, doing in self._train(twins, corpus, tested, writer, rows, stopped):
+            rows += [twin.measure(tested) for twin in twins.values()]
+            for spent, doing in self._train(twins, corpus, tested, rows, stopped):
                 yield Step(2 + min(self.seconds - 1, int(spent)), total, doing, answer)
             if stopped():
                 return
@@ -130,12 +130,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             made = _files(saved[best], best, self)
             raced = with_drafters(engine, saved)
             lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
-            spoken = [writer.text(one.prompt.tokens) for one in tested[:: max(1, len(tested) // RACED)]]
-            starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(spoken, 1)]
+            spoken = [list(one.prompt.tokens) for one in tested[:: max(1, len(tested) // RACED)]]
+            words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
+            starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
-            for _, _, name in runs.fill():
+            for _, _, run in runs.fill():
                 facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
-                yield Step(total - 1, total, f"the race: {LABELS[name]}", answer, lambda: made)
+                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: made)
         yield Step(total, total, "done", answer, lambda: made)
 
     def _train(
@@ -143,7 +144,6 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         twins: Mapping[str, _Twin],
         corpus: Sequence[texts.TrainingExample],
         tested: Sequence[texts.TrainingExample],
-        writer: _Writer,
         rows: list[dict[str, Any]],
         stopped: ShouldStop,
     ) -> Iterator[tuple[float, str]]:
@@ -161,7 +161,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             step, spent = step + 1, sum(twin.trainer.seconds for twin in twins.values())
             if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
                 measured = int(spent * MEASUREMENTS / self.seconds)
-                rows += [twin.measure(tested, writer) for twin in twins.values()]
+                rows += [twin.measure(tested) for twin in twins.values()]
                 doing = ", τ = " + " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
             yield spent, f"step {step}{doing}"
 
@@ -292,14 +292,11 @@ class _Writer:
         from specdiff_core.train.learners import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self._engine, self._threads, self._stopped = engine, engine.quickest_threads(), stopped
+        self.engine, self.seed, self.threads, self._stopped = engine, seed, engine.quickest_threads(), stopped
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
 
-    def text(self, ids: Sequence[int]) -> str:
-        return str(self._engine.pair.tokenizer.decode(list(ids), skip_special_tokens=True))
-
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [str(self._engine.pair.tokenizer.decode([token])) for token in ids]
+        return [str(self.engine.pair.tokenizer.decode([token])) for token in ids]
 
     def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
         """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
@@ -308,34 +305,34 @@ class _Writer:
 
         prompts = [(EncodedPrompt(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
-        with cpu_threads(self._threads):
-            found = write_together(self._engine.target, prompts, writing, self._random, lambda: not self._stopped())
+        with cpu_threads(self.threads):
+            found = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
             return sorted(found, key=lambda one: int(one.prompt.id))
 
 
 class _Twin:
-    """A block drafter trained with one objective."""
+    """A block drafter trained with one objective, on the texts of a writer."""
 
-    def __init__(self, engine: Engine, name: str, folder: Path, seed: int) -> None:
+    def __init__(self, writer: _Writer, name: str, folder: Path) -> None:
         import torch
 
         from specdiff_core.models.causal import vocabulary
         from specdiff_core.train import losses
-        from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, default_taps, new_block
+        from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, new_block
         from specdiff_core.train.settings import DrafterSettings
         from specdiff_core.train.trainer import Trainer
 
+        engine, taps, seed = writer.engine, writer.taps, writer.seed
         model, (mask, *_) = engine.target.model, engine.pair.spec.suppress
-        taps, table = default_taps(int(model.config.num_hidden_layers)), vocabulary(model)
+        table = vocabulary(model)
         words = [token for token in range(engine.target.vocab_size) if token != mask]
         settings = DrafterSettings(block=GAMMA, markov=0, anchors=ANCHORS, whole=1.0, tables=False, seed=seed)
         config = block_config(model.config, engine.pair.spec.target, settings, taps=taps, mask=mask, words=len(words))
         network = new_block(config, seed=seed).to(model.device)
         self.learner: BlockLearner = BlockLearner(network, table, DraftVocab.of(words, table), taps, settings)
         self.learner.weigh = losses.streak_weights if name == STREAK else lambda probs, known: torch.ones_like(probs)
-        self.name, self.accepted = name, list[list[int]]()
+        self.name, self.writer, self.accepted = name, writer, list[list[int]]()
         self.trainer, self._losses = Trainer(network, folder / name), list[float]()
-        self._threads = engine.quickest_threads()
 
     def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
         """Train one step, on blocks chosen by ``seed``."""
@@ -344,11 +341,11 @@ class _Twin:
         from specdiff_core.models.device import cpu_threads
 
         random = torch.Generator().manual_seed(seed)
-        with cpu_threads(self._threads):  # only during the step: other runs decode in between
+        with cpu_threads(self.writer.threads):  # only during the step: other runs decode in between
             found = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
         self._losses.append(found["loss"])
 
-    def measure(self, tested: Sequence[texts.TrainingExample], writer: _Writer) -> dict[str, Any]:
+    def measure(self, tested: Sequence[texts.TrainingExample]) -> dict[str, Any]:
         """Measure a row: the tokens that greedy rounds would accept, in texts that the target wrote greedily. The texts
         are already known, so nothing is decoded."""
         import torch
@@ -360,7 +357,7 @@ class _Twin:
         for text in tested:
             first, end = len(text.prompt.tokens) - 1, len(text.tokens) - GAMMA
             anchors = torch.arange(first, end)[None]
-            with cpu_threads(self._threads):
+            with cpu_threads(self.writer.threads):
                 drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
             lengths, place, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
@@ -379,7 +376,7 @@ class _Twin:
             "loss": sum(losses) / len(losses) if losses else None,
             "tau": _tau(self.accepted),
             "alpha_at": [reached[j + 1] / reached[j] if reached[j] >= FEWEST else None for j in range(GAMMA)],
-            "guess": writer.pieces(guess),
+            "guess": self.writer.pieces(guess),
         }
 
     def export(self, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
@@ -83,13 +83,13 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         for name in sittings:
             windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
             own = times.setdefault(name, PassTimes(engine, name, windows))
-            for _ in runs.bare_passes(own, prompts[0], REPEATS):
+            for _ in own.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
                 timed += 1
                 yield Step(timed, total, f"bare passes: {name}", answer)
             if stopped():
                 return
-        for done, _, name in runs.fill():
-            yield Step(timed + done, total, methods[name][0].label, answer)
+        for done, _, run in runs.fill():
+            yield Step(timed + done, total, methods[run.lane][0].label, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)

@@ -20,8 +20,6 @@ from specdiff_core.schema.trace import dump_trace
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.measure.passes import PassTimes
-
 RUN_COLUMNS = {
     "race": "the race that the row comes from",
     "prompts": "prompts measured so far",
@@ -83,45 +81,31 @@ class Runs(Rows):
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
         self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
         self._vanilla: list[Event] = []  # its last run
-        self._unread: list[Event] = []  # the same, until :meth:`fresh_vanilla` returned it
-        self.events: list[Event] = []  # of the last run that :meth:`fill` reported; empty if it failed
+        self.events: dict[str, list[Event]] = {}  # key -> its run since :meth:`fill` reported the one before
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
         self.races: dict[str, bytes] = {}  # race -> the same as a trace file
         self.failed: dict[str, str] = {}  # key -> why it was not measured
         self.threads = threads or engine.quickest_threads()
 
-    def fill(self) -> Iterator[tuple[int, int, str]]:
+    def fill(self) -> Iterator[tuple[int, int, Run]]:
         """Decode every prompt with all settings; a setting that fails is left out from then on.
 
         Yields:
-            (settings done, settings in all, key) after each. Ends early if stopped, without the current run.
+            (settings done, settings in all, run) after each. Ends early if stopped, without the current run.
 
         Raises:
             SpecDiffError: vanilla failed, or all other settings did.
         """
         keys, done = [key for key in self._settings if key != BASELINE], 0
         for run in plan(self._prompts, self._settings, share=TOGETHER):
-            self.events = []
             if run.lane not in self.failed and not self._run(run):
                 return
             if run.lane != BASELINE:
                 done += 1
-                yield done, len(keys) * len(self._prompts), run.lane
+                yield done, len(keys) * len(self._prompts), run
+                self.events = {}
         if not any(map(self.of, keys)):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
-
-    def bare_passes(self, times: PassTimes, prompt: Prompt, repeats: int) -> Iterator[None]:
-        """Time passes on as many threads as the runs use
-        (:meth:`~specdiff_core.measure.passes.PassTimes.rounds`). Ends early if stopped."""
-        from specdiff_core.models.device import cpu_threads
-
-        rounds = times.rounds(prompt.prompt, repeats, StopFlag(self._stopped))
-        for _ in range(repeats):
-            with cpu_threads(self.threads):  # not across the yield: other runs decode then
-                next(rounds, None)
-            if self._stopped():
-                return
-            yield
 
     def _run(self, run: Run) -> bool:
         key, stop, warm_up = run.lane, StopFlag(self._stopped), None if run.turn else 0.0
@@ -134,10 +118,10 @@ class Runs(Rows):
             return True
         if self._stopped():
             return False
-        self.events = events
+        self.events[key] = events
         self.add(run.row(events))
         if key == BASELINE:
-            self._vanilla, self._unread = self._shown(events), events
+            self._vanilla = self._shown(events)
         else:
             race, _, lane = self._race_of(key, run.prompt).partition("#")
             lanes = self._lanes.setdefault(race, {"vanilla": self._vanilla})
@@ -149,11 +133,6 @@ class Runs(Rows):
     def _shown(self, events: Sequence[Event]) -> list[Event]:
         """A run as a race stores it: ids with their text, times rounded."""
         return [short_times(event) for event in with_pieces(events, self._engine.pair.tokenizer)]
-
-    def fresh_vanilla(self) -> list[Event]:
-        """The last run of vanilla if it was not returned before, else nothing."""
-        fresh, self._unread = self._unread, []
-        return fresh
 
     def row(self, key: str) -> dict[str, Any]:
         """A table row of a key: speed-up with a 95 % interval over prompts, and numbers."""

@@ -81,7 +81,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **known}, races=races)
 
         threads = 0
-        each, total = len(drafts) * len(prompts), (len(degrees) * len(drafts) + 1) * len(prompts)
+        total = (len(degrees) * len(drafts) + 1) * len(prompts)
         for number, prompt in enumerate(prompts, start=1):
             places += self._places(engine, prompt, stopped)
             if stopped():
@@ -93,9 +93,9 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             configs = {_key(degree, draft): dataclasses.replace(own, draft_temperature=draft) for draft in drafts}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             threads = runs.threads
-            for done, _, key in runs.fill():
-                draft = configs[key].draft_temperature or 0.0
-                found = (event.tests for event in runs.events if isinstance(event, Verified))
+            for done, each, run in runs.fill():
+                draft = run.config.draft_temperature or 0.0
+                found = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))
                 tests.setdefault((degree, draft), []).extend(
                     test for tested in found for test in tested if test.kind == "ratio"
                 )
@@ -127,36 +127,30 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 f"{high['draft_temperature']:g}): the expected calibration error."
                 + (" At drafter temperature 0, q is 1, and the error is 1 − α." if sure else "")
             )
-        sides = axes(
-            "temperature of the drafter", "temperature of the target", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY
-        )
+        sides = ("draft_temperature", "temperature of the drafter"), ("temperature", "temperature of the target")
 
-        def of(field: str, words: Any, around_one: bool) -> list[dict[str, Any]]:
+        def heat(field: str, words: Any, **more: Any) -> Figure:
             said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"  # noqa: E731
-            return draw.heat(
-                rows, "draft_temperature", "temperature", lambda row: row.get(field), said, around_one=around_one
-            )
+            more |= {"opens": "a cell lists its races", "empty": "No cell has been measured yet."}
+            return draw.heat(rows, *sides, field, said, **more)
 
         return Report(
             answer=answer,
             notes=[*notes, *narrow(rows)],
             figures=[
-                Figure(
+                heat(
+                    "speedup",
+                    lambda row: f"{times(row['speedup'])}<br>{spread(row)}",
                     key="speed",
                     title="Speed-up over vanilla at the same temperature",
-                    opens="a cell lists its races",
-                    data=of("speedup", lambda row: f"{times(row['speedup'])}<br>{spread(row)}", True),
-                    layout=sides,
-                    empty="No cell has been measured yet.",
                 ),
-                Figure(
+                heat(
+                    "tau",
+                    lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}",
+                    around_one=False,
                     key="tau",
                     title="τ, tokens per round",
-                    opens="a cell lists its races",
                     hint="with an exact rule, the drafter’s temperature changes this, never the text’s distribution",
-                    data=of("tau", lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}", False),
-                    layout=sides,
-                    empty="No cell has been measured yet.",
                 ),
                 *_matched(facts),
                 _calibration(facts.get("reliability", [])),

@@ -98,15 +98,15 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
             facts = {"threads": runs.threads, "skipped": skipped + runs.left_out()}
             return Answer(rows=rows, facts=facts | {"examples": examples, "width": self.width}, races=runs.races)
 
-        for done, total, name in runs.fill():
-            for lane, events in ((BASELINE, runs.fresh_vanilla()), (name, runs.events)):
+        for done, total, run in runs.fill():
+            name, prompt = run.lane, run.prompt
+            for lane, events in runs.events.items():
                 grown = parts.setdefault(lane, {})
                 for index, part in _parts(events, self.width):
                     grown[index] = grown.get(index, Metrics()) + part
-            prompt = prompts[(done - 1) // len(configs)]
-            if name not in runs.failed:
+            if name in runs.events:
                 before, own = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
-                for piece, kind, entropy, accepted in judged(engine, before, runs.events):
+                for piece, kind, entropy, accepted in judged(engine, before, runs.events[name]):
                     for group, of in (("text", prompt.flavour), ("token", kind), ("entropy", _class(entropy))):
                         own.setdefault((group, of), []).append(accepted)
                     shown, known = piece.strip() or repr(piece)[1:-1], examples.setdefault(kind, [])

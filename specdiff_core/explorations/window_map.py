@@ -2,11 +2,12 @@
 pays, in how many steps, and how well does a controller choose both?
 
 Vanilla runs again before every few cells, on the same prompt, so that drift of the machine affects
-both. Cells are measured coarse to fine, so the first few already show the shape.
+both. Cells are measured in a random order, so the first few already show the shape.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
@@ -79,7 +80,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     ] = True
 
     def cells(self) -> list[BenchSetting]:
-        """All cells with T ≤ γ, coarse to fine, then the controller.
+        """All cells with T ≤ γ, in a random order, then the controller.
 
         Raises:
             ConfigError: there is no such cell.
@@ -93,13 +94,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if not cells:
             words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
             raise ConfigError(words, field="steps", hint="Choose T at most γ, and γ at most the drafter's window.")
-        rank = {
-            (gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
-            for i, gamma in enumerate(gammas)
-            for j, step in enumerate(steps)
-        }
         widest = max(cells, key=lambda cell: (cell.gamma, cell.steps))
-        cells.sort(key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
+        random.Random(self.seed).shuffle(cells)
         return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
@@ -127,13 +123,14 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
         def passes(turn: int) -> Iterator[Step]:
             timed = turn * (REPEATS + len(cells))
-            for done, _ in enumerate(runs.bare_passes(times, prompts[turn], REPEATS), timed + 1):
+            rounds = times.rounds(prompts[turn].prompt, REPEATS, StopFlag(stopped), runs.threads)
+            for done, _ in enumerate(rounds, timed + 1):
                 yield Step(done, total, f"bare passes: {self.drafter}", answer)
 
         yield from passes(0)
-        for done, _, key in runs.fill():
-            turn = (done - 1) // len(cells) + 1
-            yield Step(turn * REPEATS + done, total, cells[key].name, answer)
+        for done, _, run in runs.fill():
+            turn = run.turn + 1
+            yield Step(turn * REPEATS + done, total, cells[run.lane].name, answer)
             if done == turn * len(cells) and turn < len(prompts):
                 yield from passes(turn)
 
@@ -195,11 +192,11 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
 
 def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
     """The measured and the predicted map, and slices with the controller as a line."""
-    window = axes("γ, tokens drafted per round", "T, denoising steps", xaxis=draw.CATEGORY, yaxis=draw.CATEGORY)
+    sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
-    def of(value: Any, words: Any, **more: Any) -> list[dict[str, Any]]:
+    def heat(field: str, words: Any, **more: Any) -> Figure:
         named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"  # noqa: E731
-        return draw.heat(cells, "gamma", "steps", value, named, **more)
+        return draw.heat(cells, *sides, field, named, **more)
 
     def measured(row: Mapping[str, Any]) -> str:
         guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
@@ -208,25 +205,21 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
         )
 
-    yield Figure(
+    yield heat(
+        "speedup",
+        measured,
+        star=best,
         key="measured",
         title="Measured speed-up over vanilla",
         hint="★: the best cell; T ≤ γ",
         opens="a cell lists its races",
         wide=True,
         empty="No cell has been measured yet.",
-        data=of(lambda row: row.get("speedup"), measured, star=best),
-        layout=window,
     )
     if any("predicted" in row for row in cells):
         both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"  # noqa: E731
-        yield Figure(
-            key="predicted",
-            title="Predicted",
-            hint="from the acceptance measured in the same runs, over bare passes; not a measurement",
-            data=of(lambda row: row.get("predicted"), both),
-            layout=window,
-        )
+        hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
+        yield heat("predicted", both, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(
         cells,
         "steps",
@@ -274,15 +267,6 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
             showlegend=True,
         ),
     )
-
-
-def _level(index: int, count: int) -> int:
-    """0 for the ends of an axis, 1 for its middle, then the middles between those, and so on."""
-    left, right, level = 0, count - 1, 0
-    while index not in (left, right):
-        middle, level = (left + right) // 2, level + 1
-        left, right = (left, middle) if index <= middle else (middle, right)
-    return level
 
 
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:

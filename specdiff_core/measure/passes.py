@@ -11,6 +11,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.base import Context, drained
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.measure.grid import VANILLA
+from specdiff_core.models.device import cpu_threads
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
@@ -55,22 +56,25 @@ class PassTimes:
         self._drafts: dict[tuple[int, int], list[float]] = {}
         self._context = 0
 
-    def rounds(self, prompt: str, repeats: int, stop: Stop | None = None) -> Iterator[None]:
+    def rounds(self, prompt: str, repeats: int, stop: Stop | None = None, threads: int | None = None) -> Iterator[None]:
         """Time passes after ``prompt`` and vanilla's continuation, in the order of a run, so that
         the processor's caches hold the same data: the target over 1 row, twice; and for each window
         a draft, then the target over γ + 1 rows.
+
+        Args:
+            threads: CPU threads of the passes; None: unchanged.
 
         Yields:
             after each of ``repeats`` rounds of all passes; two warm-up rounds come first. Other
             runs may use the engine between two rounds. Ends before the next window once ``stop`` is set.
         """
         engine, base = self._engine, self._base
-        stopped = stop.is_set if stop is not None else lambda: False
+        stopped, denoises = stop.is_set if stop else lambda: False, self._spec.drafting == "denoise"
         begun = engine.encode(prompt, base)
         room = engine.pair.spec.context - len(begun) - max(self._gammas, default=0) - 1
         tokens = max(1, min(base.max_new_tokens, room))  # leaves room for the widest pass
         base = dataclasses.replace(base, max_new_tokens=tokens)
-        last = final(engine.decode(prompt, VANILLA.config(base), detail=False, stop=stop))
+        last = final(engine.decode(prompt, VANILLA.config(base), detail=False, stop=stop, threads=threads))
         if stopped():
             return
         ids = [*begun, *(last.ids if last else ())]
@@ -96,20 +100,21 @@ class PassTimes:
 
         for number in range(2 + repeats):
             scores, drafts = (self._scores, self._drafts) if number > 1 else ({}, {})  # the first two warm up
-            score(1)  # other runs may have used the caches
-            for _ in range(2):
-                scores.setdefault(1, []).append(score(1))
-            for gamma in self._gammas:
-                if stopped():
-                    return
-                if gamma + 1 > target.room:
-                    continue
-                for steps in sorted({1, min(MORE, gamma)} if self._spec.drafting == "denoise" else {1}):
-                    drafted, seconds = draft(gamma, steps)
-                    drafts.setdefault(drafted, []).append(seconds)
+            with cpu_threads(threads):  # not across the yield: other runs decode then
+                score(1)  # other runs may have used the caches
+                for _ in range(2):
+                    scores.setdefault(1, []).append(score(1))
+                for gamma in self._gammas:
                     if stopped():
                         return
-                    scores.setdefault(gamma + 1, []).append(score(gamma + 1))
+                    if gamma + 1 > target.room:
+                        continue
+                    for steps in sorted({1, min(MORE, gamma)} if denoises else {1}):
+                        drafted, seconds = draft(gamma, steps)
+                        drafts.setdefault(drafted, []).append(seconds)
+                        if stopped():
+                            return
+                        scores.setdefault(gamma + 1, []).append(score(gamma + 1))
             if number > 1:
                 self._context = len(ids)
                 yield

@@ -29,7 +29,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 class Problem(msgspec.Struct, frozen=True):
     """A word problem with its solution, one step per line, and its ``result``, by default that of the last step."""
 
-    prompt: Text
+    prompt: Text  # Question: …\nAnswer:
     steps: tuple[Text, ...]
     result: str = ""
 
@@ -42,11 +42,6 @@ class Problem(msgspec.Struct, frozen=True):
         if count < 1:
             return self.prompt
         return "\n".join([f"{self.prompt} {self.steps[0]}", *self.steps[1:count], ""])
-
-
-def problem(question: str, *steps: str, result: str = "") -> Problem:
-    """A question in the format that the embedded target was trained on."""
-    return Problem(f"Question: {question}\nAnswer:", steps, result)
 
 
 class _Turns(msgspec.Struct):

@@ -39,14 +39,12 @@ def costs(runs: Iterable[tuple[str, float, int]]) -> Costs:
     return sums
 
 
-def interval(
-    baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]], *, seed: int = 0
-) -> dict[str, Interval]:
+def interval(baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
     """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the
     groups. Prompts are resampled within their group, repeats of a prompt stay together."""
     import numpy as np
 
-    sampled, ratios = Resampled([len(prompts) for prompts in groups.values()], seed=seed), list[Any]()
+    sampled, ratios = Resampled([len(prompts) for prompts in groups.values()]), list[Any]()
     for number, prompts in enumerate(groups.values()):
         both = [[*baseline[prompt], *other[prompt]] for prompt in prompts]
         cost, tokens, other_cost, other_tokens = sampled.sums(number, both)
@@ -70,10 +68,10 @@ class Resampled:
         counts: of the prompts in each group.
     """
 
-    def __init__(self, counts: Sequence[int], *, seed: int = 0) -> None:
+    def __init__(self, counts: Sequence[int]) -> None:
         import numpy as np
 
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         self._ends = np.cumsum([0, *counts])
         self._drawn = [rng.integers(0, count, size=(RESAMPLES, count)) for count in counts if min(counts) >= FEW]
 
@@ -126,10 +124,11 @@ def wilson(hits: int, count: int) -> Interval:
     return Interval(share, middle - half, middle + half, "wilson")
 
 
-def chi_squared(seen: np.ndarray, expected: np.ndarray, least: float = 5.0) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer expected are pooled. The page reads
-    this module without torch, so the incomplete gamma function Q is summed here."""
-    rare = expected < least
+def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
+    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer than 5 expected
+    are pooled. The page reads this module without torch, so the incomplete gamma function Q is
+    summed here."""
+    rare = expected < 5
     pooled = [*zip(seen[~rare], expected[~rare], strict=True), (seen[rare].sum(), expected[rare].sum())]
     kept = [(count, mean) for count, mean in pooled if mean > 0]
     half = sum((count - mean) ** 2 / mean for count, mean in kept) / 2

@@ -8,7 +8,7 @@ total decode seconds.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -91,25 +91,13 @@ def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
     if not vanilla:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     looping = {row.prompt for row in vanilla if row.loops}
-    varied = {flavour: [one for one in prompts if one not in looping] for flavour, prompts in groups.items()}
-    varied = {flavour: prompts for flavour, prompts in varied.items() if prompts}
-    entries = []
-    for key in known.by_setting:
-        entry = _result(key, known, groups)
-        if looping:
-            rest = (row.metrics for row in known.of(key) if row.prompt not in looping)
-            entry = msgspec.structs.replace(
-                entry,
-                looping=len(looping),
-                speedup_varied=known.speedups(key, varied)["mean"] if varied else None,
-                tau_varied=sum(rest, Metrics()).tau,
-            )
-        entries.append(entry)
-    return entries
+    return [_result(key, known, groups, looping) for key in known.by_setting]
 
 
-def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]]) -> SettingResult:
+def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: Collection[str]) -> SettingResult:
     speed, total, same = rows.speedups(key, groups), rows.total(key), rows.same_texts(key)
+    varied = {flavour: left for flavour, own in groups.items() if (left := [one for one in own if one not in looping])}
+    rest = sum((row.metrics for row in rows.of(key) if row.prompt not in looping), Metrics())
     draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
     parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
     parts["other"] = total.seconds - sum(parts.values())
@@ -123,6 +111,9 @@ def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]]) -> Settin
         new_tokens=total.committed,
         prompts=len(same),
         same_text_as_vanilla=sum(same.values()),
+        looping=len(looping),
+        speedup_varied=rows.speedups(key, varied)["mean"] if looping and varied else None,
+        tau_varied=rest.tau if looping else None,
     )
 
 
