@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import logging
-import os
 import shutil
 import threading
 import time
@@ -20,10 +17,6 @@ from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable
 
-logger = logging.getLogger("specdiff.hub")
-
-PINS = "specdiff-pins.json"
-"""File in the hub's cache with the commits of unpinned repositories, as first fetched."""
 PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
@@ -45,15 +38,18 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
-    return revision or _pins().get(repo, "")
+    """``revision``, or the commit at which ``repo`` is in the cache, so that later uploads don't
+    change what is loaded; empty if it isn't there."""
+    if revision or (folder := cached_folder(repo)) is None:
+        return revision
+    return folder.name
 
 
-def cached_folder(repo: str, revision: str) -> Path | None:
+def cached_folder(repo: str, revision: str = "") -> Path | None:
     """The cached folder with ``config.json`` of ``repo``, or None."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=commit(repo, revision) or None)
+    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
     return Path(found).parent if isinstance(found, str) else None
 
 
@@ -158,11 +154,11 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     """
     from huggingface_hub import snapshot_download
 
-    pinned, transfer = commit(repo, revision), Transfer(repo)
+    transfer = Transfer(repo)
     ask = partial(
         snapshot_download,
         repo,
-        revision=pinned or None,
+        revision=commit(repo, revision) or None,
         cache_dir=cache(),
         allow_patterns=list(only) or [*CONFIGS, *(WEIGHTS if weights else ())],
         ignore_patterns=TWICE,
@@ -171,10 +167,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     with _explained(repo):
         transfer.total = _missing_bytes(ask)
         transfer.begin(0)
-        folder = Path(transfer.run(ask, _abort_xet))
-    if not pinned:
-        _remember(repo, folder.name)
-    return folder
+        return Path(transfer.run(ask, _abort_xet))
 
 
 def _missing_bytes(ask: Callable[..., Any]) -> int:
@@ -270,22 +263,3 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         words = " ".join(str(error).split())[:160]
         return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
     return f"{repo} is not a hub repository ({error}).", "Write owner/name."
-
-
-def _pins() -> dict[str, str]:
-    try:
-        held = json.loads((cache() / PINS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {str(repo): str(found) for repo, found in held.items()} if isinstance(held, dict) else {}
-
-
-def _remember(repo: str, found: str) -> None:
-    """Store the fetched commit, so that later uploads don't change what is loaded."""
-    path = cache() / PINS
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:  # a read-only cache does not change either
-        logger.warning("%s is at %s, not stored in %s: %s", repo, found, path.name, error)
