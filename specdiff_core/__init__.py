@@ -54,10 +54,10 @@ def __getattr__(name: str) -> Any:
 
 
 def load(pair: str = "embedded", **options: Any) -> Engine:
-    """Load a pair; the arguments are those of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
+    """Load a pair; arguments as of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
 
     Raises:
-        SpecDiffError: the pair, a file, the device or the memory is missing; the message says which.
+        SpecDiffError: the pair, a file, the device or memory is missing; the message says which.
     """
     from specdiff_core.engine import Engine
 
@@ -68,8 +68,8 @@ def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any)
     """The events of one run, as they happen.
 
     Args:
-        detail: emit every denoising step and the candidates behind each number, or only what metrics need.
-        settings: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`: drafter, gamma, steps, rule, ….
+        detail: emit every denoising step and all candidates, not only what metrics need.
+        settings: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`: gamma, rule, ….
 
     Raises:
         SpecDiffError: a setting is out of range, the prompt is too long, or memory ran out.
@@ -86,14 +86,14 @@ def race(
     attach: Sequence[str] = (),
     **settings: Any,
 ) -> Mapping[str, Any]:
-    """Vanilla and several methods on one prompt, one after the other: for each lane its measured speed-up and numbers.
+    """Vanilla and several methods on one prompt, one by one: the speed-up and numbers of each.
 
     Args:
         methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
         repeats: runs of each lane, interleaved.
         attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. The
             summary has what was measured here, and under ``quoted`` what the server reports.
-        settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, max_new_tokens, ….
+        settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, ….
 
     Raises:
         SpecDiffError: as :func:`decode`, or the pair has no drafter for a method.

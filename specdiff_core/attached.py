@@ -407,7 +407,7 @@ def attach(*addresses: str) -> dict[str, Attached]:
 
 
 def ask(address: str) -> Attached:
-    """Query the kind of the server at ``address`` and its models; ``address#model`` selects one of several.
+    """Query the kind and models of the server at ``address``; ``address#model`` selects one.
 
     Raises:
         ConfigError: the address is invalid, or a model must be selected.
@@ -468,7 +468,7 @@ def _client(address: str) -> httpx.Client:
 
 @contextlib.contextmanager
 def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Request extensions that shut the connection down after ``seconds`` (httpx limits only single reads).
+    """Request extensions that close the connection after ``seconds`` (httpx limits single reads).
 
     Raises:
         ServerError: the connection was shut down.

@@ -47,7 +47,7 @@ WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:
-    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended runs.
+    """Decodes with one loaded pair. Concurrent runs share its weights.
 
     Args:
         progress: called with a line for each drafter that is loaded later.
@@ -77,7 +77,7 @@ class Engine:
             dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
                 processor computes it.
             context: most tokens of a run, up to the target's limit; by default the pair's.
-            drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
+            drafters: by default all that ship with the project; others are loaded when needed.
             progress: called with a line for each part that is loaded.
 
         Raises:
@@ -95,7 +95,7 @@ class Engine:
         return self.pair.ends or (() if end is None else (end,))
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
-        """Prompt ids in the format of the target's training documents; with ``config``, possibly as a chat message.
+        """Prompt ids in the format of the target's training; with ``config``, possibly as a chat.
 
         Raises:
             ConfigError: the prompt is empty or not text, or the target lacks the template.
@@ -125,7 +125,7 @@ class Engine:
         """A drafter of this pair.
 
         Raises:
-            ConfigError: there is none of that name, or it is not available; the message has the reason.
+            ConfigError: there is none of that name, or it is not available; the message says why.
         """
         if name not in self.pair.missing:
             self.load_drafter(name, self._progress)
@@ -280,7 +280,7 @@ class Engine:
 
 
 def _waited() -> float | None:
-    """Seconds that threads of this process were ready but had no processor; None if the system doesn't count them.
+    """Seconds that threads of this process waited for a processor; None if they aren't counted.
 
     Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
     """

@@ -128,7 +128,7 @@ def load_pair(
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
-        WeightsError: a file of the target is missing, truncated or of the wrong shape; the message names it.
+        WeightsError: a file of the target is missing or damaged; the message names it.
         PairUnavailable: the hub cannot be reached and the files are not cached.
         TokenizerMismatch: tokenizer and target disagree about the vocabulary.
         OutOfMemory: the device is too small.
@@ -178,7 +178,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
+    """Raise TokenizerMismatch unless both agree on ids; the target's table may be a bit larger."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
@@ -214,7 +214,7 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise PairUnavailable if a drafter that isn't fetched yet doesn't fit into the free memory."""
+    """Raise PairUnavailable if a drafter doesn't fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:

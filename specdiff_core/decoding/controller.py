@@ -29,9 +29,9 @@ MEMORY = 0.97
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
 """Prior acceptance rate, and its weight in tests; a position's prior is the mean of all."""
 PRIOR_ROW = 0.05
-"""Seconds of one more row of the target's pass, in passes of one row, until different widths have been timed."""
+"""Prior for v₁: seconds of one more row of the target's pass, in passes of one row."""
 OUTLIER = 1.25
-"""A measured time is capped at this multiple of its expectation: other programs' interference predicts nothing."""
+"""A time is capped at this multiple of its expectation: other programs' interference."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 """Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because
 drafters are over- or underconfident."""
@@ -89,7 +89,7 @@ class _Acceptance:
 
 
 class _Line:
-    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with fading memory, v₁ shrunk towards its prior."""
+    """Seconds of a pass, v₀ + v₁ · rows: least squares, fading, v₁ shrunk towards its prior."""
 
     def __init__(self) -> None:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
@@ -120,8 +120,8 @@ def _likely(seconds: float, expected: float) -> float:
 
 
 class Auto(Fixed):
-    """Running estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ if a draft
-    cannot be cut; if it can, positions with Π confidence^κ below v₁ · R are dropped.
+    """Estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ
+    unless a draft can be cut: then positions with Π confidence^κ below v₁ · R are dropped.
 
     Args:
         config: its γ and T are the largest to choose; T is tried in powers of two.
@@ -209,7 +209,7 @@ class Auto(Fixed):
         return self._choice.row_seconds * self._rate
 
     def _leading(self, confidences: Sequence[float]) -> int:
-        """How many positions have expected tokens Π c^κ that pay for a row; at least one, to keep learning."""
+        """How many positions' expected tokens Π c^κ pay for a row; at least 1, to keep learning."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
         row = self.min_node_prob

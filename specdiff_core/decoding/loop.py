@@ -55,8 +55,8 @@ def speculate(
     Args:
         prompt: token ids, at least one; the last is the first anchor.
         controller: chooses γ and T of each round; by default those of the settings.
-        ending: end-of-text ids, stop strings and the Stop button; by default only the limits end a run.
-        detail: emit every denoising step and the candidates behind each number; otherwise only what metrics need.
+        ending: end-of-text ids, stop strings and the Stop button; by default only limits.
+        detail: emit every denoising step and all candidates, not only what metrics need.
 
     Yields:
         Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*,

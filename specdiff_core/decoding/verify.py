@@ -1,4 +1,4 @@
-"""The acceptance rules: given a draft and the target's distributions, which tokens are accepted and which one follows.
+"""The acceptance rules: which tokens of a draft the target accepts, and which one follows.
 
 Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p
 is the target, q the drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is
@@ -73,7 +73,7 @@ def verify(
 def _accept(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q). A point mass has q(x) = 1."""
+    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q)."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     tests: list[Test] = []
@@ -103,8 +103,8 @@ def _accept_block(
     the window that passes its own test. A position without an exact q counts as a point mass, as in
     :func:`_accept`.
 
-    With w₀ = 1 and w_i = min(1, w_{i−1} · p/q) of the first i tokens, and R_i = Σ_z (w_i · p(z) − q(z))₊ of the token
-    behind them, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
+    With w₀ = 1, w_i = min(1, w_{i−1} · p/q) of the first i tokens, R_i = Σ_z (w_i · p(z) − q(z))₊
+    of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
     """
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
@@ -145,7 +145,7 @@ def _accept_block(
 def _match(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; accept the draft while it agrees."""
+    """Emit y_i = argmax(log p_i + g_i), g_i: the noise there; accept the draft while it agrees."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
@@ -212,7 +212,7 @@ def _multi_round(
 def _walk(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> tuple[Verdict, Tensor]:
-    """Draw y from the target at the anchor; while y is a child of the node, step there and draw again.
+    """Draw y from the target at the anchor; while y is a child there, go to it and draw again.
 
     The tree is fixed before the first draw, and each visited node has one: with independent noise
     this is the point-mass rule, with shared noise (``match``) it gives vanilla's text.
@@ -279,7 +279,7 @@ def _decided(
     positions: Sequence[int],
     **more: Any,
 ) -> tuple[Verdict, Tensor]:
-    """The verdict once the tests are done: the token behind the accepted ``path`` is drawn from ``dist [V]``."""
+    """The verdict after the tests: the token behind the accepted ``path`` is from ``dist [V]``."""
     accepted, extra = len(path), _drawn(dist, sampler, positions[len(path)])
     verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **more)
     return verdict, dist

@@ -67,7 +67,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
+        """The window ``ids [g]`` after a pass that revealed one slot, ``step``; confidence [1, V]."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -225,16 +225,16 @@ class DraftSession(ABC):
         return sys.maxsize
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
-        """Called when the target has read ``ids``: first prompt[:-1], then [anchor, accepted...] of each round.
+        """The target has read ``ids``: prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:
             ids: n committed tokens, in order and without gaps over the whole run.
-            features: ``[n, F]``, the target's hidden states at those tokens, if the drafter has ``layers``.
+            features: ``[n, F]``, the target's states at these, if the drafter has ``layers``.
         """
 
     @abstractmethod
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. A session rolls its own caches back."""
+        """Yield the window after each step; return the draft. Its caches are rolled back here."""
 
 
 class FeatureSession(DraftSession):

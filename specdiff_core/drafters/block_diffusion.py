@@ -123,7 +123,7 @@ class BlockSession(FeatureSession):
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
-        """Project the pending features into every layer's cache, over the last block; make room for the next."""
+        """Project pending features into every layer's cache, over the last block."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
         if not self._features:
@@ -138,7 +138,7 @@ class BlockSession(FeatureSession):
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over a block ``ids`` that reads [features; block], bidirectionally unless a layer is causal."""
+        """A pass over a block ``ids``, which reads [features; block] as far as a layer reaches."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         slots, held = cache.views(first, end), cache.views(0, end)

@@ -39,7 +39,7 @@ def denoise(
     several drafts (SpecDiff-2) come from one step.
 
     Args:
-        predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
+        predict: a drafter pass: window ids ``[g]`` on the CPU, with masks -> logits ``[g, V]``.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: its probability is set to zero before normalising (SUBS).
         forbidden: further ids that the target suppresses.
@@ -52,7 +52,7 @@ def denoise(
         the window after each step.
 
     Returns:
-        the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
+        the draft; ``probs[i]``: the q that position i was drawn from, in the step that revealed it.
     """
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long)
@@ -153,7 +153,7 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
 def _tree(
     logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
 ) -> Generator[DenoiseState, None, Draft]:
-    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989), a point mass."""
+    """The most probable prefixes after one pass (DDTree, arXiv 2604.12989), a point mass."""
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)

@@ -1,5 +1,5 @@
-"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a causal network that was
-adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
+"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a
+causal network adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
 
 Every denoising step reads [context ; window] again, so there is no cache to roll back.
 """
@@ -70,7 +70,7 @@ class MaskedDiffusionDrafter(Stateless):
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window."""
         first = len(ids) - gamma - self.shift
         return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 

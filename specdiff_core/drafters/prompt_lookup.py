@@ -1,5 +1,5 @@
-"""Drafts by copying the continuation of the last match for the end of the text (prompt lookup decoding). It has no
-weights. A copy is a point mass; without a match the draft is empty and the round a plain step."""
+"""Prompt lookup decoding: copies what followed the last match of the text's end. It has no weights.
+A copy is a point mass; without a match the draft is empty and the round a plain step."""
 
 from __future__ import annotations
 

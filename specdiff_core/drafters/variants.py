@@ -1,4 +1,4 @@
-"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
+"""Drafters with one declaration changed, for the doctor (``explorations/doctor.py``)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
+    """Each token with its own feature, or that of two tokens before, not the previous token's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)
@@ -151,7 +151,7 @@ def _signed(number: int) -> str:
 def _behind(
     drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
+    """:meth:`BlockDrafter.denoise`, not a subclass's, with another token in the anchor's slot."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, places, attend)

@@ -28,7 +28,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     Args:
         logits: ``[..., V]``, any float type.
         sampling: the transformation.
-        forbidden: ids of probability zero (a mask token, ids the other model lacks), removed before normalising.
+        forbidden: ids of probability zero, such as a mask token, removed before normalising.
 
     Returns:
         ``[..., V]`` float64, every row sums to 1. Ties at the top-k border: the lower id stays.
@@ -73,7 +73,7 @@ def _never(logits: Tensor, forbidden: Sequence[int]) -> Tensor:
 
 
 def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
-    """The largest logit of each row ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
+    """Each row's largest logit ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
     top = logits.max(-1, keepdim=True)
     finite, ids = to_host(torch.isfinite(top.values).all(), top.indices)
     return top.values, top.indices, bool(finite), ids
@@ -89,7 +89,7 @@ def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known already; computes a softmax only on demand."""
+    """:func:`confidence_probs` where q = ``probs`` is known; a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 

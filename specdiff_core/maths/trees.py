@@ -71,7 +71,7 @@ def independent(q: Tensor, budget: int) -> Ranked:
 
 
 def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
-    """The most probable token of every depth, each given the one before it, and the place of that one before."""
+    """The most probable token of every depth given the one before, and the place of the latter."""
     ids, places, place = [], [], 0
     for level in range(depth):
         _, tokens, following = ranked(level, place)
@@ -122,8 +122,8 @@ def best_first(
 
 
 class Growth:
-    """A tree that grows by depth (EAGLE-2, arXiv 2406.16858): open nodes get their most probable children, and the best
-    of these are open next; at the end the ``budget`` most probable nodes of all remain, by Σ log q.
+    """A tree that grows by depth (EAGLE-2, arXiv 2406.16858): open nodes get their most probable
+    children, of which the best are open next; in the end the ``budget`` best nodes by Σ log q.
 
     Args:
         budget: nodes that remain, at least 1.
@@ -138,7 +138,7 @@ class Growth:
         self._first = 0  # of the deepest nodes
 
     def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
-        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
+        """Give the nodes ``rows`` (at first ``[ROOT]``) children by their ``log_q [n, V]``."""
         self._first = len(self.ids)
         best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
         for parent, values, tokens in zip(rows, *(part.tolist() for part in to_host(*best)), strict=True):
@@ -150,8 +150,8 @@ class Growth:
                     self._totals.append(before + value)
 
     def open(self) -> list[int]:
-        """The deepest nodes to extend by a pass, the most probable first: a child is never more probable than its
-        parent, so it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
+        """The deepest nodes to extend, the most probable first: a child is never more probable than
+        its parent, so it can remain only if fewer than ``budget`` − 1 nodes are better."""
         kept = set(self._ranked()[: self._budget - 1])
         deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
         return [node for node in deepest[: self._width] if node in kept]
@@ -168,7 +168,7 @@ class Growth:
         return path[::-1]
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
-        """Ids, parents and Σ log q of the ``budget`` most probable nodes, in the order in which they grew."""
+        """Ids, parents and Σ log q of the ``budget`` most probable nodes, the oldest first."""
         kept = sorted(self._ranked()[: self._budget])
         places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
         parents = [places[self.parents[node]] for node in kept]

@@ -16,7 +16,7 @@ RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
 
 
 def schedule(window: int, steps: int) -> list[int]:
-    """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
+    """How many positions each of at most ``steps`` steps reveals: as equally many as possible."""
     steps = max(1, min(steps, window))
     bounds = [round(step * window / steps) for step in range(steps + 1)]
     return [after - before for before, after in itertools.pairwise(bounds)]

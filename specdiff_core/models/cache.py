@@ -18,13 +18,13 @@ from specdiff_core.models.network import Shape
 ROOM = 128  # positions of the smallest buffer; a full one is replaced by one twice as long
 BLOCK = 512  # keys in a block of torch's attention on a CPU
 BORDERS = (192, 384, BLOCK)
-"""Lengths of a block at which a row's sum has the same bits whatever follows: any up to the first, then only these
-(fp32: MKL splits longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
+"""Lengths of a block at which a row's sum doesn't depend on what follows: any up to the first, then
+only these (MKL splits longer fp32 sums into parts of up to 192 numbers on AMD, 384 on Intel)."""
 TILE = 4  # in multiples of this, the number of queries does not change a query's bits on a CPU
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, initially zero, because masked values are multiplied by 0 and must be finite.
+    """``[layers, 2, 1, Hkv, room, D]``, zeros: masked values, multiplied by 0, must be finite.
 
     Args:
         context: most positions.

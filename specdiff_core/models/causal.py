@@ -60,7 +60,7 @@ def load_causal(
     spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> tuple[CausalLM | PreTrainedModel, str]:
-    """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
+    """The model in ``folder``, frozen: safetensors or GGUF, no remote code; every tensor must fit.
 
     Args:
         context: number of positions.
@@ -126,7 +126,7 @@ def load_network(
     :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file.
 
     Raises:
-        WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
+        WeightsError: a file is missing or damaged, or this network cannot run the model.
     """
     with described(folder, role), torch.device("meta"):
         if why := unsupported(config, context):

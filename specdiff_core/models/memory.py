@@ -24,7 +24,7 @@ from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
-"""Bytes used before any model is loaded: by torch and transformers, measured on a CPU; on a CUDA device, assumed."""
+"""Bytes that torch and transformers use, measured on a CPU; on a CUDA device, assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}  # bytes of a number
 
 

@@ -162,8 +162,8 @@ def rotate(states: Tensor, rope: Rope) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added, or True where a key
-    may be read. Queries that share a key head are grouped, so keys are never copied."""
+    """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added,
+    or True where a key is read. Queries that share a key head are grouped: no key is copied."""
     groups, rows = q.shape[1] // k.shape[1], q.shape[2]
     if groups > 1:
         q = q.reshape(q.shape[0], k.shape[1], groups * rows, q.shape[3])

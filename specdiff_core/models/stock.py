@@ -15,7 +15,7 @@ from specdiff_core.schema.errors import ConfigError, is_memory
 
 
 def cache_argument(model: Any) -> str:
-    """The name of the cache argument of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
+    """The cache argument of ``model.forward``: transformers 5.24 renamed ``past_key_values``."""
     return "cache" if "cache" in inspect.signature(getattr(model, "forward", model)).parameters else "past_key_values"
 
 

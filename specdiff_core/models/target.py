@@ -1,4 +1,4 @@
-"""The target of a run: reads, scores and rolls back. Only :meth:`TargetSession.rollback` rolls a target's cache back.
+"""The target of a run: reads, scores, and rolls back, in :meth:`TargetSession.rollback` only.
 
 Invariant between rounds: the cache has every committed token except the last one, the anchor."""
 
@@ -156,7 +156,7 @@ class TargetSession:
         features: Tensor | None = None,
         last: int | None = None,
     ) -> Scores:
-        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache until :meth:`rollback`.
+        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache.
 
         Args:
             parents: of a tree, for all tokens after its anchor: each reads only its own path, at

@@ -174,7 +174,7 @@ def _allowed(logits: Tensor, target: Target) -> Tensor:
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy): ``[n]``."""
+    """A token from each row of ``logits [n, V]`` at its temperature ``[n]``; 0: greedy."""
     drawn = logits.argmax(-1)
     hot = temperatures > 0
     if bool(hot.any()):
@@ -411,7 +411,7 @@ def batch_of(answers: Sequence[TrainingExample]) -> Batch:
 
 
 class Answers:
-    """The answers in a folder, which may grow (:meth:`refresh`); tensors are read from disk on demand.
+    """The answers in a folder, which may grow (:meth:`refresh`); tensors are read on demand.
 
     Args:
         layers: layers to read; the shards may have more.

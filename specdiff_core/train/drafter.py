@@ -1,4 +1,4 @@
-"""``train drafter``: a drafter for any causal model that runs here, from the model's own answers to prompts.
+"""``train drafter``: a drafter for any causal model, from the model's own answers to prompts.
 
 One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
@@ -72,13 +72,13 @@ SCORE = "tokens_per_round/"
 
 
 class DrafterTraining:
-    """Makes a drafter for the target of ``engine``: consume :meth:`events` until they end, then call :meth:`finish`.
+    """Makes a drafter for ``engine``'s target: consume :meth:`events`, then call :meth:`finish`.
 
     Args:
         prompts: what the target answers.
         out: the drafter's folder; ``out/run`` holds the run.
-        answers: folder of the target's answers; by default in ``out/run``. Others may add to it while this trains.
-        valid: prompts on which τ is measured; by default some of ``prompts``, which are then not learnt from.
+        answers: folder of the target's answers, by default in ``out/run``; others may add to it.
+        valid: prompts on which τ is measured; by default some of ``prompts``, not learnt from.
         stopped: called before each pass and each step; once it returns True, the events end soon.
         argv: the words of the command, for the card.
 
@@ -242,7 +242,7 @@ class DrafterTraining:
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
-        """Answers in random order, each once before any comes again. New answers join with the next pass."""
+        """Answers in random order, each once before any comes again; new ones join a pass later."""
         rng, order = np.random.default_rng([self.settings.seed, step]), list[ShardRow]()
         while True:
             while len(order) < self.settings.rows:
@@ -274,7 +274,7 @@ class DrafterTraining:
         return {} if self.stopped() else tau_by_flavour((one, found) for one, found, looping in runs if not looping)
 
     def finish(self) -> Path | None:
-        """Export the drafter with its card; returns the card's path, or None where nothing was trained.
+        """Export the drafter and its card; returns the card's path, or None if nothing was trained.
 
         Raises:
             SpecDiffError: a file can't be written.

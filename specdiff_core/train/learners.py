@@ -1,4 +1,4 @@
-"""The drafters that ``train drafter`` makes: what each learns from the target's answers, and how it is stored.
+"""What each drafter of ``train drafter`` learns from the target's answers, and how it is stored.
 
 The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target
 through one projection and denoise a block behind an anchor, between the target's frozen embedding
@@ -37,7 +37,7 @@ FREQUENT = 6144
 FIRST = 4
 """Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
 ALONE = 0.3
-"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
+"""Share of the slots scored without the Markov head: decoding chooses candidates without it."""
 IN_PROMPT = 0.15
 """How much a word of a prompt counts beside one of an answer."""
 TV = 0.9
@@ -48,11 +48,11 @@ PASSES = 3
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
-"""Weight of the smooth L1 distance between features. The cross-entropy has weight 1 (EAGLE: 1 and 0.1)."""
+"""Weight of the smooth L1 distance between features beside the cross-entropy (EAGLE: 1 to 0.1)."""
 SPECULATORS = "c05b95b303f7"
-"""The commit of vLLM's speculators whose classes were run on such a drafter and computed the same hidden states."""
+"""The commit of vLLM's speculators whose classes compute the same hidden states."""
 DEPTHS = (0.28, 0.62, 0.93)
-"""Depths of the layers that a block drafter reads, as shares of the target's: layers 8, 18 and 27 of 30."""
+"""Depths of the layers that a block drafter reads: layers 8, 18 and 27 of 30."""
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
@@ -179,7 +179,7 @@ class BlockLearner(Learner):
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
-        """The likeliest tokens behind ``anchors [B, A]`` in one pass, as with T = 1: ``[B, A, γ]``."""
+        """The likeliest tokens behind ``anchors [B, A]`` in one pass (T = 1): ``[B, A, γ]``."""
         model, size = self.model.eval(), self.settings.block + 1
         ids = anchors.new_full((*anchors.shape, size), int(model.config.mask_token_id))
         ids[..., 0] = batch.tokens.gather(1, anchors)
@@ -281,7 +281,7 @@ def draw_blocks(
     generator: torch.Generator,
     end: int = -1,
 ) -> Blocks:
-    """``count`` random blocks of ``size`` slots in each row, a fraction ``whole`` of them all masks.
+    """``count`` random blocks of ``size`` slots in each row, a share ``whole`` of them all masks.
 
     Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in
     the rest these are scattered.
@@ -312,7 +312,7 @@ def draw_blocks(
 def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, anchors: Tensor, size: int) -> Tensor:
     """All blocks of a batch in one pass, each reading the features before its anchor and itself.
 
-    Plain matrix products: on a CPU their backward is faster than that of fused attention at these sizes.
+    Plain products: on a CPU their backward is faster than fused attention's at these sizes.
 
     Args:
         features: ``[B, L, F·W]``.
@@ -405,7 +405,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
-    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
+    """The fields of a layer like those of a ``target`` with this config."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
     return {
@@ -472,7 +472,7 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
 
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
-    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
+    """An untrained EAGLE head for a target with this config, which repeats its feature at first."""
     config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -33,7 +33,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices; Nesterov momentum and decoupled weight decay. State and settings are named as in torch's own.
+    """For matrices; Nesterov momentum and decoupled weight decay. Names are those of torch's own.
 
     Args:
         lr: of a square matrix; a tall one takes longer steps, by the root of rows over columns.
