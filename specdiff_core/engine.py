@@ -238,7 +238,7 @@ class Engine:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
         packages = ("torch", "transformers", "tokenizers")
-        tree = config.tree_nodes or config.num_drafts > 1  # read in another order than its text: sums round differently
+        tree = config.tree_nodes or config.num_drafts > 1  # in another order sums round differently
         exact = "biased" if not config.rule.lossless else "rounding" if tree else self.target.exactness(stopped)
         return RunStarted(
             config=config.to_dict(),

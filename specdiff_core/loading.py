@@ -196,11 +196,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
-    use, with room left on the first for everything else.
-
-    Raises:
-        OutOfMemory: it does not fit; the message says what would.
-    """
+    use, with room left on the first for everything else. Raises OutOfMemory if it does not fit."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")

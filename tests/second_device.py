@@ -100,7 +100,7 @@ class SecondDevice:
 
 
 class _Calls(TorchFunctionMode):
-    """Things made on the device, or moved there: without CUDA torch refuses them before it comes to an operator."""
+    """Things made on the device, or moved there, which torch without CUDA refuses itself."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

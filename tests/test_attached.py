@@ -1,5 +1,5 @@
-"""Attached servers: stand-ins that speak the wire formats of vLLM, SGLang, llama.cpp and plain OpenAI, as recorded in
-their documentation and pull requests; and a real llama-cpp-python server where one is installed."""
+"""Attached servers: stand-ins that speak the documented wire formats of vLLM, SGLang, llama.cpp and
+plain OpenAI; and a real llama-cpp-python server where one is installed."""
 
 from __future__ import annotations
 
@@ -396,7 +396,7 @@ def test_an_address_does_not_tell_its_password() -> None:
 def test_a_race_with_a_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
+    """One table; quoted numbers are in marks, unknown ones are named; the trace holds the lane."""
     fake = FakeDecoder()
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: fake)
     trace = tmp_path / "race.jsonl.gz"
@@ -474,7 +474,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_real_server_with_the_embedded_target_writes_vanillas_text(llama: str) -> None:
-    """The same weights through llama.cpp: at temperature 0 the same text, unless a near tie rounds the other way."""
+    """The same weights through llama.cpp: at temperature 0 the same text, but for near ties."""
     import specdiff_core as lab
 
     engine = lab.load(drafters=["none", "block"])

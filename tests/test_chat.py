@@ -29,7 +29,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A tiny pair whose tokenizer has a chat template, and whose generation config names a second end."""
+    """A tiny pair with a chat template, whose generation config names a second end."""
     folder = tmp_path_factory.mktemp("chat")
     save_tokenizer(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Drafters that are no denoisers: token by token, and by copying. Their drafts, their rollback, their exactness."""
+"""Drafters that are no denoisers, token by token and by copying; and the drafting contract."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_empty_copy_is_a_plain_step() -> None:
 
 
 def test_settings_that_a_drafter_cannot_follow_are_changed() -> None:
-    """No tree and no K for what denoises nothing; one pass behind a tree. T is the drafter's passes."""
+    """No tree and no K without denoising; one pass for a tree. T is the drafter's passes."""
     small = EMBEDDED.drafter("autoregressive")
     kinds = [dataclasses.replace(small, drafting=kind) for kind in ("denoise", "sequential", "copy")]
     assert [spec.passes(6, 3) for spec in kinds] == [3, 6, 1]

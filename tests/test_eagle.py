@@ -1,4 +1,4 @@
-"""EAGLE's head: files with the released names, features beside tokens, a tree that grows by depth, and the same law."""
+"""EAGLE's head: released names, features beside tokens, a tree that grows by depth."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def features_of(model: Any, ids: list[int]) -> torch.Tensor:
 
 
 def plainly(model: Any, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) -> torch.Tensor:
-    """Logits ``[V]`` behind ``ids`` and ``drafted``: whole passes over everything, no cache, no session."""
+    """Logits ``[V]`` behind ``ids`` and ``drafted``, by whole passes: no cache, no session."""
     with torch.inference_mode():
         features = features_of(model, ids[:-1])
         for count in range(len(drafted) + 1):
@@ -115,7 +115,7 @@ def test_it_needs_a_feature_for_each_token_and_room_behind_them(model: Any, draf
 
 
 def test_files_have_the_released_names(tmp_path: Path, head: EagleHead) -> None:
-    """No norm before the layer, no embedding, no head. Releases have a bias, and the target's table beside it."""
+    """No first norm, no embedding, no head; releases add a bias and the target's table."""
     tensors = load_file(save_eagle(head, tmp_path) / "model.safetensors")
     parts = {name.removeprefix("layers.0.").removesuffix(".weight") for name in tensors}
     layer = {*(f"self_attn.{one}_proj" for one in "qkvo"), *(f"mlp.{one}_proj" for one in ("gate", "up", "down"))}

@@ -264,7 +264,7 @@ def test_a_quantisation_that_is_not_read_is_refused_by_name(tmp_path: Path) -> N
 
 
 def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> None:
-    """However a file is cut or altered, one sentence comes of it, soon, and nothing is left in the cache."""
+    """However a file is cut or altered: one sentence, soon, and nothing left in the cache."""
     write(tmp_path / "model.gguf")
     whole = (tmp_path / "model.gguf").read_bytes()
     bad = tmp_path / "bad.gguf"
@@ -424,7 +424,7 @@ def smollm2() -> Any:
 
 @pytest.fixture(scope="module")
 def reference(smollm2: Any) -> Any:
-    """transformers' module, with weights that gguf's own reader finds, their rows back in two halves of a head."""
+    """transformers' module with weights by gguf's own reader, rows back in two halves of a head."""
     import gguf as package
 
     stored = {tensor.name: tensor for tensor in package.GGUFReader(REAL).tensors}
@@ -448,7 +448,7 @@ PROMPTS = [
 @pytest.mark.slow
 @torch.inference_mode()
 def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cache: None) -> None:
-    """Over a whole prompt, token by token from the cache, and after a rollback. They're bitwise in bf16, too."""
+    """Over a prompt, token by token from the cache, and after a rollback. Bitwise in bf16, too."""
     ids = smollm2.tokenizer("Why is the sky blue? Sunlight has all colours, 1 to 7.")["input_ids"]
     theirs = reference(torch.tensor([ids])).logits[0]
     target = Target(smollm2.model, context=2048)
@@ -481,7 +481,7 @@ def test_smollm2s_texts_are_generates(smollm2: Any, reference: Any) -> None:
 
 @real
 def test_smollm2s_tokens_are_those_of_transformers(real_cache: None) -> None:
-    """Its own conversion does not know that digits stand alone, so these are compared where there are none."""
+    """Its own conversion does not split digits, so texts without them are compared."""
     assert REAL is not None
     theirs = AutoTokenizer.from_pretrained(REAL.parent, gguf_file=REAL.name)
     ours = AutoTokenizer.from_pretrained(resolve(SMOLLM2.target, SMOLLM2.revision, weights=False))
@@ -510,7 +510,7 @@ def test_smollm2s_tokens_are_those_of_transformers(real_cache: None) -> None:
 
 @real
 def test_loading_smollm2_holds_one_copy_of_its_weights(real_cache: None) -> None:
-    """In bf16, which is half of fp32: the process stays below 900 MB, and never holds them twice."""
+    """In bf16, half of fp32: the process stays below 900 MB, so it never holds them twice."""
     code = (
         "from specdiff_core.engine import Engine; e = Engine.load('smollm2', device='cpu', dtype='bf16', drafters=[])\n"
         "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))\n"

@@ -1,4 +1,4 @@
-"""Everything before weights are in memory, against a hub on loopback: what is fetched, reported, refused and pinned."""
+"""What is fetched, reported, refused and pinned, against a hub on loopback."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, mon
 
 
 def small_model(folder: Path, words: dict[str, int], table: int) -> None:
-    """An autoregressive drafter of another repository: its own vocabulary, and a table of its own size."""
+    """An autoregressive drafter with its own vocabulary, and a table of its own size."""
     save_target(folder, table)
     (folder / "vocab.json").write_text(json.dumps(words))
 
@@ -284,7 +284,7 @@ def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None
 
 
 def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
-    """``pairs --fetch`` needs no torch, says what it does, and ends with a sentence where it cannot."""
+    """``pairs --fetch`` needs no torch, and ends with a sentence where it cannot."""
     code = (
         "import sys; from specdiff_core.schema import pairs; from specdiff_core import cli\n"
         "from specdiff_core.schema.pairs import DrafterSpec, PairSpec, NONE\n"
@@ -366,7 +366,7 @@ MODELS = {
 
 
 def parameters_of(config: Any, layers: int) -> int:
-    """Of a network of so many layers; each has as many as another, and dozens take seconds to set up."""
+    """Of a network of so many layers; all have as many, and dozens take seconds to set up."""
     values = config.to_dict() | {config.attribute_map.get("num_hidden_layers", "num_hidden_layers"): layers}
     if "attention_types" in values:
         values["attention_types"] = [[["global"], layers]]

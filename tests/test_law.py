@@ -65,7 +65,7 @@ Law = dict[Text, float]
 
 
 class Oracle:
-    """In place of an ``Mdlm``: ``rows(ids, place)`` are the logits ``[V]`` of the token at a place."""
+    """In place of an ``Mdlm``: ``rows(ids, place)``: logits ``[V]`` of the token at a place."""
 
     def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
         self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
@@ -78,8 +78,8 @@ class Oracle:
 
 
 def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
-    """``module`` with larger random weights, so that its distributions are far from flat and depend on what it reads;
-    ``others`` are the scales of those whose names hold a word. Norms stay as they are."""
+    """``module`` with larger random weights, so its distributions are far from flat and depend on what
+    it reads; ``others``: scales of those whose names hold a word. Norms stay as they are."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -226,7 +226,7 @@ def networks(size: int, seed: int = 0) -> Engine:
 
 
 def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: float) -> dict[int, float]:
-    """Word -> probability, by the definition: the k most probable words, of them the fewest that hold p together."""
+    """Word -> probability, by definition: the k most probable words, of them the fewest with p."""
     words = sorted((i for i in range(len(logits)) if i != MASK), key=lambda i: (-logits[i], i))
     if temperature == 0:
         return {words[0]: 1.0}
@@ -277,7 +277,7 @@ def quick_headers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def enumerate_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[Any, float]]:
-    """The exact law of what ``outcome`` says about the events of a run, over everything that streams may draw."""
+    """The exact law of ``outcome`` of a run's events, over everything that streams may draw."""
 
     def run(engine: Engine, config: DecodeConfig, prompt: str, outcome: Callable[..., Any]) -> dict[Any, float]:
         def play(sampler: Branches) -> Any:
@@ -401,7 +401,7 @@ def whole_product() -> list[Any]:
 def test_the_text_follows_the_targets_law(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str, rule: Rule
 ) -> None:
-    """The joint law of three tokens, with texts that end inside a draft and runs that end at the limit, to 1e-9."""
+    """The joint law of three tokens, with texts that end in a draft or at the limit, to 1e-9."""
     (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
     law = enumerate_runs(engine, config, prompt, beginning)
     assert sum(law.values()) == pytest.approx(1.0, abs=1e-9)
@@ -440,7 +440,7 @@ def first_draft(events: Iterator[Event], sampler: Branches) -> tuple[DraftReady,
 def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
 ) -> None:
-    """Whatever is drawn, the recorded q multiply to the probability with which it was drawn (they keep 7 digits)."""
+    """The recorded q (of 7 digits) multiply to the probability with which a draft was drawn."""
     (engine, prompt), config = pair(shape, sampling), config_of(shape, sampling, ignore_eos=True)
     for event, drawn in enumerate_runs(engine, config, prompt, first_draft):
         branches = event.branches or (range(len(event.ids)),)
@@ -552,7 +552,7 @@ RACES = [
 def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(
     shape: str, sampling: str, rule: Rule
 ) -> None:
-    """With the streams of production and real networks, token for token, and with the same reason to end."""
+    """With the streams of production and real networks, token for token; the same reason to end."""
     engine, prompt = with_networks(9)
     values = {**SHAPES[shape][1], **SAMPLINGS[sampling], **WIDE}
     values["steps"] = 2 * values.get("steps", 1)
@@ -574,7 +574,7 @@ def vanilla(sampling: str, seed: int, ignore_eos: bool) -> tuple[Text, str]:
 
 
 class Watched(DraftSession):
-    """A session that notes what passes through it; ``anew``: one that begins anew in every round, with all of it."""
+    """A session that notes what passes through it; ``anew``: begun anew in every round."""
 
     def __init__(self, drafter: Drafter, anew: bool) -> None:
         self._start, self._session, self._anew = drafter.start, drafter.start(), anew
@@ -643,8 +643,8 @@ def test_what_a_session_keeps_changes_nothing(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", [name for name in KEEPING if not SHAPES[name][1].get("tree_nodes")])
 def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
-    """``match`` verifies with the same noise of a place and an id, so that a drafter with q = p is always right. Other
-    noise would leave the text vanilla's, but make it slower. Of several drafts, the first."""
+    """``match`` verifies with the same noise of a place and an id: a drafter with q = p is always
+    right. Other noise would leave vanilla's text, but be slower. Of several drafts, the first."""
     engine, prompt = with_networks(9)
     session, _ = watched(engine, prompt, wide(shape, Rule.MATCH, 5))
     verifying = SharedGumbel(5, "verify", 0)
@@ -658,7 +658,7 @@ def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
 
 
 def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
-    """The p-value of a chi-square test of ``counts`` against ``law``; cells of fewer than 5 expected are one."""
+    """The p-value of a chi-square test of ``counts``; cells below 5 expected are one."""
     total = sum(counts.values())
     assert set(counts) <= set(law)
     rare = [cell for cell, p in law.items() if p * total < 5]
@@ -687,8 +687,8 @@ FALSE_ALARM = 1e-6
     ],
 )
 def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
-    """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
-    other. The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
+    """What enumeration takes for granted: draws for drafts, tests and rounds are independent.
+    The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
     engine, prompt = pair(shape, sampling)
     seen: Counter[Text] = Counter()
     for seed in range(400):

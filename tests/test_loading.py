@@ -1,4 +1,4 @@
-"""A complete tiny pair in the released formats (GPT-2 target, MDLM drafter): loading, drafting, and every refusal."""
+"""A tiny pair in the released formats (GPT-2, MDLM): loading, drafting, and every refusal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
 
 
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
-    """Old tokens beyond the view change nothing, tokens inside it do; a wide window leaves 16 known tokens."""
+    """Tokens beyond the view change nothing, those inside do; a wide window leaves 16 of them."""
     drafter = load_pair(pair, CPU).drafters["mdlm"]
     recent = [3 + i % 40 for i in range(28)]
 
@@ -165,7 +165,7 @@ def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pa
 
 
 def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
-    """A drafter of the same V whose mask is an ordinary id of the target must be declared in ``suppress``."""
+    """A drafter's mask that is an ordinary id of the target must be in ``suppress``."""
     folder = Path(pair.drafter("mdlm").source)
     size = json.loads((Path(pair.target) / "config.json").read_text())["vocab_size"]
     save_drafter(folder, size)
@@ -233,7 +233,7 @@ UNPINNED = {
     "diffusionfamily/diffullama",
     "apple/DiffuCoder-7B-cpGRPO",
 }
-"""No public source names a commit of these: the first fetch decides, and is remembered (tests/test_hub.py)."""
+"""No public source names a commit of these: the first fetch decides (tests/test_hub.py)."""
 
 
 def test_hub_pairs_are_pinned() -> None:

@@ -44,7 +44,7 @@ from specdiff_core.schema.settings import RevealOrder, Rule, Sampling, Selection
 
 
 def sure_enough(confidences: Sequence[float]) -> int:
-    """Positions up to the first of low confidence, one at least: it sees distributions, no value."""
+    """Positions up to the first of low confidence, at least one: it sees distributions only."""
     return max(1, next((i for i, confidence in enumerate(confidences) if confidence < 0.6), len(confidences)))
 
 
@@ -114,7 +114,7 @@ def test_fewer_candidates_than_ids_keep_the_joint_distribution(monkeypatch: pyte
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_block_verification_accepts_no_fewer_tokens_than_ratio(steps: int) -> None:
-    """γ = 3, in every order; at least i tokens are accepted with probability w_i (docs/theory.md, Block)."""
+    """γ = 3, in every order: docs/theory.md, Block."""
     tables = Tables(seed=5 + steps, size=2)
 
     def accepted(rule: Rule, order: RevealOrder) -> float:
@@ -202,7 +202,7 @@ def bonus_from_q(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) 
 
 
 def longest_branch(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) -> Text:
-    """Each branch of a tree has draws of its own, and the longest result stays (docs/theory.md, Several drafts)."""
+    """Each branch has its own draws; the longest stays (docs/theory.md, Several drafts)."""
     best: Text = ()
     probs, every = tables.scores(prefix, draft), texts(draft.ids, draft.parents)
     for leaf in (node for node in range(len(every)) if not children(draft.parents, node)):
@@ -217,7 +217,7 @@ def longest_branch(tables: Tables, prefix: Text, draft: Draft, sampler: Branches
 
 
 def untested_siblings(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) -> Text:
-    """The first child is tested with p(x); after a rejection the token is drawn from p itself again."""
+    """The first child is tested with p(x); after a rejection a token is drawn from p itself."""
     probs = tables.scores(prefix, draft)
     accepted, _ = sampler.accept(float(probs[0, draft.ids[0]]))
     return draft.ids[:1] if accepted else (int(sampler.sample(probs[:1], [0])[0]),)

@@ -1,4 +1,4 @@
-"""Properties of the pure layers: laws stay laws, reveal orders cover the window, streams are independent."""
+"""Properties of the pure layers: laws, reveal orders, streams."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_draws_on_a_boundary(
 
 @pytest.mark.parametrize("sampler", [Independent("test", 4), SharedGumbel(4, "draft", 0)])
 def test_a_one_hot_row_leaves_the_others_random(sampler: Independent) -> None:
-    """40 fair rows beside one that is one-hot: all equal with probability 2^-39; the seed is fixed."""
+    """40 fair rows beside a one-hot one: all equal with probability 2^-39; a fixed seed."""
     fair, certain = [[0.5, 0.0, 0.5]] * 40, [[0.0, 1.0, 0.0]]
     *drawn, last = sampler.sample(torch.tensor(fair + certain, dtype=torch.float64), range(41)).tolist()
     assert last == 1 and set(drawn) == {0, 2}
@@ -182,7 +182,7 @@ def test_acceptance_frequency_is_the_threshold() -> None:
 
 
 def test_shared_noise_couples_draft_and_target() -> None:
-    """Equal laws agree always; close laws agree at least (1 − TV)/(1 + TV) of the time (n = 4,000, z = 5)."""
+    """Equal laws agree always; close ones at least (1 − TV)/(1 + TV) of 4,000 times (z = 5)."""
     draft, target = SharedGumbel(1, "draft", 0), SharedGumbel(1, "verify", 0)
     p = law([5, 3, 2, 1]).expand(4000, 4)
     q = law([4, 4, 2, 1]).expand(4000, 4)
@@ -203,7 +203,7 @@ def test_noise_depends_on_seed_and_position_only(seed: int, position: int) -> No
 
 
 def test_shared_noise_follows_p() -> None:
-    """Frequencies of 20,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
+    """20,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
     p, sampler, count = law([0.5, 0.3, 0.15, 0.05]), SharedGumbel(1, "verify", 0), 20_000
     drawn = torch.cat([sampler.sample(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
     seen = torch.bincount(drawn, minlength=4).double()

@@ -58,7 +58,7 @@ def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors,
 
 
 def test_a_step_sees_what_earlier_steps_revealed(drafter: BlockDrafter) -> None:
-    """The q of the last of three steps equals the network's own answer to the half-filled window."""
+    """The q of the last of three steps is the network's own answer to the half-filled window."""
     session = drafter.start()
     session.observe(list(range(2, 8)), FEATURES)
     *_, last = session.draft(context_of(list(range(2, 9)), 3, steps=3))

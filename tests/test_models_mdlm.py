@@ -1,4 +1,4 @@
-"""The MDLM network against an independent forward pass, written plainly from the fact sheet, and its files."""
+"""The MDLM network against an independent, plain forward pass, and its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIG = {
 
 
 def released_tensors() -> dict[str, Tensor]:
-    """Random float32 tensors with every name and shape of the released checkpoint, at a small size."""
+    """Random float32 tensors with the released checkpoint's names and shapes, but small."""
     shapes: dict[str, tuple[int, ...]] = {
         "vocab_embed.embedding": (V, D), "sigma_map.mlp.0.weight": (C, 256), "sigma_map.mlp.0.bias": (C,),
         "sigma_map.mlp.2.weight": (C, C), "sigma_map.mlp.2.bias": (C,), "rotary_emb.inv_freq": (D // H // 2,),
@@ -43,7 +43,7 @@ def released_tensors() -> dict[str, Tensor]:
 
 
 def plain_forward(w: dict[str, Tensor], ids: list[int]) -> Tensor:
-    """The fact sheet's forward pass, one token and one head at a time, float64; no code shared with the project."""
+    """The forward pass, one token and one head at a time, float64, without the project's code."""
     w = {name.removeprefix("backbone."): tensor.double() for name, tensor in w.items()}
 
     def silu(x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def test_the_network_computes_the_released_forward_pass(tmp_path: Path) -> None:
 
 
 def test_left_padding_changes_nothing(tmp_path: Path) -> None:
-    """Rotary positions are relative, so a padded row gives what the short row gives; the gradient path agrees."""
+    """Rotary positions are relative, so a padded row gives what the short row gives."""
     save(tmp_path, released_tensors(), CONFIG)
     model = load_mdlm(tmp_path)
     short = torch.tensor([IDS])

@@ -1,4 +1,4 @@
-"""One network for the target and its drafters: transformers' numbers, and the same bits at every width."""
+"""One network for all: transformers' numbers, and the same bits at every width."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @torch.inference_mode()
 def test_every_family_says_what_transformers_says(both: tuple[Target, Target]) -> None:
-    """Logits and features of every layer: prefill, windows, rollback by length and rows, trees in one pass or two."""
+    """Logits and every layer's features: prefill, windows, rollbacks, trees in one pass or two."""
     runs = [target.start((0, 1, 2)) for target in both]
 
     def agree(do: Any) -> None:
@@ -123,7 +123,7 @@ def split(length: int, seed: int, most: int = 33) -> list[int]:
 
 
 def in_parts(target: Target, ids: Sequence[int], widths: Sequence[int], *, refused: int = 0) -> Tensor:
-    """Logits of ``ids`` in passes of so many tokens, each followed by ``refused`` that are rolled back."""
+    """Logits of ``ids`` in passes of so many tokens, each with ``refused`` ones rolled back."""
     run, found, first = target.start(), [], 0
     for width in widths:
         wrong = [5] * min(refused, run.room - width)
@@ -201,7 +201,7 @@ def test_any_split_behind_any_context_has_the_same_bits(
 
 
 def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The self-test is one that can fail: it sees products whose sums depend on the number of rows, as MKL's do."""
+    """The self-test can fail: it sees sums that depend on the number of rows, as MKL's do."""
 
     def rounding(self: Product, rows: Tensor, residual: Tensor | float = 0.0) -> Tensor:
         out = rows @ self._weight.t()
@@ -291,7 +291,7 @@ def test_what_the_network_cannot_run_goes_to_transformers_with_its_reason() -> N
 
 
 def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:
-    """And can be rolled back beyond its window, where what a rollback needs has fallen out of it."""
+    """And can be rolled back beyond its window."""
     config = MistralConfig(**SIZES, sliding_window=8)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     model, why = load_causal(tmp_path, torch.float32, context=100)
@@ -352,7 +352,7 @@ def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path: Path
     ("phi3", "depend on the length"), ("tied", "ties the output head"),
 ])  # fmt: skip
 def test_what_would_decode_wrongly_is_refused(tmp_path: Path, model: str, words: str) -> None:
-    """No cache, both directions, too few positions, positions that a pass's length changes, a head that is not tied."""
+    """No cache, both directions, too few or varying positions, a head that is not tied."""
     import transformers
 
     sizes = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -399,7 +399,7 @@ def test_threads_come_back_in_whatever_order_runs_end() -> None:
 
 
 def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The baseline is not slowed: no second pass, no wider one, and no row of the head that nobody asked for."""
+    """The baseline is not slowed: no second pass, no wider one, no unused row of the head."""
     assert engine.target.exactness(), "the self-test has passes of its own"
     network, passes = engine.target.model, []
     decode = network.decode

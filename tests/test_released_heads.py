@@ -104,7 +104,7 @@ def part(w: Tensors, prefix: str) -> Tensors:
 
 
 def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[int, int, int], bool]) -> Tensor:
-    """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)`` says who reads whom."""
+    """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)``: what is read."""
     context = rms(features @ w["fc.weight"].T, w["hidden_norm.weight"])
     known, size = len(context), len(block)
     places, hidden = torch.arange(known + size), block
@@ -189,7 +189,7 @@ def block_release(
     speak: Callable[[Tensor], Tensor] = lambda logits: logits,
     **more: Any,
 ) -> Release:
-    """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
+    """A block drafter; ``chain(w, state, marginal, before)`` -> logits behind ``before``."""
     w, (embedding, head) = doubled(tensors), tables(target)
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
@@ -206,7 +206,7 @@ def block_release(
 
 
 def zlab(folder: Path, target: PreTrainedModel) -> Release:
-    """DFlash as z-lab releases it for Qwen3, with four sliding layers of five, which are causal unless it is said."""
+    """z-lab's DFlash for Qwen3, four of five layers sliding and therefore causal."""
     tensors, kinds = block_tensors(5), [*["sliding_attention"] * 4, "full_attention"]
     values = fields(
         5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6,
@@ -240,7 +240,7 @@ def copies_of(target: PreTrainedModel) -> Tensors:
 
 
 def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
-    """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
+    """DeepSpec's DFlash (no rank) and DSpark: every slot predicts; with the target's tables."""
     more = {"confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}
     tensors = block_tensors(2, **({**markov_head(rank), **more} if rank else {}))
     values = fields(
@@ -327,7 +327,7 @@ def dflash2_tensors(count: int, rank: int = 8) -> Tensors:
 
 
 def dflash2(folder: Path, target: PreTrainedModel) -> Release:
-    """DFlash 2 as z-lab releases it: sliding layers that read both ways, logits scaled and capped."""
+    """z-lab's DFlash 2: sliding layers that read both ways, logits scaled and capped."""
     tensors = dflash2_tensors(2)
     special = {"block_size": 8, "conv_group_size": 16, "conv_kernel_size": 2, "final_logit_softcapping": 5.0,
                "mask_token_id": 275, "output_multiplier": 0.4, "selector_rank": 8, "selector_top_k": 16,
@@ -356,7 +356,7 @@ def continued(
     first: Callable[..., Tensor],
     embedding: Tensor,
 ) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
-    """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
+    """Whole passes over (embedding of the next token, feature); the output is the next feature."""
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
         states, rows = first(features)[: len(text) - 1], []
@@ -503,7 +503,7 @@ def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name: str, tmp_path: Path) -> None:
-    """q in a second round, so that keys and values of the first are kept; texts as a window and as a tree."""
+    """q in a second round, after keys and values of a first; texts as a window and as a tree."""
     pair, target, release = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
     assert not loaded.missing, loaded.missing

@@ -1,4 +1,4 @@
-"""The target's answers: prompts, writing many at once, what is stored beside them, and reading them back."""
+"""The target's answers: prompts, writing many at once, what is stored, and reading it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``train drafter``: whole runs on a tiny target that counts, resuming and stopping them, and what can be wrong."""
+"""``train drafter``: whole runs on a tiny target that counts; resuming, stopping, errors."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTrai
 def test_a_slot_is_compared_with_what_the_target_says_there(
     trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """This target says t + 1 behind t. Of greedy answers the text's own word is the target's best."""
+    """This target says t + 1 behind t. In greedy answers the text's word is the target's best."""
     one, seen = trainer(kind=kind, temperatures=(0.0,)), []
     answers = Answers(one.folder, one.read)
     greedy = [row for row in answers.rows if row.temperature == 0][:4]

@@ -1,4 +1,4 @@
-"""Draft trees: what grows, how the target reads one, and that walking it keeps the target's distribution."""
+"""Draft trees: what grows, how the target reads one, and what its events contain."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_who_reads_whom() -> None:
 
 
 def test_nodes_that_are_not_worth_their_row_stay_out() -> None:
-    """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, and the first in any case."""
+    """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, at least one."""
     log_q = torch.tensor([[0.6, 0.3, 0.1], [0.9, 0.05, 0.05]]).log()
     for bound, expected in ((0.0, 9), (0.25, 4), (0.28, 3), (0.99, 1)):
         ids, parents, _ = best_first(independent(log_q.exp(), 9), len(log_q), 9, bound)

@@ -161,7 +161,7 @@ class Auto(Fixed):
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
-            if self._tree:  # a window's E / C doesn't apply to a tree, whose nodes are weighed one by one
+            if self._tree:  # its nodes are weighed one by one, not by a window's E / C
                 best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
             whole = best.steps == 1 or bool(untried)
             self._choice = replace(best, gamma=limit) if whole else best
@@ -217,7 +217,7 @@ class Auto(Fixed):
         kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
         if self._sequential and kept == len(gains):
             alphas = self._choice.alphas or (0.0,)
-            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position that the pass would fill
+            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position to fill
             kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
         return kept
 

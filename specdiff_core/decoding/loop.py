@@ -112,7 +112,7 @@ def speculate(
             positions = range(len(ids), len(ids) + len(draft.ids) + 1)
             verdict, dist = verify(draft, target_probs, config.rule, streams.verify(round), positions, config.selection)
             accepted = [draft.ids[node] for node in verdict.path]
-            rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: the anchor and the accepted tokens
+            rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: anchor, accepted tokens
             target_run.rollback(1 + len(draft.ids), rows)
             draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
             sources = (*["draft"] * verdict.accepted, verdict.source)

@@ -23,6 +23,8 @@ from specdiff_core.maths.trees import ROOT, children
 from specdiff_core.schema.events import Test, Verdict, rounded
 from specdiff_core.schema.settings import Rule, Selection
 
+Decision = tuple[Verdict, Tensor]
+"""A verdict, and the distribution ``[V]`` that its extra token was drawn from."""
 SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
 WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
@@ -36,7 +38,7 @@ def verify(
     sampler: Sampler,
     positions: Sequence[int],
     selection: Selection = Selection.TRIE,
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Test a draft from left to right (SpecDiff, Algorithm 1, lines 6 to 12).
 
     Args:
@@ -51,9 +53,6 @@ def verify(
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
         selection: of several drafts, test the best by S as a point mass, walk all as a tree of
             alternatives, or test one after the other with p/q.
-
-    Returns:
-        the verdict, and the distribution ``[V]`` that its extra token was drawn from.
     """
     if draft.branches:
         scores = expected_runs(draft, target_probs)
@@ -70,9 +69,7 @@ def verify(
     return test(draft, target_probs, rule, sampler, positions)
 
 
-def _accept(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q)."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
@@ -98,7 +95,7 @@ def _accept(
 
 def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of
     the window that passes its own test. A position without an exact q counts as a point mass, as in
     :func:`_accept`.
@@ -142,13 +139,11 @@ def _accept_block(
     return _decided(tests, range(count), dist, source, sampler, positions, fallback=_fallback(draft, rule))
 
 
-def _match(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+def _match(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Emit y_i = argmax(log p_i + g_i), g_i: the noise there; accept the draft while it agrees."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
-    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
+    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once, for a GPU
     count = next((i for i in range(size) if own[i] != tokens[i]), size)
     tests = tuple(
         _test(i, tokens[i], p[i], q[i], float(i < count), i < count, "match", wanted=own[i])
@@ -161,7 +156,7 @@ def _match(
 
 def _select(
     draft: Draft, scores: Sequence[float], target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Self-selection (SpecDiff-2): the draft with the largest S, tested as a point mass.
 
     Exact although the target chose it: the choice does not see the draws of the test, and the
@@ -177,9 +172,7 @@ def _select(
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
 
-def _multi_round(
-    draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the
     drafts that agree with the path so far in the order in which they were drawn; after each
     rejection p becomes norm((p − q)₊)."""
@@ -209,9 +202,7 @@ def _multi_round(
     return _decided(tests, path, dist, source, sampler, positions)
 
 
-def _walk(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Draw y from the target at the anchor; while y is a child there, go to it and draw again.
 
     The tree is fixed before the first draw, and each visited node has one: with independent noise
@@ -278,7 +269,7 @@ def _decided(
     sampler: Sampler,
     positions: Sequence[int],
     **more: Any,
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """The verdict after the tests: the token behind the accepted ``path`` is from ``dist [V]``."""
     accepted, extra = len(path), _drawn(dist, sampler, positions[len(path)])
     verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **more)

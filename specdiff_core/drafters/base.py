@@ -39,7 +39,7 @@ class Context:
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
     min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes but the first
     num_drafts: int = 1  # windows to draw independently
-    stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # confidences -> slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
     @classmethod
@@ -67,7 +67,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed one slot, ``step``; confidence [1, V]."""
+        """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence: ``[1, V]``."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -87,9 +87,9 @@ class Draft:
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
     nfe: int  # drafter passes
-    parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
-    branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
-    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q from the anchor to each node; or nothing
+    parents: tuple[int, ...] | None = None  # [g] of a tree; None: each follows the one before
+    branches: tuple[tuple[int, ...], ...] = ()  # K independent drafts: their nodes
+    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q up to each
 
     @classmethod
     def point_mass(
@@ -216,6 +216,10 @@ def picked(probs: Tensor, ids: Sequence[int]) -> Tensor:
     return probs.gather(-1, index[:, None])[:, 0]
 
 
+Drafting = Generator[DenoiseState, None, Draft]
+"""Yields the window after each step, and returns the draft."""
+
+
 class DraftSession(ABC):
     """One run of one drafter."""
 
@@ -224,7 +228,7 @@ class DraftSession(ABC):
         """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027
         """The target has read ``ids``: prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:
@@ -233,8 +237,8 @@ class DraftSession(ABC):
         """
 
     @abstractmethod
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. Its caches are rolled back here."""
+    def draft(self, context: Context) -> Drafting:
+        """Draft behind the context, and roll the session's own caches back."""
 
 
 class FeatureSession(DraftSession):
@@ -264,7 +268,7 @@ class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); may be empty
+    layers: tuple[int, ...]  # of the target, whose outputs it reads (0: the first layer's)
 
     def start(self) -> DraftSession:
         """A fresh session, independent of all others."""

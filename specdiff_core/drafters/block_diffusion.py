@@ -5,14 +5,14 @@ denoises a block while it reads the target's hidden states, whose keys and value
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
+from specdiff_core.drafters.base import Context, Drafting, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.causal import Vocabulary, vocabulary
@@ -92,7 +92,7 @@ class BlockSession(FeatureSession):
         """The size of the blocks that the network was trained for."""
         return self._drafter.window
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """Denoise a block after the anchor.
 
         Raises:
@@ -194,7 +194,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
         table = read()
         if name == COPIES[1] and network.said is not None:
             table = table[network.said.to(table.device)]
-        same = torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)  # in the coarser dtype
-        if not same:
+        # Equal in the coarser dtype.
+        if not (torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)):
             return f"the {name} stored with it is not the target's"
     return ""

@@ -5,14 +5,14 @@ From a single step it can also make a tree or draw several windows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafting
 from specdiff_core.maths import chains
 from specdiff_core.maths.chains import Chain, Follow
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
@@ -21,7 +21,7 @@ from specdiff_core.maths.unmasking import RANKED, exact_positions, most_confiden
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.settings import RevealOrder
 
-MakeChain = Callable[..., Chain]
+MakeChain = Callable[..., Chain] | None
 
 
 def denoise(
@@ -33,7 +33,7 @@ def denoise(
     follow: Follow | None = None,
     candidates: int = chains.RANKED,
     sure: Callable[[Tensor], Tensor] | None = None,
-) -> Generator[DenoiseState, None, Draft]:
+) -> Drafting:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts
     per step). With T = 1 the context's stop criterion may end the window early. A tree (DDTree) or
     several drafts (SpecDiff-2) come from one step.
@@ -70,7 +70,7 @@ def denoise(
     drawn_from: Tensor | None = None
     plan = schedule(size, context.steps)
     if len(plan) > 1:
-        context = dataclasses.replace(context, stop_criterion=None)  # later steps may still change their confidences
+        context = dataclasses.replace(context, stop_criterion=None)  # confidences may still change
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
@@ -150,9 +150,7 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
     return order is RevealOrder.LEFT_TO_RIGHT or (count == masked and order is not RevealOrder.VALUE_CONFIDENCE)
 
 
-def _tree(
-    logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
-) -> Generator[DenoiseState, None, Draft]:
+def _tree(logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain) -> Drafting:
     """The most probable prefixes after one pass (DDTree, arXiv 2604.12989), a point mass."""
     size = context.gamma
     if chain_of is None:
@@ -168,9 +166,7 @@ def _tree(
     return Draft.point_mass(ids, nfe=1, parents=parents, totals=totals)
 
 
-def _several(
-    logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
-) -> Generator[DenoiseState, None, Draft]:
+def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain) -> Drafting:
     """From one pass over γ masks K windows, drawn independently; equal beginnings are one."""
     size, first = context.gamma, len(context.ids)
     samplers = [context.sampler, *[context.sampler.another()] * (context.num_drafts - 1)]

@@ -3,10 +3,10 @@ A copy is a point mass; without a match the draft is empty and the round a plain
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
+from specdiff_core.drafters.base import Context, Draft, Drafting, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -19,7 +19,7 @@ class PromptLookupDrafter(Stateless):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """Copy up to γ tokens, without a single drafter pass."""
         yield from ()
         return Draft.point_mass(continuation(context.ids, context.gamma), nfe=0)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafting
 from specdiff_core.maths.distributions import lazy_confidence, to_probs
 
 
 def draft_in_order(
     predict: Callable[[int | None], Tensor], context: Context, forbidden: Sequence[int] = ()
-) -> Generator[DenoiseState, None, Draft]:
+) -> Drafting:
     """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192).
 
     The context's stop criterion is applied before a token is drawn: a position that is not to be

@@ -91,7 +91,7 @@ class Chain:
             ids ``[n]`` on the CPU; q of each, ``[n, V]`` float64; the confidence, ``[n, V]``.
         """
         dists = self._dists
-        here, ids_here = to_host(dists, self._ids)  # tables of k by k: small, and asked slot by slot
+        here, ids_here = to_host(dists, self._ids)  # small tables, asked slot by slot
         likeliest = here.argmax(-1).tolist() if self._greedy else []
         highest = [] if stop_criterion is None else self._highest().tolist()
         chosen: list[int] = []

@@ -62,7 +62,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         ordered = probs.sort(dim=-1, descending=True, stable=True)
         before = ordered.values.cumsum(-1) - ordered.values  # mass of the more probable tokens
         left_out = torch.zeros_like(probs, dtype=torch.bool).scatter_(-1, ordered.indices, before >= sampling.top_p)
-        probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)  # a sum over one row would round differently
+        probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)  # a sum of one row differs
     return probs
 
 

@@ -84,7 +84,7 @@ class Independent:
         cumulative = probs.cumsum(-1)  # [n, V]
         total = cumulative[:, -1:]
         draws = self._uniform(len(positions)).to(probs.device, non_blocking=True)[:, None] * total
-        draws = torch.minimum(draws, total.nextafter(torch.zeros_like(total)))  # rounding at the very end
+        draws = torch.minimum(draws, total.nextafter(torch.zeros_like(total)))  # after rounding
         # u < cumulative strictly: an id of probability zero is never drawn.
         return torch.searchsorted(cumulative, draws, right=True)[:, 0].cpu()
 

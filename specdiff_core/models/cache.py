@@ -62,7 +62,8 @@ class KeyValues:
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
-            self._buffer[..., first : first + len(rows), :] = self._buffer.index_select(-2, index)  # a copy
+            kept = self._buffer.index_select(-2, index)  # a copy
+            self._buffer[..., first : first + len(rows), :] = kept
         self.length = first + len(rows)
 
     @torch.inference_mode()

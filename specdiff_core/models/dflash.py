@@ -276,7 +276,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's k and v ``[B, Hkv, n, D]``; ``context [B, n, W]``: :meth:`read_features`."""
+        """Every layer's k and v ``[B, Hkv, n, D]``; ``context [B, n, W]``: as read."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))

@@ -36,7 +36,7 @@ class EagleHead(nn.Module):
 
     layers: Sequence[Layer]
     features: int  # width of its input from the target at a token
-    own_words = False  # whether it has an embedding and an output head; then its width may differ from the target's
+    own_words = False  # whether it has an embedding and an output head, and so any width
     device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
     _words: Vocabulary

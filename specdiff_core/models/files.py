@@ -112,11 +112,8 @@ def _stored(folder: Path, index: Gguf | None = None) -> tuple[dict[str, Tensor],
 
 
 def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``found``; returns them by matrix name.
-
-    Raises:
-        WeightsError: a matrix with a scale is not int8, or its scale is not ``[rows, 1]``.
-    """
+    """Remove the scales of int8 matrices from ``found``; returns them by matrix name. Raises
+    WeightsError if a matrix with a scale is not int8, or its scale is not ``[rows, 1]``."""
     scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
     for name, scale in scales.items():
         if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:

@@ -117,11 +117,8 @@ def register_pair(name: str) -> PairSpec:
 
 
 def _positions(target: str, revision: str, context: int | None) -> int | None:
-    """How many positions a target has, or None if its config does not say.
-
-    Raises:
-        ConfigError: it has fewer than ``context``, or that is too short.
-    """
+    """How many positions a target has, or None if its config does not say. Raises ConfigError if
+    it has fewer than ``context``, or that is too short."""
     values = read_config(resolve(target, revision, weights=False))
     found = values.get("max_position_embeddings") or values.get("n_positions")
     longest = found if isinstance(found, int) else None

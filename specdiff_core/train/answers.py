@@ -231,12 +231,7 @@ def _one_by_one(
 
 
 class _Slots:
-    """Texts written at once, each in a slot: keys and values, and results to store.
-
-    Args:
-        slots: number of slots.
-        room: most tokens of a text.
-    """
+    """Texts of at most ``room`` tokens, written at once in slots: keys, values and results."""
 
     def __init__(self, target: Target, layers: Sequence[int], slots: int, room: int) -> None:
         self.target = target

@@ -174,7 +174,7 @@ class BlockLearner(Learner):
             tv=tv,
         )
         known = blocks.known[..., 1:]
-        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # 1 where the token is known
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())
         return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
@@ -190,7 +190,7 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())  # of the target's words
+        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())
         ids = known.nonzero()[:, 0]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
@@ -453,7 +453,7 @@ def block_config(
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other weights of this target round differently
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # of the precisions
     }
 
 

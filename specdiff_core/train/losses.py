@@ -62,7 +62,7 @@ def top_loss(
             mass = p.sum(-1, keepdim=True)
             known = mass > 1e-3
             hard = has * torch.where(known, 0.5, 1.0)
-            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], sums to what ``hard`` leaves
+            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
             log_top, log_label = log_q.gather(-1, top), log_q.gather(-1, label)
             q_top = log_top.exp()
             entropy = -(soft * log_top).sum(-1, keepdim=True) - hard * log_label
