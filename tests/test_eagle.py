@@ -16,8 +16,8 @@ from tables import drafted, texts
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.trees import ROOT, Growth
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.settings import Sampling

@@ -28,12 +28,13 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models import fetch, own_pairs
 from specdiff_core.models.availability import availability
-from specdiff_core.models.causal import load_causal, load_stock, vocabulary
+from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.files import StoredRows
 from specdiff_core.models.folders import read_config, resolve
 from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.memory import size_of
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.events import Finished, RunStarted

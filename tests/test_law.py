@@ -40,11 +40,11 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.maths.randomness import SharedGumbel
-from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
+from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
-from specdiff_core.models.network import CausalLM
+from specdiff_core.models.network import CausalLM, Vocabulary, vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec

@@ -16,8 +16,8 @@ from torch import nn
 
 from benchmarks.dflash import forward
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.dflash import from_folder, save_to_folder
+from specdiff_core.models.network import Vocabulary
 from specdiff_core.schema.errors import DraftContractError
 
 SPECIAL = {"mask_token_id": 1, "target_layer_ids": LAYERS}

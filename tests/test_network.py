@@ -254,13 +254,13 @@ def test_rows_are_read_in_lengths_that_round_alike(held: int, new: int) -> None:
 
 def test_what_a_broken_run_left_behind_harms_nobody(fp32: Target) -> None:
     """A number that is none, hidden by a mask, would still be one in every sum."""
-    broken = fp32.start()
+    broken: Any = fp32.start()
     broken.read(IDS[:50])
-    held: Any = broken._run
+    cache = broken._cache
     with torch.inference_mode():
-        for part in held._cache.views(0, held._cache.room):
+        for part in cache.views(0, cache.room):
             part.fill_(torch.nan)
-    del part, held, broken
+    del part, cache, broken
     assert bool(torch.isfinite(fp32.start().score([9]).logits).all())
 
 

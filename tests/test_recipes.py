@@ -39,10 +39,10 @@ from specdiff_core.cli.options import add_field
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
 from specdiff_core.models.eagle import load_eagle, save_eagle
+from specdiff_core.models.network import vocabulary
 from specdiff_core.schema.errors import ConfigError, CorpusError
 from specdiff_core.schema.fields import fields_of, parse
 from specdiff_core.schema.history import HISTORY, read_history

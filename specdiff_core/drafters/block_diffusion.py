@@ -15,13 +15,12 @@ from torch import Tensor
 from specdiff_core.drafters.base import Context, Drafting, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
-from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
-from specdiff_core.models.network import Attend, at, attend, near
+from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, vocabulary
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

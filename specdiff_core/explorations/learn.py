@@ -319,7 +319,7 @@ class _Twin:
     def __init__(self, engine: Engine, name: str, folder: Path, seed: int) -> None:
         import torch
 
-        from specdiff_core.models.causal import vocabulary
+        from specdiff_core.models.network import vocabulary
         from specdiff_core.train import losses
         from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, default_taps, new_block
         from specdiff_core.train.settings import DrafterSettings

@@ -13,11 +13,21 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_drafter, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
-from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table, slides, unbuilt
+from specdiff_core.models.network import (
+    Attend,
+    Layer,
+    Rope,
+    Shape,
+    Vocabulary,
+    at,
+    causal,
+    rotary_table,
+    slides,
+    unbuilt,
+)
 from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -403,3 +403,27 @@ class CausalLM(nn.Module):
         found[end] = hidden = self.norm(hidden)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self.head(states), [found[index] for index in layers]
+
+
+class Vocabulary(NamedTuple):
+    """The parts of a target that a drafter with the same vocabulary uses."""
+
+    embed: nn.Module  # ids [...] -> [..., W]
+    output: nn.Module  # its weight holds the rows of the output head
+    head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
+
+    def read_embedding(self) -> Tensor:
+        """The whole table ``[V, W]``, possibly read from disk at every call."""
+        return cast("Tensor", self.embed.weight).detach()
+
+    def read_rows(self) -> Tensor:
+        """All rows of the output head, ``[V, W]``; see :meth:`read_embedding`."""
+        return cast("Tensor", self.output.weight).detach()
+
+
+def vocabulary(model: Any) -> Vocabulary:
+    """The vocabulary of a loaded model, of this lab or of transformers."""
+    if isinstance(model, CausalLM):
+        return Vocabulary(model.embed_tokens, model.lm_head, model.head)
+    head = model.get_output_embeddings()
+    return Vocabulary(model.get_input_embeddings(), head, head)

@@ -24,9 +24,9 @@ from specdiff_core.drafters import block_diffusion, eagle
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError

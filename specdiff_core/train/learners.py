@@ -22,12 +22,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import is_gguf
 from specdiff_core.models.kernels import computes_bf16
+from specdiff_core.models.network import Vocabulary
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
 from specdiff_core.train.settings import DrafterSettings
