@@ -12,7 +12,7 @@ import pytest
 import torch
 from branches import cell
 from checkpoints import close, save
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from transformers import (
@@ -177,27 +177,6 @@ def test_a_token_has_the_same_bits_at_every_width(
     with cpu_threads(threads):
         found = in_parts(target, IDS[:length], split(length, 1), refused=7)
         assert torch.equal(found, one_by_one(target, length))
-
-
-@settings(max_examples=6)
-@given(
-    first=st.integers(0, 440), widths=st.lists(st.integers(1, 24), min_size=1, max_size=3), refused=st.integers(0, 9)
-)
-def test_any_split_behind_any_context_has_the_same_bits(
-    fp32: Target, first: int, widths: list[int], refused: int
-) -> None:
-    """The property, against one pass; what comes before is read in one piece by both."""
-    whole, parts = fp32.start(), fp32.start()
-    whole.read(IDS[:first])
-    parts.read(IDS[:first])
-    expected = whole.score(IDS[first : first + sum(widths)]).logits
-    at = first
-    for width in widths:
-        wrong = [3] * min(refused, parts.room - width)
-        logits = parts.score([*IDS[at : at + width], *wrong]).logits[:width]
-        assert torch.equal(logits, expected[at - first : at - first + width])
-        parts.rollback(width + len(wrong), range(width))
-        at += width
 
 
 def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
