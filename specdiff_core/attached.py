@@ -462,8 +462,8 @@ def _client(address: str) -> httpx.Client:
 
 @contextlib.contextmanager
 def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Request extensions that close the connection after ``seconds`` (httpx limits single reads)
-    and then raises ServerError."""
+    """Request extensions that close the connection after ``seconds``, which is a ServerError (httpx
+    limits single reads only)."""
     sockets: list[socket.socket] = []
     late = threading.Event()
 

@@ -60,8 +60,7 @@ class StopStrings:
         self._reach = max(len(stop.encode()) for stop in stops)  # tokens of a string, at most
 
     def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
-        """How many of the ``fresh`` tokens after those already ``written`` complete a stop string;
-        None if none does."""
+        """How many ``fresh`` tokens behind those ``written`` complete a stop string, or None."""
         tail = list(written[len(written) - min(self._reach, len(written)) :])
         if not self._holds([*tail, *fresh]):
             return None

@@ -74,8 +74,7 @@ class Engine:
         Args:
             pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.models.own_pairs`).
             device: auto, cpu or cuda.
-            dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
-                processor computes it.
+            dtype: auto, fp32 or bf16; on a CPU auto is fp32 unless pair and processor prefer bf16.
             context: most tokens of a run, up to the target's limit; by default the pair's.
             drafters: by default all that ship with the project; others are loaded when needed.
             progress: called with a line for each part that is loaded.
@@ -260,8 +259,7 @@ class Engine:
     def _worded(
         self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event], stops: Sequence[str]
     ) -> Iterator[Event]:
-        """Add the header and the warm-up before the loop's events; add text, peak memory and
-        waiting threads to the last."""
+        """The loop's events behind header and warm-up; the last with text, memory and waits."""
         cuda = self.pair.placement.device.type == "cuda"
         held = torch.cuda.memory_allocated() if cuda else 0
         if cuda:

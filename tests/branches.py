@@ -1,7 +1,6 @@
 """Exact enumeration of what is left to chance: a :class:`Sampler` that walks every branch.
 
-``outcomes(experiment)`` runs it once per branch and returns the distribution of its result.
-"""
+``outcomes(experiment)`` runs it once per branch and returns the distribution of its result."""
 
 from __future__ import annotations
 
@@ -138,8 +137,8 @@ def cell(*values: Any, quick: bool) -> Any:
 
 
 def spread(*lists: Sequence[Any]) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part runs that has every value of each
-    list; the rest is marked slow."""
+    """The product of ``lists`` as parameters of a test. By default a part runs that has every value
+    of each list; the rest is marked slow."""
     chosen = {tuple(n % len(values) for values in lists) for n in range(max(map(len, lists)))}
     cells = itertools.product(*(range(len(values)) for values in lists))
     return [cell(*(values[i] for values, i in zip(lists, at, strict=True)), quick=at in chosen) for at in cells]

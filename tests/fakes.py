@@ -67,13 +67,11 @@ def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
 
 
 class Ledger:
-    """A causal language model that keeps a ledger for a cache: the tokens it was shown, and their
-    places.
+    """A causal language model whose cache is a ledger: the tokens that it read, and their places.
 
     The text of a row is what the mask lets it read, in the order of the places; its logits are
     ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong place makes
-    another text, and so another law.
-    """
+    another text, and so another law."""
 
     dtype, device = torch.float64, torch.device("cpu")
 

@@ -1,12 +1,10 @@
-"""A second device for machines that have none: tensors that say they are on ``cuda:0`` and lie in
-host memory.
+"""A second device for machines without one: tensors on "``cuda:0``" that lie in host memory.
 
 While a :class:`SecondDevice` is entered they follow a GPU's rules. An operator that meets tensors
 of both devices raises. Whatever makes the host wait for what the device has computed is noted as a
 *wait*, whatever carries host data over as a *copy* (a GPU's host waits for those too, unless they
 are pinned and `non_blocking`), each with the lines that asked for it. Kernels are the host's own,
-so numbers are those of the same operators on the CPU, bit by bit.
-"""
+so numbers are those of the same operators on the CPU, bit by bit."""
 
 from __future__ import annotations
 

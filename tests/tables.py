@@ -1,8 +1,7 @@
 """Random distributions p and q, small enough to enumerate, and the one measure of exactness: how
 far the joint distribution of three emitted tokens over chained rounds is from the target's.
 
-The production drafters and ``verify`` run; only the sampler and the networks are replaced.
-"""
+The production drafters and ``verify`` run; only the sampler and the networks are replaced."""
 
 from __future__ import annotations
 

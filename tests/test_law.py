@@ -1,11 +1,9 @@
-"""The distribution of the text, end to end: whole runs of ``Engine.decode`` over tiny pairs, every
-outcome enumerated.
+"""The distribution of the text: whole runs of ``Engine.decode`` over tiny pairs, enumerated.
 
 What is not under test is small: two random tables in place of the target's weights, and a softmax,
 a top-k and a top-p written again in the simplest way. Target, cache, drafters, loop, controller,
 verification and the engine are the real ones, so the tests see which p and which q the loop hands
-to the verifier, what it rolls back and where it ends.
-"""
+to the verifier, what it rolls back and where it ends."""
 
 from __future__ import annotations
 
@@ -78,8 +76,8 @@ class Oracle:
 
 
 def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
-    """``module`` with larger random weights, so its distributions are far from flat and depend on what
-    it reads; ``others``: scales of those whose names hold a word. Norms stay as they are."""
+    """``module`` with larger random weights, so its distributions are far from flat and depend on
+    what it reads; ``others``: scales of those whose names hold a word. Norms stay as they are."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -382,8 +380,7 @@ def words(size: int, seed: int = 0) -> tuple[Engine, str]:
 def whole_product() -> list[Any]:
     """Shapes × samplings × rules. By default every shape runs under p/q with what top-k and top-p
     leave of p and q, and under one other sampling and rule, in turn; the others are slow. Top-k
-    alone is for p/q alone, and point masses need no second temperature: those rules do not see
-    q."""
+    alone is for p/q alone, and point masses need no second temperature."""
     found = []
     for (i, shape), (j, sampling), (k, rule) in itertools.product(*map(enumerate, (SHAPES, SAMPLINGS, EXACT))):
         if sampling == "top-k" and rule is not Rule.RATIO:
@@ -721,8 +718,7 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     """Four drafts of two tokens from a flat q over three words: the number of different windows,
     the last draft of a round beside the first one, and beside the last one of the round before,
-    have the laws of independent draws. 200 rounds and more, chi-square, fixed seeds, false alarm
-    1e-6 for each of the three."""
+    have the laws of independent draws. 200 rounds, chi-square, fixed seeds, alarms 1e-6 each."""
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
     if kind == "mdlm":

@@ -1,9 +1,7 @@
-"""Exactness by enumeration: the joint distribution of three tokens over chained rounds equals the
-target's, to 1e-12.
+"""Exactness by enumeration: three tokens over chained rounds have the target's law, to 1e-12.
 
 Every rule that claims ``lossless`` must pass in every way to draft; the same comparison must catch
-biased schemes. ``test_law.py`` enumerates whole runs of the engine.
-"""
+biased schemes. ``test_law.py`` enumerates whole runs of the engine."""
 
 from __future__ import annotations
 
@@ -132,8 +130,7 @@ def test_block_verification_accepts_no_fewer_tokens_than_ratio(steps: int) -> No
 def test_the_hand_checkable_counterexample() -> None:
     """Fair coins, x₂ revealed first, x₁ := x₂: naive gives P(y₁ = y₂) = 0.75, ratio 0.5.
 
-    docs/theory.md, Several denoising steps.
-    """
+    docs/theory.md, Several denoising steps."""
     coin = torch.tensor([0.5, 0.5], dtype=torch.float64)
 
     def agree(rule: Rule) -> float:

@@ -1,7 +1,6 @@
 """Drafters that read their target, in the exact layouts of their releases: tiny checkpoints on the
 public path, each held against plain float64 arithmetic, written down here from the public
-descriptions, on features of transformers' target.
-"""
+descriptions, on features of transformers' target."""
 
 from __future__ import annotations
 
@@ -557,8 +556,7 @@ def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path) -> None:
     """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it
-    counts the edge in, which FlashAttention, vLLM and z-lab's code do not: so for the same keys its
-    number is one less."""
+    counts the edge in, which FlashAttention, vLLM and z-lab's code do not: it is one less."""
     assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant")
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}

@@ -1,6 +1,5 @@
 """Every method decodes with all weights on a second device: nothing is mixed, every event is the
-CPU's, number for number, and how often the host waits or sends in a round is bounded.
-"""
+CPU's, number for number, and how often the host waits or sends in a round is bounded."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ is drawn, because times differ from run to run.
 Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ
 + 1). At the best ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is
 expected to add exceed v₁ · R. So where a draft can be cut, γ follows from cutting it position by
-position; a tree from one pass leaves out nodes that do not pay for their rows.
-"""
+position; a tree from one pass leaves out nodes that do not pay for their rows."""
 
 from __future__ import annotations
 
@@ -150,8 +149,7 @@ class Auto(Fixed):
     def choose(self, limit: int) -> Choice:
         """The T with the best E / C; untried ones come first. If drafts can be cut, that is with
         one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
-        ends the draft (2 to 8 % more tokens per second than the best γ, four drafters on 20
-        prompts)."""
+        ends the draft (2 to 8 % more tokens per second than the best γ)."""
         self._confidences = ()
         limit = min(self._gamma, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]

@@ -1,6 +1,5 @@
 """The one decoding loop: draft, score, verify, commit. Vanilla autoregressive decoding is the same
-loop with a drafter that drafts nothing.
-"""
+loop with a drafter that drafts nothing."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class Ending:
 
     ids: Sequence[int] = ()  # that end the text
     cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None
-    """(new tokens so far, tokens of a round) -> how many of the round's remain before a stop
-    string; None if there is none."""
+    """(new tokens so far, tokens of a round) -> how many of these complete a stop string, or None."""
     stopped: Callable[[], bool] = lambda: False  # called before each pass of drafter and target
 
     def of(self, text: Sequence[int], fresh: Sequence[int]) -> tuple[int, str]:

@@ -2,8 +2,7 @@
 
 Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p
 is the target, q the drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is
-proved in docs/theory.md (Exactness).
-"""
+proved in docs/theory.md (Exactness)."""
 
 from __future__ import annotations
 
@@ -97,12 +96,10 @@ def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> Decision:
     """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of
-    the window that passes its own test. A position without an exact q counts as a point mass, as in
-    :func:`_accept`.
+    the window that passes its own test. A position without an exact q counts as a point mass.
 
     With w₀ = 1, w_i = min(1, w_{i−1} · p/q) of the first i tokens, R_i = Σ_z (w_i · p(z) − q(z))₊
-    of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
-    """
+    of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     exact = [draft.probs is not None and known for known in draft.exact_q]
@@ -160,8 +157,7 @@ def _select(
     """Self-selection (SpecDiff-2): the draft with the largest S, tested as a point mass.
 
     Exact although the target chose it: the choice does not see the draws of the test, and the
-    residual is p without x. p/q would be biased, because a selected token no longer follows q.
-    """
+    residual is p without x. p/q would be biased, because a selected token no longer follows q."""
     chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
     branch = draft.branches[chosen]
     window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
@@ -206,8 +202,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
     """Draw y from the target at the anchor; while y is a child there, go to it and draw again.
 
     The tree is fixed before the first draw, and each visited node has one: with independent noise
-    this is the point-mass rule, with shared noise (``match``) it gives vanilla's text.
-    """
+    this is the point-mass rule, with shared noise (``match``) it gives vanilla's text."""
     assert draft.parents is not None, "a window is not walked"
     tokens, parents = draft.ids, draft.parents
     probs, _ = probs_of(draft, target_probs)
@@ -240,8 +235,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
 
 
 def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
-    """p and q of each drafted token after what comes before it: in a window the token to its left,
-    in a tree its parent."""
+    """p and q of each drafted token behind its parent: in a window, the token to its left."""
     before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
     rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
     p = target_probs[rows, columns]
@@ -250,8 +244,8 @@ def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[floa
 
 
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
-    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is
-    expected to accept (SpecDiff-2)."""
+    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: the expected length of its accepted prefix
+    (SpecDiff-2)."""
     p, _ = probs_of(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 

@@ -1,6 +1,5 @@
 """Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al.
-2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target.
-"""
+2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target."""
 
 from __future__ import annotations
 

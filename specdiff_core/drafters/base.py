@@ -2,8 +2,7 @@
 
 A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a
 generator: it yields the window after each denoising step and returns the finished draft, so showing
-the steps costs the algorithm nothing.
-"""
+the steps costs the algorithm nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence: ``[1, V]``."""
+        """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence [1, V]."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -79,8 +78,7 @@ class DenoiseState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``
-    nodes, at most γ deep. An empty draft means a plain step of the target.
-    """
+    nodes, at most γ deep. An empty draft means a plain step of the target."""
 
     ids: tuple[int, ...]  # [g]
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass

@@ -1,6 +1,5 @@
 """The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2):
-denoises a block while it reads the target's hidden states, whose keys and values it keeps.
-"""
+denoises a block while it reads the target's hidden states, whose keys and values it keeps."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class BlockDrafter:
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
-        """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits
-        ``[g, V]`` of its slots."""
+        """A pass over ``ids [lead + g]``, anchor first: states ``[g, W]``, logits ``[g, V]``."""
         config = self.network.config
         embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:

@@ -1,6 +1,5 @@
 """Fills a window of masks in T steps with any denoising network: the drafter's half of SpecDiff.
-From a single step it can also make a tree or draw several windows.
-"""
+From a single step it can also make a tree or draw several windows."""
 
 from __future__ import annotations
 

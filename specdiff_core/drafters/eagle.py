@@ -1,6 +1,5 @@
 """Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840),
-or grows a tree with it (EAGLE-2, 2406.16858).
-"""
+or grows a tree with it (EAGLE-2, 2406.16858)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a
 causal network adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
 
-Every denoising step reads [context ; window] again, so there is no cache to roll back.
-"""
+Every denoising step reads [context ; window] again, so there is no cache to roll back."""
 
 from __future__ import annotations
 

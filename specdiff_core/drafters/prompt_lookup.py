@@ -26,8 +26,7 @@ class PromptLookupDrafter(Stateless):
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:
-    """The tokens after the latest earlier match of the longest possible ending of ``ids``: at most
-    ``gamma``, none without a match."""
+    """At most ``gamma`` tokens after the latest match of the longest ending of ``ids``; or none."""
     text = list(ids)
     for size in range(min(LONGEST_MATCH, len(text) - 1), 0, -1):
         ending = text[-size:]

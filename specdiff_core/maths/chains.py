@@ -2,9 +2,7 @@
 
 One drafter pass gives a marginal for every slot. The most probable tokens of each marginal are the
 slot's candidates, and a small head scores how well each candidate follows the token before it
-(DSpark, arXiv 2607.05147). q is the distribution over these candidates, given the token before;
-outside them it is zero.
-"""
+(DSpark, arXiv 2607.05147). q is the distribution over these candidates given the token before."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from specdiff_core.schema.settings import Sampling
 
 RANKED, SAMPLED = 8, 64
 """Candidates of a slot, where the most probable are wanted and where tokens are drawn. A token that
-is no candidate is never drafted (measured at temperature 1: with 8 candidates 5 % fewer tokens are
-accepted than with 64)."""
+is no candidate is never drafted: at temperature 1, 5 % fewer are accepted with 8 than with 64."""
 
 Follow = Callable[[Tensor, Tensor], Tensor]
 """After a drafter pass: the tokens that may precede each slot ``[g, m]``, and its candidates
@@ -84,8 +81,7 @@ class Chain:
         Args:
             first: absolute position of slot 0.
             stop_criterion: ends the draft before a slot not to be verified; it sees how confident
-                the drafter is of every slot so far: that depends on distributions, never on the
-                value of a token yet to be drawn.
+                the drafter is of every slot so far, never the value of a token yet to be drawn.
 
         Returns:
             ids ``[n]`` on the CPU; q of each, ``[n, V]`` float64; the confidence, ``[n, V]``.

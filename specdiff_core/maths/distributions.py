@@ -1,6 +1,5 @@
 """Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot
-distribution, so greedy decoding is no special case anywhere else.
-"""
+distribution, so greedy decoding is no special case anywhere else."""
 
 from __future__ import annotations
 
@@ -94,8 +93,7 @@ def lazy_confidence(
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test
-    (Leviathan et al., Algorithm 1).
+    """norm(max(0, p − q)), of the token after a rejected ratio test (Leviathan et al., Alg. 1).
 
     Args:
         target_probs, draft_probs: ``[V]`` float64.

@@ -1,8 +1,7 @@
 """The one source of randomness: named, seeded streams. Nothing else that decodes may draw or seed.
 
 With named streams a change in the drafter cannot move the target's draws. Noise by position depends
-on (seed, position) only: so ``match`` returns vanilla's text (arXiv 2408.07978).
-"""
+on (seed, position) only: so ``match`` returns vanilla's text (arXiv 2408.07978)."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ class SharedGumbel(Independent):
 
     ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a
     position, so they agree with a probability of at least (1 − TV)/(1 + TV), and the emitted token
-    is a function of (seed, position, p) only.
-    """
+    is a function of (seed, position, p) only."""
 
     def __init__(self, seed: int, *key: int | str, gumbel: Callable[[int, int, int], Tensor] = _gumbel) -> None:
         super().__init__("shared", seed, *key)

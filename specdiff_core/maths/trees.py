@@ -1,7 +1,6 @@
 """Draft trees, as lists of nodes in which a parent comes before its children.
 
-A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor.
-"""
+A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def children(parents: Sequence[int], node: int) -> list[int]:
 
 
 def visible(parents: Sequence[int]) -> Tensor:
-    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes
-    before it in its text."""
+    """``[n+1, n+1]`` bool: what each of [anchor, nodes] reads: itself and its ancestors."""
     rows = [[True] + [False] * len(parents)]
     for node, parent in enumerate(parents):
         rows.append(rows[parent + 1].copy())
@@ -37,8 +35,7 @@ def visible(parents: Sequence[int]) -> Tensor:
 
 
 def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
-    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held``
-    tokens come before those."""
+    """Absolute positions of the last ``new`` of [anchor, tree], behind ``held`` tokens."""
     anchor = held + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
@@ -63,8 +60,7 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
 
 
 def independent(q: Tensor, budget: int) -> Ranked:
-    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of
-    each the ``budget`` best."""
+    """Rows for :func:`best_first` of independent positions ``q [g, V]``, ``budget`` of each."""
     best = q.topk(min(budget, q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
@@ -87,8 +83,7 @@ def best_first(
     """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those
     less probable than ``min_prob``; the first one always stays.
 
-    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and
-    its most probable child enter.
+    A heap by Σ log q: the best prefix becomes a node; its next-best sibling and best child enter.
 
     Args:
         ranked: what may follow a token.

@@ -52,8 +52,7 @@ class KeyValues:
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
-        """Keys and values at ``first .. end − 1``: of the first layer, of the second, …, each ``[1,
-        Hkv, end − first, D]``."""
+        """Keys, values of each layer at ``first .. end − 1``: ``[1, Hkv, end − first, D]``."""
         return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
 
     @torch.inference_mode()

@@ -1,5 +1,4 @@
-"""Loads a causal language model, strictly, into this lab's network if that supports it, otherwise
-into transformers' own module."""
+"""Loads a causal language model, strictly, into this lab's network or transformers' own module."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def unusable(model: Any, context: int) -> str:
     """Why a loaded model must not decode over ``context`` positions; empty if it may.
 
     Some families have no cache, or one without rollback, or are bidirectional, so their results
-    depend on how the text is read. This is tested by reading a few tokens at once, and one by one
-    with a rollback."""
+    depend on how a text is read: a few tokens are read at once, and one by one with a rollback."""
     config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}

@@ -2,9 +2,8 @@
 hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
 
 Its files have the released names, in one of three layouts: z-lab's, whose ``config.json`` has
-Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
-all of these are at the top level; and that of vLLM's speculators. Embedding and output head are the
-target's."""
+Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, with all
+of these at the top level; and that of vLLM's speculators. Embedding and head are the target's."""
 
 from __future__ import annotations
 
@@ -298,8 +297,7 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
     """Load a released or embedded drafter, ``config.json`` and safetensors, frozen, on the CPU.
 
     Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
-            supported; the message names it.
+        WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):

@@ -227,8 +227,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU; EAGLE-3's if its files have a ``hidden_norm``.
 
     Raises:
-        WeightsError: a file is missing, damaged, or does not fit ``config.json`` (the message names
-            it), or the head is not supported.
+        WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
     from transformers import LlamaConfig
 

@@ -223,8 +223,7 @@ def _resolve(package: str) -> str:
 
 
 def _client() -> httpx.Client:
-    """A client with the certificates and the proxy of pip's settings, or of the environment; _Away
-    if they are invalid."""
+    """A client with pip's certificates and proxy, or the environment's; _Away if invalid."""
     try:
         found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
         settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", found.stdout.decode(errors="replace")))

@@ -138,8 +138,7 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
 
 
 class StoredRows(nn.Module):
-    """An embedding whose rows stay in their GGUF file and are dequantised on access; the numbers
-    are those of a table in memory.
+    """An embedding whose rows stay in their GGUF file and are dequantised on access.
 
     Args:
         name: of the table.

@@ -55,8 +55,8 @@ def cached_folder(repo: str, revision: str = "") -> Path | None:
 
 @contextlib.contextmanager
 def reporting(progress: Callable[[str], None]) -> Iterator[None]:
-    """Call ``progress`` with bytes and speed of downloads inside, twice a second. An exception from
-    it ends the download."""
+    """Call ``progress`` with bytes and speed of downloads inside, twice a second. If it raises, the
+    download ends."""
     before = _PROGRESS.set(progress)
     try:
         yield

@@ -56,8 +56,7 @@ class Successors:
 
     @torch.inference_mode()
     def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for
-        them -> ``[n, m, k]``."""
+        """``states [n, W]``, ids ``before [n, m]`` and ``candidates [n, k]`` -> ``[n, m, k]``."""
         said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
         return _scores(said, candidates, self._after)
 
@@ -90,8 +89,7 @@ class PairBias(nn.Module):
 
 
 class Confidence(nn.Module):
-    """DSpark's estimate of whether a slot's token will be accepted, from its state and, with a
-    ``rank``, W₁[previous token]."""
+    """DSpark's acceptance estimate by a slot's state and, with a ``rank``, W₁[previous token]."""
 
     def __init__(self, width: int, rank: int) -> None:
         super().__init__()

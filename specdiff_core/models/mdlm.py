@@ -27,8 +27,7 @@ UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer that follows from the hea
 class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the released ``config.json``, by their own names.
 
-    ``dropout`` is not used. ``mask_token_id`` is this project's (the released model's mask is the
-    last id, the default)."""
+    ``dropout`` is not used. ``mask_token_id`` is this project's; by default it is the last id."""
 
     vocab_size: Size
     model_length: Size

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
-``[B, H, n, D]``."""
+"""(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows) -> what they read, as q."""
 Reach = tuple[int, int]  # how many positions a query reads before and after its own
 WHOLE = 32_768  # numbers up to which torch doesn't split work between threads (its grain size)
 ROTARY = ("default", "linear", "llama3", "yarn")
@@ -243,8 +242,7 @@ class Heads:
 
 def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
     """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between threads
-    within a row and rounds differently at the ends; so, while decoding, only as many rows at once
-    as torch does not split."""
+    within a row and rounds differently at the ends; so, while decoding, only few rows at once."""
     rows = max(1, WHOLE // states.shape[-1])
     if states.shape[-2] <= rows or states.device.type != "cpu" or not torch.is_inference_mode_enabled():
         return activation(states)
@@ -301,8 +299,7 @@ class Layer(nn.Module):
         return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
-        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: input of the attention
-        instead of ``hidden``."""
+        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: read by the attention."""
         first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
         mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)

@@ -61,8 +61,7 @@ class TargetSession(ABC):
 
         Args:
             parents: of a tree, for all tokens after its anchor: each reads only its own path, at
-                its own position. If there are fewer ``ids``, they are the last ones, and the others
-                are in the cache already.
+                its own position. If ``ids`` are fewer, they are the last; the others are cached.
             features: ``[n, W]``, for a model that reads tokens and features (EAGLE's head).
             last: number of last tokens to return distributions for; None: all.
 
@@ -80,7 +79,7 @@ class TargetSession(ABC):
     def forward(
         self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """The pass: logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each."""
+        """The pass: logits ``[last or n, V]``, and outputs of requested layers, ``[n, W]`` each."""
 
     @abstractmethod
     def rollback(self, scored: int, rows: Sequence[int]) -> None:

@@ -1,5 +1,4 @@
-"""Compares the vocabularies of two model folders from their tokenizer files, without weights and
-without running tokenizer code."""
+"""Compares the vocabularies of two model folders by their tokenizer files; runs no code of them."""
 
 from __future__ import annotations
 

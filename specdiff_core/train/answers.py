@@ -1,8 +1,7 @@
 """The target's answers to prompts, as training data for a drafter: tokens, hidden states of some
 layers, and the most probable next tokens.
 
-They are stored in shards that appear only when complete, so an interrupted run loses little.
-"""
+They are stored in shards that appear only when complete, so an interrupted run loses little."""
 
 from __future__ import annotations
 

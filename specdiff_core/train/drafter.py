@@ -2,8 +2,7 @@
 
 One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
-it never saw. A run can be stopped at any time and resumed, with more hours too.
-"""
+it never saw. A run can be stopped at any time and resumed, with more hours too."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ class DrafterTraining:
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
-        """Those to learn from, in random order, and those on which τ is measured: what a run has
-        learnt from is never measured on."""
+        """Those to learn from, in random order, and others on which τ is measured."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
         def read(lines: Sequence[texts.Prompt]) -> list[EncodedPrompt]:
@@ -375,8 +373,7 @@ def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:
 def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first
     special token without a role, or else the last id that is in no prompt. Not one with an
-    embedding of zeros, as rows that fill up a table may have: attention couldn't distinguish such
-    slots."""
+    embedding of zeros, as padding rows have: attention couldn't distinguish such slots."""
     tokenizer, norms = engine.pair.tokenizer, vocabulary(engine.target.model).read_embedding().float().norm(dim=-1)
     used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
     used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())

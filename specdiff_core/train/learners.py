@@ -5,8 +5,7 @@ through one projection and denoise a block behind an anchor, between the target'
 and output head. A slot weighs as much as it adds to the expected accepted length (D-PACE, arXiv
 2605.18810). EAGLE's head (arXiv 2401.15077) continues the target's last hidden states. Both learn
 by cross-entropy first, and at the end by total variation, the share of drafted tokens that the
-ratio test rejects (LK losses, arXiv 2602.23881).
-"""
+ratio test rejects (LK losses, arXiv 2602.23881)."""
 
 from __future__ import annotations
 
@@ -283,8 +282,7 @@ def draw_blocks(
 ) -> Blocks:
     """``count`` random blocks of ``size`` slots in each row, a share ``whole`` of them all masks.
 
-    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in
-    the rest these are scattered.
+    Most others begin with given tokens, as T > 1 from left to right; in some, these are scattered.
 
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.

@@ -1,7 +1,6 @@
 """Muon: momentum whose matrices are made nearly orthogonal before each step (K. Jordan, 2024), in
 the precision of the weights. ``torch.optim.Muon`` computes the same in bf16, which a processor
-without bf16 emulates: 40 s a step for a drafter of a few million parameters.
-"""
+without bf16 emulates: 40 s a step for a drafter of a few million parameters."""
 
 from __future__ import annotations
 
