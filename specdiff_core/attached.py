@@ -337,7 +337,7 @@ class Attached:
             **kind.sampler,
         }
         unsent = {name for name in _BOTH if name not in kind.follows}
-        return {name: value for name, value in body.items() if value is not None and name not in unsent}
+        return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises

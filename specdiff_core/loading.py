@@ -134,7 +134,7 @@ def load_pair(
         OutOfMemory: the device is too small.
     """
     report = progress or (lambda message: None)
-    wanted = [spec.drafter(name) for name in drafters] if drafters is not None else list(spec.drafters)
+    wanted = spec.drafters if drafters is None else [spec.drafter(name) for name in drafters]
     names = [drafter.name for drafter in wanted]
     with hub.reporting(report), _memory_errors(spec, placement, names), loading_threads(placement.device):
         report("Looking for the target's files")

@@ -169,6 +169,17 @@ def read(model: Any) -> Target:
     return Target(model, context=60, suppress=(MASK,))
 
 
+def every_kind(size: int, seed: int, network: Any, small: Any, eagle: Any, **words: Any) -> dict[str, Drafter]:
+    """A drafter of every kind; ``words`` are options of :func:`block`."""
+    return {
+        "mdlm": masked_diffusion(size, network),
+        "block": block(size, seed, **words),
+        "block_markov": block(size, seed, markov=4, **words),
+        "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
+        "eagle": EagleDrafter("eagle", read(eagle), layers=(words.get("layer", 0),)),
+    }
+
+
 def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
     target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
@@ -176,16 +187,7 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     oracle = Oracle(size, lambda ids, place: scale * noise("q", seed, ids, place, size=size))
     head = opinionated(nn.Linear(WIDTH, size), seed)
     embedding = noise("embedding", seed, size=size * WIDTH).view(size, WIDTH).float()
-    return engine_of(
-        target,
-        {
-            "mdlm": masked_diffusion(size, oracle),
-            "block": block(size, seed, embedding=embedding, head=head),
-            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
-            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(small), layers=(0,)),
-        },
-    )
+    return engine_of(target, every_kind(size, seed, oracle, small, small, embedding=embedding, head=head))
 
 
 def networks(size: int, seed: int = 0) -> Engine:
@@ -206,16 +208,8 @@ def networks(size: int, seed: int = 0) -> Engine:
     target, small = llama(2), ours(llama(1))
     embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
     eagle = opinionated(new_eagle(target.config), seed, 0.3).freeze(vocabulary(target), context=64)
-    engine = engine_of(
-        ours(target),
-        {
-            "mdlm": masked_diffusion(size, mdlm(size, seed)),
-            "block": block(size, seed, embedding=embedding, head=head, layer=1),
-            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head, layer=1),
-            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(eagle), layers=(1,)),
-        },
-    )
+    words: dict[str, Any] = {"embedding": embedding, "head": head, "layer": 1}
+    engine = engine_of(ours(target), every_kind(size, seed, mdlm(size, seed), small, eagle, **words))
     STOCK[engine] = {"target": target}
     return engine
 
@@ -236,34 +230,32 @@ def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: floa
     return {word: weight / sum(kept.values()) for word, weight in kept.items()}
 
 
-def target_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
-    """p."""
-    return softmax(logits.tolist(), config.temperature, config.top_k, config.top_p)
-
-
-def drafter_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
-    """q."""
-    own = config.temperature if config.draft_temperature is None else config.draft_temperature
-    return softmax(logits.tolist(), own, config.top_k, config.top_p)
-
-
 def ids_of(prompt: str) -> Text:
     return tuple(int(digit) for digit in prompt)
 
 
-def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str, length: int = LENGTH) -> Law:
-    """The distribution of the first ``length`` tokens of vanilla's text, which may end before."""
+def joint(following: Callable[[Text], dict[int, float]], length: int, ends: Sequence[int] = ()) -> Law:
+    """The distribution of ``length`` tokens, each ``following`` those before; or fewer up to an end."""
     law: Law = {(): 1.0}
     for _ in range(length):
         longer: Law = {}
         for text, weight in law.items():
-            if END in text and not config.ignore_eos:
-                longer[text] = longer.get(text, 0.0) + weight
+            if text and text[-1] in ends:
+                longer[text] = weight
                 continue
-            for word, p in target_softmax(logits((*ids_of(prompt), *text)), config).items():
-                longer[(*text, word)] = weight * p
+            longer |= {(*text, word): weight * p for word, p in following(text).items()}
         law = longer
     return law
+
+
+def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str) -> Law:
+    """The distribution of the first tokens of vanilla's text, which may end before."""
+
+    def following(text: Text) -> dict[int, float]:
+        row = logits((*ids_of(prompt), *text)).tolist()
+        return softmax(row, config.temperature, config.top_k, config.top_p)
+
+    return joint(following, LENGTH, () if config.ignore_eos else (END,))
 
 
 @pytest.fixture(autouse=True)
@@ -476,16 +468,13 @@ def test_drafts_follow_the_law_of_their_drafter(
     law: Law = {}
     for (event, _), weight in enumerate_runs(engine, config, prompt, first_draft).items():
         law[event.ids] = law.get(event.ids, 0.0) + weight
-    wanted: Law = {(): 1.0}
-    for _ in range(config.gamma):
-        wanted = {
-            (*drafted, word): weight * q
-            for drafted, weight in wanted.items()
-            for word, q in drafter_softmax(
-                plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma), config
-            ).items()
-        }
-    assert total_variation(law, wanted) < 1e-6
+    own = config.temperature if config.draft_temperature is None else config.draft_temperature
+
+    def following(drafted: Text) -> dict[int, float]:
+        row = plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma).tolist()
+        return softmax(row, own, config.top_k, config.top_p)
+
+    assert total_variation(law, joint(following, config.gamma)) < 1e-6
 
 
 # ---- Real networks: keys, values and hidden states that are computed ----

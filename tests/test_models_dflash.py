@@ -16,7 +16,8 @@ from torch import nn
 
 from benchmarks.dflash import forward
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.models.dflash import from_folder, save_to_folder
+from specdiff_core.models.dflash import from_folder
+from specdiff_core.models.files import write_folder
 from specdiff_core.models.network import Vocabulary
 from specdiff_core.schema.errors import DraftContractError
 
@@ -50,7 +51,8 @@ def drafter(released: Path) -> BlockDrafter:
 
 
 def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors, tmp_path: Path) -> None:
-    again = save_to_folder(from_folder(released), tmp_path / "again")
+    model = from_folder(released)
+    again = write_folder(tmp_path / "again", model.released, model.state_dict())
     stored = load_file(again / "model.safetensors")
     assert stored.keys() == tensors.keys()
     assert all(torch.equal(stored[name], tensors[name]) for name in tensors)

@@ -11,7 +11,8 @@ from checkpoints import save
 from safetensors.torch import load_file
 from torch import Tensor
 
-from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.models.files import write_folder
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.errors import WeightsError
 
 V, D, C, N, H, LENGTH = 23, 16, 6, 3, 2, 12
@@ -131,7 +132,7 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
         vocab_size=4096, model_length=8, hidden_dim=256, cond_dim=4, n_blocks=6, n_heads=4, mask_token_id=1
     )
     model = Mdlm(config).to(torch.bfloat16).float()  # what bf16 storage keeps exactly
-    save_mdlm(model, tmp_path)
+    write_folder(tmp_path, config.to_json(), model.state_dict())
     shards = sorted(tmp_path.glob("*.safetensors"))
     assert len(shards) > 1 and all(shard.stat().st_size < 9_000_000 for shard in shards)
     again = load_mdlm(tmp_path)

@@ -72,7 +72,7 @@ def unusable(model: Any, context: int) -> str:
         run.score(ids[::-1])
         run.rollback(len(ids), ())
         steps += [run.score([token]).logits for token in ids[6:]]
-    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
         if is_memory(error):
             raise
         return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
@@ -130,7 +130,7 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
     values = read_config(folder)
     with described(folder, role):
         if values.get("model_type") == "Dream":
-            own = {name: value for name, value in values.items() if name not in ("model_type", "auto_map")}
+            own = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
             return Qwen2Config(**own)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
-from specdiff_core.models.files import read_drafter, tensor_names, write_folder
+from specdiff_core.models.files import read_drafter, tensor_names
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
@@ -258,7 +258,7 @@ class DFlashDraftModel(nn.Module):
 
     def read_features(self, features: Tensor) -> Tensor:
         """The target's ``features [B, n, F·W]`` -> the input of every layer, ``[B, n, W]``."""
-        read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
+        read: Tensor = self.hidden_norm((self._read or self.fc)(features))
         return read
 
     def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
@@ -318,8 +318,3 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
         stored[rows] = whole.index_copy(0, model.said, stored[rows])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)
-
-
-def save_to_folder(model: DFlashDraftModel, folder: Path) -> Path:
-    """Write ``config.json`` and the weights as bf16 safetensors, in shards below 9 MB."""
-    return write_folder(folder, model.released, model.state_dict())

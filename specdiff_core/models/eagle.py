@@ -265,7 +265,7 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
         head = Eagle3Head(config, spec, names)
     size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
-    files = {name.replace("layers.0.", middle): tensor for name, tensor in head.state_dict().items()}
+    files = {n.replace("layers.0.", middle): tensor for n, tensor in head.state_dict().items()}
     stored, head.said = read_drafter(folder, files, words, size)
     if head.said is not None and head.lm_head is None:
         raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")

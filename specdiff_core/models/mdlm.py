@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.models.files import read_tensors, write_folder
+from specdiff_core.models.files import read_tensors
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Rope, attend, rotate
@@ -217,7 +217,7 @@ class Mdlm(nn.Module):
             x = block(x, modulation, rope, mask, first if index == last else 0)
         head = self.backbone.output_layer.linear
         states = _norm(x, known.final_weight, known.final_bias, head.weight.dtype)
-        logits: Tensor = head(states) if self._head is None else self._head(states)
+        logits: Tensor = (self._head or head)(states)
         return logits
 
 
@@ -233,8 +233,3 @@ def load_mdlm(folder: Path) -> Mdlm:
     found = read_tensors(folder, model.state_dict(), ignored=UNUSED)
     model.load_state_dict({name: tensor.float() for name, tensor in found.items()}, assign=True)
     return model.eval()
-
-
-def save_mdlm(model: Mdlm, folder: Path) -> Path:
-    """Write ``model`` in the released format, in bf16 and shards below 9 MB."""
-    return write_folder(folder, model.config.to_json(), model.state_dict())

@@ -114,7 +114,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
-    others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
+    others = [one for one in PAIRS.values() if one.group == pair.group and one.name != pair.name]
     sizes = {other.name: needed(other, machine, drafters).total for other in others}
     smaller = [other for other in others if sizes[other.name] <= machine.free]
     if len(drafters) > 1 and fewer:

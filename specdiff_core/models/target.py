@@ -29,6 +29,11 @@ class Scores(NamedTuple):
     features: Tensor | None  # [n, F] hidden states of the requested layers, concatenated
 
 
+Ints = Sequence[int]
+Pass = tuple[Tensor, list[Tensor]]
+"""Logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each."""
+
+
 class TargetSession(ABC):
     """One run over a cache of at most ``context`` tokens."""
 
@@ -76,10 +81,8 @@ class TargetSession(ABC):
         return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
     @abstractmethod
-    def forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The pass: logits ``[last or n, V]``, and outputs of requested layers, ``[n, W]`` each."""
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
+        """The pass, whose tokens enter the cache."""
 
     @abstractmethod
     def rollback(self, scored: int, rows: Sequence[int]) -> None:
@@ -102,9 +105,7 @@ class NetworkSession(TargetSession):
         return self._cache.length
 
     @torch.inference_mode()
-    def forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
         network, held, new = self._network, self._cache.length, len(ids)
         reading = CausalReading(self._cache, new, parents)
         tree = None if parents is None else on_device(places(held, new, parents), network.device)
@@ -135,9 +136,7 @@ class StockSession(TargetSession):
             getattr(layer, "activate_past_recording", lambda: None)()
 
     @torch.inference_mode()
-    def forward(
-        self, ids: Sequence[int], parents: Sequence[int] | None, features: Tensor | None, last: int | None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
         model, new = self._model, len(ids)
         where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
         out = model(

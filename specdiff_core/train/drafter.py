@@ -119,9 +119,9 @@ class DrafterTraining:
     def _check(self, depth: int) -> None:
         settings, room = self.settings, self.target.context
         if settings.longest + settings.new_tokens > room:
-            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed "
+            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer "
             hint = "Lower --longest and --new-tokens, or raise --context."
-            raise ConfigError(f"{what}the {room} of a run.", field="longest", hint=hint)
+            raise ConfigError(f"{what}exceed the {room} of a run.", field="longest", hint=hint)
         if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
             taps = " ".join(map(str, self.taps))
             what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
@@ -380,4 +380,4 @@ def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     roles, added = {*tokenizer.all_special_ids}, sorted(tokenizer.added_tokens_decoder.items())
     special = [token for token, one in added if one.special and token not in roles]
     candidates = [tokenizer.mask_token_id, *special, *range(len(norms) - 1, -1, -1)]
-    return next(int(token) for token in candidates if token in range(len(norms)) and token not in used)
+    return next(int(one) for one in candidates if one in range(len(norms)) and one not in used)
