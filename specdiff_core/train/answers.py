@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -201,32 +200,20 @@ def _one_by_one(
     for prompt, temperature in prompts:
         if not going():
             return
-        run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
-        features, rows = [run.read(ids[:-1])], []
-        while going():
-            scores = run.score(ids[-1:])
-            logits = _allowed(scores.logits, target)
-            features.append(scores.features)
-            rows.append(_top(logits))
-            if len(ids) > first and _over(ids, first, target.context, writing):
-                break
-            drawn = _draw(logits, torch.tensor([temperature], device=logits.device), generator)
-            ids.append(int(drawn))
-        size = first - 1 + len(rows)  # tokens that were read
-        if size < first + LEAST and not going():
+        run, ids, first = target.start(), list(prompt.tokens), len(prompt.tokens)
+        run.read(ids[:-1])
+        while going() and (len(ids) == first or not _over(ids, first, target.context, writing)):
+            logits = _allowed(run.score(ids[-1:]).logits, target)
+            ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), generator)))
+        if len(ids) < first + LEAST and not going():
             return
-        known = [part.view(len(part), -1, width) for part in features if part is not None]
-        states = torch.cat(known) if known else torch.zeros(size, 0, width)
-        top_ids, top_logs = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
-        before = (0, 0, first - 1, 0)  # rows inside the prompt
-        yield TrainingExample(
-            prompt,
-            temperature,
-            torch.tensor(ids[:size], dtype=torch.int32),
-            states.to("cpu", torch.bfloat16),
-            F.pad(top_ids, before),
-            F.pad(top_logs, before, value=-torch.inf),
-        )
+        logits, features = target.start(writing.layers).score(ids)
+        top_ids, top_logs = (part.cpu() for part in _top(_allowed(logits, target)))
+        top_logs[: first - 1] = -torch.inf
+        states = torch.zeros(len(ids), 0) if features is None else features
+        states = states.view(len(ids), -1, width).to("cpu", torch.bfloat16)
+        tokens = torch.tensor(ids, dtype=torch.int32)
+        yield TrainingExample(prompt, temperature, tokens, states, top_ids, top_logs)
 
 
 class _Slots:

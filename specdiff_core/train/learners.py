@@ -26,7 +26,7 @@ from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import is_gguf
 from specdiff_core.models.kernels import computes_bf16
-from specdiff_core.models.network import Vocabulary
+from specdiff_core.models.network import Vocabulary, attend
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
 from specdiff_core.train.settings import DrafterSettings
@@ -310,8 +310,6 @@ def draw_blocks(
 def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, anchors: Tensor, size: int) -> Tensor:
     """All blocks of a batch in one pass, each reading the features before its anchor and itself.
 
-    Plain products: on a CPU their backward is faster than fused attention's at these sizes.
-
     Args:
         features: ``[B, L, F·W]``.
         embeddings: ``[B, A·b, W]``, the target's, of anchors, clean and mask tokens.
@@ -321,31 +319,19 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     Returns:
         ``[B, A·b, W]`` hidden states for the target's head.
     """
-    batch, length = features.shape[:2]
-    count = anchors.shape[1]
     places = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
-    positions = torch.arange(length, device=anchors.device)
+    positions = torch.arange(features.shape[1], device=anchors.device)
     context = model.context_keys_values(model.read_features(features), model.rope(positions[None]))
-    hidden_from = positions >= anchors[..., None]  # [B, A, L]
-    bias = torch.zeros_like(hidden_from, dtype=torch.float32).masked_fill_(hidden_from, -torch.inf)[:, None, :, None]
+    blocks = torch.arange(places.shape[1], device=anchors.device) // size
+    before = positions < anchors.repeat_interleave(size, 1)[..., None]  # [B, A·b, L]
+    itself = (blocks[:, None] == blocks).expand(len(before), -1, -1)  # [B, A·b, A·b]
+    mask = torch.cat([before, itself], -1)[:, None]
 
-    def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = context[index]  # [B, Hkv, L, D]
-        copies = q.shape[1] // k.shape[1]
-        keys, values, k, v = (
-            part.repeat_interleave(copies, 1) if copies > 1 else part for part in (keys, values, k, v)
-        )
-        heads, width = q.shape[1], q.shape[3]
-        q = q * width**-0.5
-        blocked = (batch, heads, count, size, width)
-        q5, k5, v5 = q.view(blocked), k.reshape(blocked), v.reshape(blocked)
-        outside = (q @ keys.transpose(2, 3)).view(batch, heads, count, size, length).float() + bias
-        inside = (q5 @ k5.transpose(3, 4)).float()  # [B, H, A, b, b]
-        weights = torch.softmax(torch.cat([outside, inside], -1), -1).to(v.dtype)
-        mixed = (weights[..., :length].reshape(batch, heads, count * size, length) @ values).view(blocked)
-        return (mixed + weights[..., length:] @ v5).view(batch, heads, count * size, width)
+    def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = (torch.cat(both, 2) for both in zip(context[index], (k, v), strict=True))
+        return attend(q, keys, values, mask)
 
-    return model.denoise(embeddings, model.rope(places), attend)
+    return model.denoise(embeddings, model.rope(places), read)
 
 
 def draft_states(
