@@ -26,31 +26,26 @@ if TYPE_CHECKING:
     from specdiff_core.schema.settings import DecodeConfig
 
 _HOMES = {
-    "specdiff_core.engine": ("Engine",),
-    "specdiff_core.explorations": ("EXPLORATIONS",),
-    "specdiff_core.schema.settings": ("DecodeConfig", "SETTINGS"),
-    "specdiff_core.schema.methods": ("METHODS", "Method"),
-    "specdiff_core.schema.pairs": ("PAIRS", "DrafterSpec", "register_drafter"),
-    "specdiff_core.schema.metrics": ("Metrics", "fold"),
-    "specdiff_core.schema.trace": ("read_trace", "write_trace"),
-    "specdiff_core.schema.events": (
-        *("Event", "RunStarted", "PiecesSeen", "Prefilled", "RoundStarted", "Decided", "DenoiseStep", "DraftReady"),
-        *("TargetScored", "Verified", "Committed", "Finished", "Failed", "Candidate", "Test", "Span"),
-    ),
-    "specdiff_core.schema.errors": (
-        *("SpecDiffError", "ConfigError", "PairUnavailable", "WeightsError", "TokenizerMismatch"),
-        *("DraftContractError", "ContextOverflow", "OutOfMemory", "TraceError", "TraceSchemaError", "CorpusError"),
-        "ServerError",
-    ),
+    "engine": "Engine",
+    "explorations": "EXPLORATIONS",
+    "schema.settings": "DecodeConfig SETTINGS",
+    "schema.methods": "METHODS Method",
+    "schema.pairs": "PAIRS DrafterSpec register_drafter",
+    "schema.metrics": "Metrics fold",
+    "schema.trace": "read_trace write_trace",
+    "schema.events": "Event RunStarted PiecesSeen Prefilled RoundStarted Decided DenoiseStep DraftReady "
+    "TargetScored Verified Committed Finished Failed Candidate Test Span",
+    "schema.errors": "SpecDiffError ConfigError PairUnavailable WeightsError TokenizerMismatch OutOfMemory "
+    "DraftContractError ContextOverflow TraceError TraceSchemaError CorpusError ServerError",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = ["decode", "explore", "load", "race", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return getattr(importlib.import_module(f"specdiff_core.{_HOME_OF[name]}"), name)
 
 
 def load(pair: str = "embedded", **options: Any) -> Engine:

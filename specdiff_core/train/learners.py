@@ -437,7 +437,7 @@ def block_config(
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # of the precisions
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # which precision
     }
 
 
