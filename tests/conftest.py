@@ -24,8 +24,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile a
 
 gc.disable()  # until all tests are collected: a quarter of the time of the imports
 skip_stubs()  # a second or two in each process
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
-hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
+signal.signal(signal.SIGINT, signal.default_int_handler)  # missing in a background process
+hypothesis.settings.register_profile("lab", deadline=None)  # slow is for benchmarks
 hypothesis.settings.load_profile("lab")
 
 

@@ -81,7 +81,7 @@ class SecondDevice:
 
     def __enter__(self) -> SecondDevice:
         SecondDevice.entered = self
-        # A parameter that moves must become another tensor, because it cannot become one of another class.
+        # A parameter that moves becomes another tensor: it cannot change its class.
         overwrite = torch.__future__.set_overwrite_module_params_on_conversion
         self._stack.callback(overwrite, torch.__future__.get_overwrite_module_params_on_conversion())
         overwrite(True)
@@ -138,7 +138,7 @@ class _Operators(TorchDispatchMode):
             return func(*args, **kwargs)
         if name in INDEXING and type(args[0]) is Far:
             indices = _tensors(args[1])
-            waits = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks for what is true
+            waits = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks
             carried = [one for one in near if not one.ndim or any(one is index for index in indices)]
             for _ in filter(Tensor.numel, carried):  # torch does it by itself
                 note("copy", name)

@@ -214,7 +214,7 @@ def test_a_server_is_asked_for_what_its_lane_says() -> None:
         assert isinstance(run[0], RunStarted) and run[0].config["top_k"] == 7
     with of_kind("vllm") as server:
         decoded(server)
-        assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang, and -1 all tokens to both"
+        assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang"
 
 
 @pytest.mark.parametrize(("field", "value"), [("top_k", 1), ("ignore_eos", True), ("template", "chat")])
@@ -411,7 +411,7 @@ def test_a_race_with_a_server(
     assert "network included" in out and "τ 2.50, 50% of its drafted tokens accepted" in out
     summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]
-    assert summary["lossless"] is True and summary["quiet"] is True, "what is said of the lanes that ran here"
+    assert summary["lossless"] is True and summary["quiet"] is True, "of the lanes here"
     assert fake.threads[2:] == [2] * 4, "a server's threads are not those of the other lanes"
     assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]
     assert cli.main(["replay", str(trace)]) == 0

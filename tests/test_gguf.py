@@ -219,7 +219,7 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
     }  # fmt: skip
     header = {f"tokenizer.ggml.{name}": value for name, value in header.items()}
     tokenizer = tokenizer_of(tmp_path / "model.gguf", header=header)
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"], "the best merges first"
+    assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("é").input_ids) == ["<s>", "▁", "<0xC3>", "<0xA9>"]
     for text in ("the theé 🎭", "the the</s>"):
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
@@ -254,7 +254,7 @@ def test_a_quantisation_that_is_not_read_is_refused_by_name(tmp_path: Path) -> N
     for number, named in ((int(Kind.Q8_K), "Q8_K"), (250, "250")):
         write(tmp_path / f"{number}.gguf")
         data = bytearray((tmp_path / f"{number}.gguf").read_bytes())
-        place = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8  # after its two sides
+        place = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8
         assert int.from_bytes(data[place : place + 4], "little") == Kind.Q8_0
         data[place : place + 4] = number.to_bytes(4, "little")
         (tmp_path / f"{number}.gguf").write_bytes(data)
@@ -272,7 +272,7 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(whole[:length])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
-    for place, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # of tensors, and of fields
+    for place, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # tensors, fields
         bad.write_bytes(whole[:place] + count.to_bytes(8, "little") + whole[place + 8 :])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
@@ -282,7 +282,7 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(data)
         with contextlib.suppress(SpecDiffError):  # nothing else may be raised
             load_causal(resolve(bad), torch.float32, context=16)
-    assert not [path for path in cache.rglob("*") if path.name.startswith(".")], "no half of a folder"
+    assert not [one for one in cache.rglob("*") if one.name.startswith(".")], "no half of a folder"
 
 
 @pytest.mark.parametrize("header", [
@@ -410,7 +410,7 @@ def test_memory_is_counted_before_weights_are_read(tmp_path: Path) -> None:
     assert known.tied == 0, "the embedding stays in the file"
 
 
-# The real file ------------------------------------------------------------------------------------------------------
+# The real file
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selec
 from specdiff_core.train.learners import new_eagle
 
 END, MASK = 0, 1  # the words are 2 and higher
-PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids: one digit for each token; an ending occurred before
+PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids; a digit is a token
 LENGTH = 3
 TOLERANCE = 1e-9
 EXACT = [rule for rule in Rule if rule.lossless]
@@ -297,7 +297,7 @@ def setting(size: int = 4, **values: Any) -> tuple[int, dict[str, Any]]:
     return size, {"pair": "tiny", "gamma": 2, "max_new_tokens": LENGTH, **values}
 
 
-LONG = {"gamma": 3, "max_new_tokens": LENGTH + 1}  # drafts that run past the tokens that are compared
+LONG = {"gamma": 3, "max_new_tokens": LENGTH + 1}  # drafts beyond the compared tokens
 
 SHAPES = {
     "vanilla": setting(drafter="none"),
@@ -452,7 +452,7 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
         if drafter.network.markov is not None:
             hidden = drafter.network.markov(hidden, drafter.words.read_embedding()[(*text, *drafted)[-1]])
         return drafter.words.head(hidden)
-    first = 1 if isinstance(drafter, EagleDrafter) else 0  # the head reads each token beside the feature before it
+    first = 1 if isinstance(drafter, EagleDrafter) else 0  # reads the feature before
     return drafter.reader.model.logits((*text, *drafted)[first:])
 
 

@@ -54,7 +54,7 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     with pytest.raises(ConfigError):
         load_pair(pair, CPU, drafters=["eagle"])
     done = same_text(Engine(loaded), "mdlm", steps=2)
-    assert len(done.ids) == 12 and done.peak_bytes is None, "a process has one peak, whatever a method adds"
+    assert len(done.ids) == 12 and done.peak_bytes is None, "of the process"
 
 
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
@@ -111,7 +111,7 @@ def test_a_damaged_target_config_is_named(pair: PairSpec, values: dict[str, Any]
     + ['{"weight_map": {"a": "%s"}}' % ("x" * 5000)],
 )
 def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
-    (Path(pair.target) / "model.safetensors").unlink()  # which would be read, whatever the index says
+    (Path(pair.target) / "model.safetensors").unlink()  # which would be read
     (Path(pair.target) / "model.safetensors.index.json").write_text(text)
     with pytest.raises(WeightsError, match=r"index\.json"):
         load_pair(pair, CPU)
@@ -146,7 +146,7 @@ def test_a_drafter_with_other_ids_costs_itself_only(pair: PairSpec, tmp_path: Pa
 
 
 def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None:
-    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, far too large, or another end of text
+    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, too large, another end
         folder = tmp_path / f"target-{size}-{end}"
         save_target(folder, size, end)
         with pytest.raises(TokenizerMismatch, match="tokenizer"):

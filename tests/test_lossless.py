@@ -151,7 +151,7 @@ def test_the_hand_checkable_counterexample() -> None:
     assert agree(Rule.RATIO) == pytest.approx(0.5, abs=1e-12)
 
 
-# ---- Biased schemes: each must fail the comparison above. Others spoil the code itself (tests/bugs.diff). ----
+# ---- Biased schemes: each must fail the comparison above. Others are in tests/bugs.diff. ----
 
 
 def sharpened(tables: Tables, prefix: Text, sampler: Branches) -> Draft:

@@ -80,7 +80,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         torch.manual_seed(1)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
         with torch.no_grad():
-            for parameter in model.parameters():  # far from flat, and no norm or bias left at one or zero
+            for parameter in model.parameters():  # far from flat; no norm or bias at one or zero
                 parameter.add_(0.1 * torch.randn(parameter.shape))
     model.save_pretrained(folder)
     ours, why = load_causal(folder, torch.float32, context=100)
@@ -398,7 +398,7 @@ def test_vanilla_makes_one_pass_of_one_row_for_each_token(engine: Engine, monkey
 def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdiff_core.engine.PROBES", 1)  # threads that wait for each other are slow here
+    monkeypatch.setattr("specdiff_core.engine.PROBES", 1)  # waiting threads are slow
     monkeypatch.setitem(engine.target._tried, 2, "bitwise")
     config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=3, ignore_eos=True)
     texts = set()

@@ -105,7 +105,7 @@ def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tm
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path / "drafter")
-    if release == "dream":  # has its own tokenizer, in which the target's spare ids have other names
+    if release == "dream":  # its own tokenizer gives the target's spare ids other names
         save_tokenizer(tmp_path / "target")
         words = {name: i for i, name in names_of(tmp_path / "target").items()}
         words |= {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}

@@ -581,7 +581,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     save(tmp_path / "drafter", tensors, values, shards=3)
     loaded = load_pair(pair_of(tmp_path, "released", context=128, module="block_diffusion"), CPU)
     drafter = loaded.drafters["released"]
-    asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
+    asked: list[tuple[list[int], Tensor]] = []  # by their loop: the text so far, logits
 
     def note(module: Any, args: Any, given: dict[str, Any], out: Any) -> None:
         asked.append((given["position_ids"][0].tolist(), target.lm_head(out.last_hidden_state[0, 1:])))
@@ -608,12 +608,12 @@ def why_missing(pair: PairSpec) -> str:
     return load_pair(pair, CPU).missing.get("released", "")
 
 
-CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed in its config.json, and the reason
+CHANGES: list[tuple[str, dict[str, Any], str]] = [  # release, change of config.json, reason
     ("DSpark, DeepSpec", {"target_layer_ids": [1, 2, 4, 5, 9]}, "it reads layer 9 of 9 layers, the target has 9"),
     ("DSpark, DeepSpec", {"num_target_layers": 12}, "layer 6 of 12 layers, the target has 9"),
     ("DSpark, DeepSpec", {"mask_token_id": 400}, "its mask id is 400, the target's table has 280 rows"),
     ("DSpark, DeepSpec", {"markov_head_type": "rnn"}, "its Markov head is of the kind 'rnn'"),
-    ("DSpark, DeepSpec", {"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),  # which is never allocated
+    ("DSpark, DeepSpec", {"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),
     ("DSpark, DeepSpec", {"hidden_act": "gelu"}, "its activation is gelu"),
     ("DSpark, DeepSpec", {"layer_types": ["chunked_attention"] * 2}, "of the kind 'chunked_attention'"),
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
@@ -689,7 +689,7 @@ def test_a_map_of_all_words_must_leave_them_where_they_are(tmp_path: Path) -> No
     pair, _, _ = released("EAGLE-3, DeepSpec", tmp_path)
     file = tmp_path / "drafter" / "model.safetensors"
     whole, none = load_file(file), torch.zeros(IDS, dtype=torch.bool)
-    save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)  # as its authors' code begins
+    save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)
     assert why_missing(pair) == ""
     save_file({**whole, "d2t": torch.ones(IDS, dtype=torch.long)}, file)
     assert "do not define a subset of the target's 280 tokens" in why_missing(pair)
