@@ -83,7 +83,11 @@ class LoadedPair:
                     if not drafter.is_foreign:
                         self.trained_for[drafter.name] = str(read_config(folder).get("trained_for", ""))
                     _check_room(self.spec, self.placement, drafter)
-                self.drafters[drafter.name] = _load_drafter(drafter, self.placement, self.model, self.spec)
+                module, _, function = drafter.module.partition(":")
+                path = module if function else f"specdiff_core.drafters.{module}"
+                build = getattr(importlib.import_module(path), function or "build")
+                made = build(drafter, self.placement, target=self.model, pair=self.spec)
+                self.drafters[drafter.name] = made
         except (PairUnavailable, TokenizerMismatch) as error:
             self.missing[drafter.name] = str(error)
         except Exception as error:  # the target and other drafters still work
@@ -217,15 +221,6 @@ def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> N
         needs = f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}"
         free = f"{machine.free / 1e9:.1f} GB are free."
         raise PairUnavailable(f"{needs}; {free}", hint="Choose a smaller target or drafter.")
-
-
-def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
-    """Import the drafter's module and call its build function."""
-    module, _, function = spec.module.partition(":")
-    path = module if function else f"specdiff_core.drafters.{module}"
-    build = getattr(importlib.import_module(path), function or "build")
-    drafter: Drafter = build(spec, placement, target=target, pair=pair)
-    return drafter
 
 
 @contextmanager

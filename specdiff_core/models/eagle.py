@@ -42,6 +42,7 @@ class EagleHead(nn.Module):
     Args:
         config: of a Llama with one layer, as wide as the target.
         own: tensor names in its files; released heads may have biases of fc, and of q, k and v.
+        inputs, layer: what fc reads of the target, and the layer, if they differ (EAGLE-3).
     """
 
     layers: Sequence[Layer]
@@ -52,13 +53,16 @@ class EagleHead(nn.Module):
     _words: Vocabulary
     _rope: Rope
 
-    def __init__(self, config: LlamaConfig, own: Collection[str] = ()) -> None:
+    def __init__(
+        self, config: LlamaConfig, own: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.shape = shape = _shape(config, own)
-        self.features = shape.width
-        self.fc = nn.Linear(2 * shape.width, shape.width, bias="fc.bias" in own)
-        self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in CausalLM
+        self.features = inputs or shape.width
+        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in own)
+        layers = [layer or Layer(shape, 0, first_norm=False)]
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
     def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
@@ -146,22 +150,16 @@ class Eagle3Head(EagleHead):
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
     def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
-        nn.Module.__init__(self)
-        self.config = config
-        self.shape = shape = _shape(config, own)
-        vocab = int(config.vocab_size)
-        count = 3 if spec.read is None else len(spec.read)
-        self.features = count * (spec.target_hidden_size or shape.width)
-        self.fc = nn.Linear(self.features, shape.width, bias="fc.bias" in own)
-        joined = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
-        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in CausalLM
+        shape, vocab = _shape(config, own), int(config.vocab_size)
+        inputs = len(spec.read or range(3)) * (spec.target_hidden_size or shape.width)
+        layer = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
+        super().__init__(config, own, inputs=inputs, layer=layer)
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = spec.draft_vocab_size or vocab
         self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
-        self._join: Product | None = None  # fc
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""

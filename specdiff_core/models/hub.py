@@ -152,7 +152,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     Raises:
         PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import errors, snapshot_download
 
     transfer = Transfer(repo)
     ask = partial(
@@ -164,10 +164,13 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
         ignore_patterns=TWICE,
         tqdm_class=_bar(transfer),
     )
-    with _explained(repo):
+    try:
         transfer.total = _missing_bytes(ask)
         transfer.begin(0)
         return Path(transfer.run(ask, _abort_xet))
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
+        what, hint = _reason(repo, error)
+        raise PairUnavailable(what, hint=hint) from error
 
 
 def _missing_bytes(ask: Callable[..., Any]) -> int:
@@ -227,20 +230,8 @@ def size(count: int, scale: int | None = None) -> str:
     return f"{count / 1e3:.0f} kB"
 
 
-@contextlib.contextmanager
-def _explained(repo: str) -> Iterator[None]:
-    """Translate exceptions of the hub's client into PairUnavailable."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
-        what, hint = _reason(repo, error)
-        raise PairUnavailable(what, hint=hint) from error
-
-
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
-    """The message and the hint for an exception."""
+    """The message and the hint for an exception of the hub's client."""
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
