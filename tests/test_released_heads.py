@@ -87,6 +87,8 @@ def swiglu(w: Tensors, x: Tensor) -> Tensor:
 
 def convolved(states: Tensor, w: Tensors, name: str, by: Tensor, side: int) -> Tensor:
     """DFlash 2's two-tap convolution of ``states``, whose kernel depends on the states ``by``."""
+    if name + ".base_kernel" not in w:
+        return states
     base, projection = w[name + ".base_kernel"], w[name + ".kernel_projection.weight"]
     taps, groups = base.shape[1], len(projection) // 2 // base.shape[1]
     own = (by @ projection.T).view(len(by), 2, taps, groups)
@@ -111,13 +113,12 @@ def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[i
         p = part(w, f"layers.{i}.")
         seen = torch.tensor([[reach(i, q, k) for k in range(known + size)] for q in range(known, known + size)])
         normed = rms(hidden, p["input_layernorm.weight"])
-        states = convolved(normed, p, "attention_conv", normed, 0) if "attention_conv.base_kernel" in p else normed
+        states = convolved(normed, p, "attention_conv", normed, 0)
         found = attention(p, states, torch.cat([context, states]), places[known:], places, seen)
-        hidden = hidden + (convolved(found, p, "attention_conv", normed, 1) if states is not normed else found)
+        hidden = hidden + convolved(found, p, "attention_conv", normed, 1)
         normed = rms(hidden, p["post_attention_layernorm.weight"])
-        states = convolved(normed, p, "mlp_conv", normed, 0) if "mlp_conv.base_kernel" in p else normed
-        found = swiglu(p, states)
-        hidden = hidden + (convolved(found, p, "mlp_conv", normed, 1) if states is not normed else found)
+        found = swiglu(p, convolved(normed, p, "mlp_conv", normed, 0))
+        hidden = hidden + convolved(found, p, "mlp_conv", normed, 1)
     return rms(hidden, w["norm.weight"])
 
 

@@ -438,7 +438,7 @@ def test_prompts_are_spread_over_flavours() -> None:
         (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
         (["--valid", "none.txt"], "none.txt can't be read"),
         (["--target", "./nowhere"], "nowhere does not exist"),
-        (["--device", "tpu"], "Unknown device 'tpu'"),
+        (["--device", "tpu"], "no device called 'tpu'"),
     ],
 )
 def test_bad_input_is_one_sentence(
