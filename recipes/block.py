@@ -20,7 +20,8 @@ from text import Written
 from torch import Tensor
 from transformers import LlamaForCausalLM, PretrainedConfig
 
-from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder
+from specdiff_core.models.files import write_folder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.train.learners import block_hidden, draft_states, draw_blocks, sizes_of
@@ -223,7 +224,11 @@ def main(settings: Settings, kind: str = "block", summary: str = SUMMARY) -> Pat
         return block_loss(model, target, rows, settings, random, end=text.end, hidden_of=hidden_of)
 
     tokens = settings.rows * length
-    return session.fit(model, loss, lambda folder: save_to_folder(model, folder), tokens, summary)
+
+    def save(folder: Path) -> Path:
+        return write_folder(folder, model.released, model.state_dict())
+
+    return session.fit(model, loss, save, tokens, summary)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from objectives import cross_entropy_streak, position_weights, probs_without, so
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from specdiff_core.models.files import write_folder
 from specdiff_core.models.kernels import computes_bf16
-from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.fields import ask
 from specdiff_core.train.losses import weighted_mean
 
@@ -262,7 +263,10 @@ def main(settings: Settings, kind: str = "mdlm", summary: str = SUMMARY) -> Path
             return task.loss(*session.draw_rows(written, rng, ROWS), rng)
         return denoising_loss(model, text.draw_rows(rng, max(1, settings.batch_tokens // length), length), rng)
 
-    return session.fit(model, loss, lambda folder: save_mdlm(model, folder), settings.batch_tokens, summary)
+    def save(folder: Path) -> Path:
+        return write_folder(folder, model.config.to_json(), model.state_dict())
+
+    return session.fit(model, loss, save, settings.batch_tokens, summary)
 
 
 if __name__ == "__main__":

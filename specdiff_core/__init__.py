@@ -26,38 +26,33 @@ if TYPE_CHECKING:
     from specdiff_core.schema.settings import DecodeConfig
 
 _HOMES = {
-    "specdiff_core.engine": ("Engine",),
-    "specdiff_core.explorations": ("EXPLORATIONS",),
-    "specdiff_core.schema.settings": ("DecodeConfig", "SETTINGS"),
-    "specdiff_core.schema.methods": ("METHODS", "Method"),
-    "specdiff_core.schema.pairs": ("PAIRS", "DrafterSpec", "register_drafter"),
-    "specdiff_core.schema.metrics": ("Metrics", "fold"),
-    "specdiff_core.schema.trace": ("read_trace", "write_trace"),
-    "specdiff_core.schema.events": (
-        *("Event", "RunStarted", "PiecesSeen", "Prefilled", "RoundStarted", "Decided", "DenoiseStep", "DraftReady"),
-        *("TargetScored", "Verified", "Committed", "Finished", "Failed", "Candidate", "Test", "Span"),
-    ),
-    "specdiff_core.schema.errors": (
-        *("SpecDiffError", "ConfigError", "PairUnavailable", "WeightsError", "TokenizerMismatch"),
-        *("DraftContractError", "ContextOverflow", "OutOfMemory", "TraceError", "TraceSchemaError", "CorpusError"),
-        "ServerError",
-    ),
+    "engine": "Engine",
+    "explorations": "EXPLORATIONS",
+    "schema.settings": "DecodeConfig SETTINGS",
+    "schema.methods": "METHODS Method",
+    "schema.pairs": "PAIRS DrafterSpec register_drafter",
+    "schema.metrics": "Metrics fold",
+    "schema.trace": "read_trace write_trace",
+    "schema.events": "Event RunStarted PiecesSeen Prefilled RoundStarted Decided DenoiseStep DraftReady "
+    "TargetScored Verified Committed Finished Failed Candidate Test Span",
+    "schema.errors": "SpecDiffError ConfigError PairUnavailable WeightsError TokenizerMismatch OutOfMemory "
+    "DraftContractError ContextOverflow TraceError TraceSchemaError CorpusError ServerError",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = ["decode", "explore", "load", "race", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return getattr(importlib.import_module(f"specdiff_core.{_HOME_OF[name]}"), name)
 
 
 def load(pair: str = "embedded", **options: Any) -> Engine:
-    """Load a pair; the arguments are those of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
+    """Load a pair; arguments as of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
 
     Raises:
-        SpecDiffError: the pair, a file, the device or the memory is missing; the message says which.
+        SpecDiffError: the pair, a file, the device or memory is missing; the message says which.
     """
     from specdiff_core.engine import Engine
 
@@ -68,8 +63,8 @@ def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any)
     """The events of one run, as they happen.
 
     Args:
-        detail: emit every denoising step and the candidates behind each number, or only what metrics need.
-        settings: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`: drafter, gamma, steps, rule, ….
+        detail: emit every denoising step and all candidates, not only what metrics need.
+        settings: fields of :class:`~specdiff_core.schema.settings.DecodeConfig`: gamma, rule, ….
 
     Raises:
         SpecDiffError: a setting is out of range, the prompt is too long, or memory ran out.
@@ -86,14 +81,14 @@ def race(
     attach: Sequence[str] = (),
     **settings: Any,
 ) -> Mapping[str, Any]:
-    """Vanilla and several methods on one prompt, one after the other: for each lane its measured speed-up and numbers.
+    """Vanilla and several methods on one prompt, one by one: the speed-up and numbers of each.
 
     Args:
         methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
         repeats: runs of each lane, interleaved.
         attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. The
             summary has what was measured here, and under ``quoted`` what the server reports.
-        settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, max_new_tokens, ….
+        settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, ….
 
     Raises:
         SpecDiffError: as :func:`decode`, or the pair has no drafter for a method.

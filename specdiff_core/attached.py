@@ -337,15 +337,12 @@ class Attached:
             **kind.sampler,
         }
         unsent = {name for name in _BOTH if name not in kind.follows}
-        return {name: value for name, value in body.items() if value is not None and name not in unsent}
+        return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
-        """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`).
-
-        Raises:
-            ServerError: the server refuses, breaks off, sends invalid events, or exceeds a limit
-                (of tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``).
-        """
+        """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
+        ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
+        tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
         written, limit = 0, body[self.kind.limit]
         with _answer(self, "POST", self.kind.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
@@ -407,7 +404,7 @@ def attach(*addresses: str) -> dict[str, Attached]:
 
 
 def ask(address: str) -> Attached:
-    """Query the kind of the server at ``address`` and its models; ``address#model`` selects one of several.
+    """Query the kind and models of the server at ``address``; ``address#model`` selects one.
 
     Raises:
         ConfigError: the address is invalid, or a model must be selected.
@@ -449,10 +446,7 @@ def _is_http(address: str) -> bool:
 
 def _client(address: str) -> httpx.Client:
     """A client: direct for servers on this machine, through the environment's proxy for others.
-
-    Raises:
-        ConfigError: the key has invalid characters (the message does not repeat it).
-    """
+    Raises ConfigError if the key has invalid characters; the message does not repeat it."""
     host = urlsplit(address).hostname
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -468,11 +462,8 @@ def _client(address: str) -> httpx.Client:
 
 @contextlib.contextmanager
 def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Request extensions that shut the connection down after ``seconds`` (httpx limits only single reads).
-
-    Raises:
-        ServerError: the connection was shut down.
-    """
+    """Request extensions that close the connection after ``seconds``, which is a ServerError (httpx
+    limits single reads only)."""
     sockets: list[socket.socket] = []
     late = threading.Event()
 
@@ -501,11 +492,8 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
-    """The body of an answer, as it arrives.
-
-    Raises:
-        ServerError: it is longer than ``most`` bytes, or compressed, which could hide a gigabyte.
-    """
+    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``most`` bytes,
+    or compressed, which could hide a gigabyte."""
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
     size = 0
@@ -517,11 +505,8 @@ def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
 
 
 def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Lines of a stream, split at line feeds only: text may contain other separators.
-
-    Raises:
-        ServerError: a line is longer than ``LINE_BYTES``.
-    """
+    """Lines of a stream, split at line feeds only: text may contain other separators. Raises
+    ServerError if one is longer than ``LINE_BYTES``."""
     line = bytearray()
     for part in parts:
         *ends, rest = part.split(b"\n")

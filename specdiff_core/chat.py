@@ -12,12 +12,12 @@ from specdiff_core.schema.settings import DecodeConfig, Template
 
 
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
-    """The text of a chat with one message, up to the answer; None if the prompt is the beginning of a
-    text: under ``auto`` if the tokenizer has no chat template.
+    """The text of a chat with one message, up to the answer; None if the prompt begins a text:
+    under ``auto`` if the tokenizer has no chat template.
 
     Raises:
-        ConfigError: there is no template, it rejects a system prompt or exceeds a limit, or the visitor's text
-            contains a control token of the template (``<|im_end|>`` would end the message).
+        ConfigError: there is no template, it fails, or the visitor's text contains one of its
+            control tokens (``<|im_end|>`` would end the message).
     """
     has = bool(getattr(tokenizer, "chat_template", None))
     if config.template is Template.PLAIN or (config.template is Template.AUTO and not has):
@@ -60,8 +60,7 @@ class StopStrings:
         self._reach = max(len(stop.encode()) for stop in stops)  # tokens of a string, at most
 
     def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
-        """How many of the ``fresh`` tokens after those already ``written`` complete a stop string;
-        None if none does."""
+        """How many ``fresh`` tokens behind those ``written`` complete a stop string, or None."""
         tail = list(written[len(written) - min(self._reach, len(written)) :])
         if not self._holds([*tail, *fresh]):
             return None

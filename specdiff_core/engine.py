@@ -47,7 +47,7 @@ WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:
-    """Decodes with one loaded pair. Concurrent runs share its weights and reuse the memory of ended runs.
+    """Decodes with one loaded pair. Concurrent runs share its weights.
 
     Args:
         progress: called with a line for each drafter that is loaded later.
@@ -74,10 +74,9 @@ class Engine:
         Args:
             pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.models.own_pairs`).
             device: auto, cpu or cuda.
-            dtype: auto, fp32 or bf16; on a CPU auto is fp32, or bf16 if the pair prefers it and the
-                processor computes it.
+            dtype: auto, fp32 or bf16; on a CPU auto is fp32 unless pair and processor prefer bf16.
             context: most tokens of a run, up to the target's limit; by default the pair's.
-            drafters: by default all that ship with the project; hub drafters are fetched when a run needs them.
+            drafters: by default all that ship with the project; others are loaded when needed.
             progress: called with a line for each part that is loaded.
 
         Raises:
@@ -95,7 +94,7 @@ class Engine:
         return self.pair.ends or (() if end is None else (end,))
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> tuple[int, ...]:
-        """Prompt ids in the format of the target's training documents; with ``config``, possibly as a chat message.
+        """Prompt ids in the format of the target's training; with ``config``, possibly as a chat.
 
         Raises:
             ConfigError: the prompt is empty or not text, or the target lacks the template.
@@ -125,7 +124,7 @@ class Engine:
         """A drafter of this pair.
 
         Raises:
-            ConfigError: there is none of that name, or it is not available; the message has the reason.
+            ConfigError: there is none of that name, or it is not available; the message says why.
         """
         if name not in self.pair.missing:
             self.load_drafter(name, self._progress)
@@ -238,7 +237,7 @@ class Engine:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
         packages = ("torch", "transformers", "tokenizers")
-        tree = config.tree_nodes or config.num_drafts > 1  # read in another order than its text: sums round differently
+        tree = config.tree_nodes or config.num_drafts > 1  # in another order sums round differently
         exact = "biased" if not config.rule.lossless else "rounding" if tree else self.target.exactness(stopped)
         return RunStarted(
             config=config.to_dict(),
@@ -260,8 +259,7 @@ class Engine:
     def _worded(
         self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event], stops: Sequence[str]
     ) -> Iterator[Event]:
-        """Add the header and the warm-up before the loop's events; add text, peak memory and
-        waiting threads to the last."""
+        """The loop's events behind header and warm-up; the last with text, memory and waits."""
         cuda = self.pair.placement.device.type == "cuda"
         held = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
@@ -280,7 +278,7 @@ class Engine:
 
 
 def _waited() -> float | None:
-    """Seconds that threads of this process were ready but had no processor; None if the system doesn't count them.
+    """Seconds that threads of this process waited for a processor; None if they aren't counted.
 
     Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
     """

@@ -83,7 +83,11 @@ class LoadedPair:
                     if not drafter.is_foreign:
                         self.trained_for[drafter.name] = str(read_config(folder).get("trained_for", ""))
                     _check_room(self.spec, self.placement, drafter)
-                self.drafters[drafter.name] = _load_drafter(drafter, self.placement, self.model, self.spec)
+                module, _, function = drafter.module.partition(":")
+                path = module if function else f"specdiff_core.drafters.{module}"
+                build = getattr(importlib.import_module(path), function or "build")
+                made = build(drafter, self.placement, target=self.model, pair=self.spec)
+                self.drafters[drafter.name] = made
         except (PairUnavailable, TokenizerMismatch) as error:
             self.missing[drafter.name] = str(error)
         except Exception as error:  # the target and other drafters still work
@@ -128,13 +132,13 @@ def load_pair(
 
     Raises:
         ConfigError: ``drafters`` names one that the pair does not have.
-        WeightsError: a file of the target is missing, truncated or of the wrong shape; the message names it.
+        WeightsError: a file of the target is missing or damaged; the message names it.
         PairUnavailable: the hub cannot be reached and the files are not cached.
         TokenizerMismatch: tokenizer and target disagree about the vocabulary.
         OutOfMemory: the device is too small.
     """
     report = progress or (lambda message: None)
-    wanted = [spec.drafter(name) for name in drafters] if drafters is not None else list(spec.drafters)
+    wanted = spec.drafters if drafters is None else [spec.drafter(name) for name in drafters]
     names = [drafter.name for drafter in wanted]
     with hub.reporting(report), _memory_errors(spec, placement, names), loading_threads(placement.device):
         report("Looking for the target's files")
@@ -178,7 +182,7 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree on ids; a target's table may be slightly larger than the tokenizer."""
+    """Raise TokenizerMismatch unless both agree on ids; the target's table may be a bit larger."""
     names, table = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
     if not table * LEAST_NAMED <= names <= table:
@@ -196,11 +200,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairS
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
-    use, with room left on the first for everything else.
-
-    Raises:
-        OutOfMemory: it does not fit; the message says what would.
-    """
+    use, with room left on the first for everything else. Raises OutOfMemory if it does not fit."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     if words := refusal(spec, machine, drafters):
         raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
@@ -214,22 +214,13 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:
-    """Raise PairUnavailable if a drafter that isn't fetched yet doesn't fit into the free memory."""
+    """Raise PairUnavailable if a drafter doesn't fit into the free memory."""
     machine = find_machine(placement.device.type, placement.dtype_name)
     need = needed(spec, machine, [drafter.name]).drafters[drafter.name]
     if need > machine.free:
         needs = f"The drafter {drafter.name!r} needs about {need / 1e9:.1f} GB of memory in {machine.dtype}"
         free = f"{machine.free / 1e9:.1f} GB are free."
         raise PairUnavailable(f"{needs}; {free}", hint="Choose a smaller target or drafter.")
-
-
-def _load_drafter(spec: DrafterSpec, placement: Placement, target: Any, pair: PairSpec) -> Drafter:
-    """Import the drafter's module and call its build function."""
-    module, _, function = spec.module.partition(":")
-    path = module if function else f"specdiff_core.drafters.{module}"
-    build = getattr(importlib.import_module(path), function or "build")
-    drafter: Drafter = build(spec, placement, target=target, pair=pair)
-    return drafter
 
 
 @contextmanager

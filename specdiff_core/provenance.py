@@ -1,4 +1,4 @@
-"""The origin of a result: code, versions, hardware, date and command, without host, user or folder."""
+"""The origin of a result: code, versions, hardware, date, command; no host, user or folder."""
 
 from __future__ import annotations
 

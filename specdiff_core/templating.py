@@ -2,8 +2,8 @@
 or fill the memory. So it runs in a process of its own (``python -m specdiff_core.templating``),
 with limits on time, memory and output.
 
-The names it finds are those of transformers' ``apply_chat_template``. It doesn't import transformers, so it starts in
-0.1 s instead of 1 s; it stays for the next chat unless a template exceeded a limit."""
+The names it finds are those of transformers' ``apply_chat_template``. Without importing
+transformers it starts in 0.1 s; it stays for the next chat unless a limit was exceeded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def render(request: str) -> str:
         request: JSON on one line: ``[template, values]``.
 
     Raises:
-        ValueError: the template refuses the chat, is wrong, or exceeds a limit; the message says why.
+        ValueError: the template refuses the chat, fails, or exceeds a limit; the message says why.
     """
     with _turn:
         process = _process()

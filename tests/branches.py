@@ -1,7 +1,6 @@
-"""Exact enumeration of everything that is left to sampler: a :class:`Sampler` that walks every branch.
+"""Exact enumeration of what is left to chance: a :class:`Sampler` that walks every branch.
 
-``outcomes(experiment)`` runs ``experiment(sampler)`` once per branch and returns the distribution of its result.
-"""
+``outcomes(experiment)`` runs it once per branch and returns the distribution of its result."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Result = TypeVar("Result", bound=Hashable)
 
 
 class Branches:
-    """Follows a given path of branch numbers, then always the first branch, and remembers what else there was."""
+    """Follows a path of branch numbers, then first branches, and notes what else there was."""
 
     def __init__(self, path: Sequence[int]) -> None:
         self._path = list(path)
@@ -100,7 +99,7 @@ def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
 
 
 def in_turn(first: Callable[[Branches], Value], second: Callable[[Value, Branches], Result]) -> dict[Result, float]:
-    """The exact distribution of ``second(first(sampler), sampler)``; ``first`` runs once for each branch of its own."""
+    """The distribution of ``second(first(sampler), sampler)``; ``first`` runs once per branch."""
     law: dict[Result, float] = {}
     for value, weight in walked(first):
         for result, more in walked(functools.partial(second, value)):
@@ -138,8 +137,8 @@ def cell(*values: Any, quick: bool) -> Any:
 
 
 def spread(*lists: Sequence[Any]) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every value of each
-    list; the rest is marked slow."""
+    """The product of ``lists`` as parameters of a test. By default a part runs that has every value
+    of each list; the rest is marked slow."""
     chosen = {tuple(n % len(values) for values in lists) for n in range(max(map(len, lists)))}
     cells = itertools.product(*(range(len(values)) for values in lists))
     return [cell(*(values[i] for values, i in zip(lists, at, strict=True)), quick=at in chosen) for at in cells]

@@ -1,4 +1,4 @@
-"""A target and drafters made of functions: the loop and its cache run for real, without a network."""
+"""A target and drafters made of functions: the loop and its cache are the real ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORIGIN: Provenance = {
 
 
 class FakeClock(DeviceClock):
-    """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
+    """Every look at the clock is a millisecond later: golden traces are the same everywhere."""
 
     def __init__(self) -> None:
         ticks = itertools.count(1)
@@ -67,13 +67,11 @@ def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
 
 
 class Ledger:
-    """A causal language model that keeps a ledger for a cache: the tokens it was shown, and their
-    places.
+    """A causal language model whose cache is a ledger: the tokens that it read, and their places.
 
     The text of a row is what the mask lets it read, in the order of the places; its logits are
     ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong place makes
-    another text, and so another law.
-    """
+    another text, and so another law."""
 
     dtype, device = torch.float64, torch.device("cpu")
 
@@ -144,7 +142,7 @@ class FakeTarget(Target):
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:
-    """Near the fake target's law where the context is known, so that runs of accepted tokens happen."""
+    """Near the fake target's law where the context is known, so that tokens are accepted."""
 
     def script(known: tuple[int, ...], window: Tensor) -> Tensor:
         rows, text = [], list(known)

@@ -1,4 +1,4 @@
-"""GGUF files for tests, written as llama.cpp's converter writes them: random weights, or those of a checkpoint."""
+"""GGUF files as llama.cpp's converter writes them: random weights, or a checkpoint's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(
     seed: int = 0,
     **changes: Any,
 ) -> dict[str, Tensor]:
-    """Write a file with random weights, and return what it holds under transformers' names, dequantised.
+    """Write a file with random weights; returns them dequantised, by transformers' names.
 
     Args:
         kind: of all matrices; vectors are stored in fp32.
@@ -79,7 +79,7 @@ def write(
 
 
 def convert(folder: Path, path: Path) -> None:
-    """A checkpoint of Llama's kind as a file, in fp32. A document begins with the end of the one before."""
+    """A checkpoint of Llama's kind as a file in fp32. A text begins with the end of the last."""
     config, spelled = LlamaConfig.from_pretrained(folder), json.loads((folder / "tokenizer.json").read_text())
     tensors = {}
     for name, tensor in (dequantised_state(folder) or {}).items():
@@ -101,7 +101,7 @@ def convert(folder: Path, path: Path) -> None:
 
 
 def halves(arch: str, name: str, config: Any) -> int:
-    """The heads of a matrix of which llama.cpp rotates neighbours, and Llama's own weights two halves; else 0."""
+    """The heads of a matrix whose neighbours llama.cpp rotates, in place of halves; else 0."""
     if arch != "llama":
         return 0
     if name.endswith("q_proj.weight"):

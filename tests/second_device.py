@@ -1,12 +1,10 @@
-"""A second device for machines that have none: tensors that say they are on ``cuda:0`` and lie in
-host memory.
+"""A second device for machines without one: tensors on "``cuda:0``" that lie in host memory.
 
 While a :class:`SecondDevice` is entered they follow a GPU's rules. An operator that meets tensors
 of both devices raises. Whatever makes the host wait for what the device has computed is noted as a
 *wait*, whatever carries host data over as a *copy* (a GPU's host waits for those too, unless they
 are pinned and `non_blocking`), each with the lines that asked for it. Kernels are the host's own,
-so numbers are those of the same operators on the CPU, bit by bit.
-"""
+so numbers are those of the same operators on the CPU, bit by bit."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ class SecondDevice:
 
     def __enter__(self) -> SecondDevice:
         SecondDevice.entered = self
-        # A parameter that moves must become another tensor, because it cannot become one of another class.
+        # A parameter that moves becomes another tensor: it cannot change its class.
         overwrite = torch.__future__.set_overwrite_module_params_on_conversion
         self._stack.callback(overwrite, torch.__future__.get_overwrite_module_params_on_conversion())
         overwrite(True)
@@ -100,7 +98,7 @@ class SecondDevice:
 
 
 class _Calls(TorchFunctionMode):
-    """Things made on the device, or moved there: without CUDA torch refuses them before it comes to an operator."""
+    """Things made on the device, or moved there, which torch without CUDA refuses itself."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -140,7 +138,7 @@ class _Operators(TorchDispatchMode):
             return func(*args, **kwargs)
         if name in INDEXING and type(args[0]) is Far:
             indices = _tensors(args[1])
-            waits = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks for what is true
+            waits = any(index.dtype in (torch.bool, torch.uint8) for index in indices)  # it looks
             carried = [one for one in near if not one.ndim or any(one is index for index in indices)]
             for _ in filter(Tensor.numel, carried):  # torch does it by itself
                 note("copy", name)

@@ -27,7 +27,7 @@ class Loopback:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # a client that leaves is none of the test's output
+        self.http.handle_error = lambda *_: None  # of a client that leaves
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
 
     def __enter__(self) -> Any:

@@ -1,8 +1,7 @@
 """Random distributions p and q, small enough to enumerate, and the one measure of exactness: how
 far the joint distribution of three emitted tokens over chained rounds is from the target's.
 
-The production drafters and ``verify`` run; only the sampler and the networks are replaced.
-"""
+The production drafters and ``verify`` run; only the sampler and the networks are replaced."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class Tables:
         return torch.cat([self.dirichlet("p", prefix), torch.zeros(1, dtype=torch.float64)])
 
     def logits(self, prefix: Text, window: Tensor) -> Tensor:
-        """``[g, size + 1]`` of the drafter; the mask's logit is high, to prove that it is never drawn."""
+        """``[g, size + 1]`` of the drafter; the mask's logit is high, but it is never drawn."""
         key = (prefix, tuple(window.tolist()))
         if key not in self._known:
             rows = [self.dirichlet("q", *key, i).log() for i in range(len(window))]
@@ -75,7 +74,7 @@ class Tables:
         return self._known[key]
 
     def scores(self, prefix: Text, draft: Draft) -> Tensor:
-        """``[g+1, size + 1]``: p after the anchor and after each drafted token, of a window or a tree."""
+        """``[g+1, size + 1]``: p after the anchor and each token of a window or a tree."""
         return torch.stack([self.p((*prefix, *text)) for text in [(), *texts(draft.ids, draft.parents)]])
 
     def joint(self, length: int) -> dict[Text, float]:
@@ -102,7 +101,7 @@ class Pairs(Tables):
         return pairs
 
     def behind(self, slot: int, before: int, window: Sequence[int]) -> Tensor:
-        """The chain's distribution of a slot in the first round, behind ``before``, when the pass saw ``window``."""
+        """A slot's distribution in the first round behind ``before``; the pass saw ``window``."""
         marginal = self.logits((), torch.tensor(window))[slot, : self.size].log_softmax(-1)
         return (marginal + self.dirichlet("pair", (), slot, before).log()).softmax(-1)
 
@@ -119,14 +118,14 @@ def drafted(session: DraftSession, *arguments: Any, **values: Any) -> Draft:
 
 
 def first_draft(drafter: Any, ids: Sequence[int], *arguments: Any, **values: Any) -> Any:
-    """The first draft of a drafter without features behind ``ids``; further arguments as of :func:`context_of`."""
+    """The first draft of a drafter without features behind ``ids``; see :func:`context_of`."""
     session = drafter.start()
     session.observe(ids[:-1], None)
     return drafted(session, ids, *arguments, **values)
 
 
 def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence[int] = (), **values: Any) -> Draft:
-    """One production draft of a denoiser; of :class:`Pairs`, one with a Markov head, behind a first anchor 0."""
+    """A production draft of a denoiser; of :class:`Pairs`, with a Markov head and an anchor 0."""
     chained = isinstance(tables, Pairs)
     context = context_of((0, *prefix) if chained else prefix, sampler=sampler, **values)
     follow = tables.follow(prefix) if chained else None
@@ -150,7 +149,7 @@ def verified(rule: Rule, selection: Selection = Selection.TRIE) -> Emit:
 
 
 def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGTH) -> float:
-    """Total variation between what chained rounds emit and what the target says, over whole texts of ``length``."""
+    """Total variation between texts of ``length`` from chained rounds and from the target."""
 
     def round_of(prefix: Text) -> dict[Text, float]:
         return in_turn(partial(drafting, prefix), lambda draft, sampler: emit(tables, prefix, draft, sampler))
@@ -161,7 +160,7 @@ def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGT
 
 
 def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
-    """Drafts of a small causal model's production session; its conditionals, behind a first id, are the tables' q."""
+    """Drafts of a small causal model's session; behind a first id it says the tables' q."""
     size = tables.size
     model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
     drafter = AutoregressiveDrafter("tables", model)

@@ -1,5 +1,5 @@
-"""Attached servers: stand-ins that speak the wire formats of vLLM, SGLang, llama.cpp and plain OpenAI, as recorded in
-their documentation and pull requests; and a real llama-cpp-python server where one is installed."""
+"""Attached servers: stand-ins that speak the documented wire formats of vLLM, SGLang, llama.cpp and
+plain OpenAI; and a real llama-cpp-python server where one is installed."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_server_is_asked_for_what_its_lane_says() -> None:
         assert isinstance(run[0], RunStarted) and run[0].config["top_k"] == 7
     with of_kind("vllm") as server:
         decoded(server)
-        assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang, and -1 all tokens to both"
+        assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang"
 
 
 @pytest.mark.parametrize(("field", "value"), [("top_k", 1), ("ignore_eos", True), ("template", "chat")])
@@ -406,7 +406,7 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
     assert "network included" in out and "τ 2.50, 50% of its drafted tokens accepted" in out
     summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]
-    assert summary["lossless"] is True and summary["quiet"] is True, "what is said of the lanes that ran here"
+    assert summary["lossless"] is True and summary["quiet"] is True, "of the lanes here"
     assert decoder.threads[2:] == [2] * 4, "a server's threads are not those of the other lanes"
     assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]
     assert cli.main(["replay", str(trace)]) == 0
@@ -467,7 +467,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_real_server_with_the_embedded_target_writes_vanillas_text(llama: str) -> None:
-    """The same weights through llama.cpp: at temperature 0 the same text, unless a near tie rounds the other way."""
+    """The same weights through llama.cpp: at temperature 0 the same text, but for near ties."""
     import specdiff_core as lab
 
     engine = lab.load(drafters=["none", "block"])

@@ -38,8 +38,8 @@ from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.statistics import student
 from specdiff_core.measure.store import RowLog
 from specdiff_core.measure.ties import difference, ranking
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec

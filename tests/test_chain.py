@@ -1,4 +1,4 @@
-"""The Markov chain over a window: what it draws follows the q it reports, whatever rule, order, tree or selection."""
+"""The Markov chain over a window: its draws, trees, noise and confidences."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_known_tokens_are_what_a_later_step_follows() -> None:
 
 
 def test_shared_noise_belongs_to_an_id_not_to_a_candidate() -> None:
-    """So a drafter that draws among candidates and a target that draws among all ids agree as often as they can."""
+    """So a drafter among candidates and a target among all ids agree as often as they can."""
     sampler, ids = SharedGumbel(4, "draft", 0), torch.tensor([[6, 1, 4], [0, 2, 3]])
     probs = torch.rand(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     probs /= probs.sum(-1, keepdim=True)

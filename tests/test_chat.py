@@ -29,7 +29,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A tiny pair whose tokenizer has a chat template, and whose generation config names a second end."""
+    """A tiny pair with a chat template, whose generation config names a second end."""
     folder = tmp_path_factory.mktemp("chat")
     save_tokenizer(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -66,7 +66,7 @@ def test_a_prompt_is_a_message_where_the_target_chats(chatty: Engine) -> None:
     assert read(system="Be brief.") == "<|im_start|>system\nBe brief.<|im_end|>\n" + message + "<think></think>"
     marker = tokenizer.convert_tokens_to_ids("<|im_start|>")
     assert chatty.encode("the cat", config())[0] == marker, "the template's own marks are marks"
-    assert marker not in chatty.encode("<|im_start|>", config(template="plain")), "typed into a text they are text"
+    assert marker not in chatty.encode("<|im_start|>", config(template="plain")), "it is text"
     header, _ = run(chatty, config())
     assert header.prompt_ids == chatty.encode("the cat", config())
     assert header.config["template"] == "auto"
@@ -149,7 +149,7 @@ def test_stop_strings_are_lines() -> None:
     assert before("one", ("two",)) == "one"
     with pytest.raises(ConfigError, match="Stop at"):
         config(stop="x" * 401)
-    with pytest.raises(ConfigError, match="System prompt cannot be"):  # a byte of a shell that is no UTF-8
+    with pytest.raises(ConfigError, match="System prompt cannot be"):  # no UTF-8
         config(system="caf\udce9")
     with pytest.raises(ConfigError, match="characters that aren’t text"):
         check_prompt("caf\udce9")

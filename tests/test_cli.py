@@ -76,7 +76,7 @@ def test_every_setting_has_a_flag_that_arrives(decoder: FakeDecoder, capsys: pyt
         (["--rule", "magic"], "Choose one of: ratio"),
         (["--pair", "nothing"], "no model pair"),
         (["--drafter", "nobody"], "no drafter"),
-        (["--device", "abacus"], "Unknown device"),
+        (["--device", "abacus"], "no device called 'abacus'"),
         (["--threads", "0"], "threads"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Adaptive γ and T: the estimates, the choice, the cut by distributions only, and the law that stays."""
+"""Adaptive γ and T: estimates, choice, the cut by distributions only, the law that stays."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_it_finds_the_best_window(alpha: float, passes: Passes) -> None:
 
 
 def test_it_tries_every_t_and_keeps_the_better() -> None:
-    """Four steps accept nearly everything, one accepts half: chosen while a pass is cheap, not when it is expensive."""
+    """Four steps accept nearly everything, one accepts half: chosen while a pass is cheap."""
 
     def settle(draft: float) -> int:
         controller, rng = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
@@ -134,7 +134,7 @@ def test_a_moment_of_another_program_does_not_turn_it() -> None:
 
 
 def test_beliefs_are_corrected_by_what_came_of_them() -> None:
-    """A drafter that says 0.3 where it is nearly always right is trusted with longer drafts than one that is right."""
+    """A drafter that says 0.3 and is nearly always right drafts longer than a calibrated one."""
 
     def kept(right: float) -> int:
         controller, rng = Auto(DecodeConfig(gamma=8), denoiser), torch.Generator().manual_seed(5)
@@ -149,10 +149,10 @@ def test_beliefs_are_corrected_by_what_came_of_them() -> None:
 
 
 def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
-    """A position that was read counts as a pass; if its row costs more than it gains, its token is never drawn."""
+    """A position that was read is a pass; if its row costs more than it gains, nothing is drawn."""
     drafter = AutoregressiveDrafter("small", Target(small_model(), context=64))
     whole = first_draft(drafter, [3, 7, 9], 5)
-    # The third was read, and its row costs more than it gains; then the second is the last one that pays for a pass.
+    # The third was read, but its row costs too much; then the second is the last that pays for a pass.
     for stop_criterion, passes in (
         (lambda confidences: 2 if len(confidences) > 2 else 9, 3),
         (lambda confidences: 2 + (len(confidences) < 2), 2),
@@ -165,12 +165,12 @@ def test_a_sequential_drafter_ends_where_it_grows_unsure() -> None:
 @pytest.mark.parametrize("nodes", [0, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_match_returns_vanillas_text_and_decisions_are_events(temperature: float, nodes: int) -> None:
-    """For a window and for a tree. A tree node must gain more than its row costs, v₁ · R, so trees get smaller."""
+    """For a window and a tree; a node must gain more than its row costs, so trees shrink."""
     config = DecodeConfig(
         gamma=5, tree_nodes=nodes, rule=Rule.MATCH, temperature=temperature, max_new_tokens=40, auto=True
     )
     auto = Auto(config, denoiser)
-    assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # nothing was measured yet
+    assert auto.min_node_prob == 0.0 and Fixed(config).min_node_prob == 0.0  # at first
     events = decoded(config, drafter=good_drafter(0.3), controller=auto)
     found = events[-1]
     assert found.ids == decoded(config, drafter=VanillaDrafter())[-1].ids
@@ -213,8 +213,7 @@ def test_dear_rows_make_small_trees() -> None:
 
 
 def test_what_can_be_chosen_as_it_goes() -> None:
-    """Several drafts, and a tree with a pass for each depth, are sized as set; what makes no pass
-    has nothing to choose."""
+    """Several drafts, trees with a pass for each depth and copies are sized as set."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
     assert block.follow(auto).auto

@@ -30,7 +30,7 @@ from specdiff_core.explorations import doctor
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.models.cache import KeyValues
-from specdiff_core.models.target import NetworkRun
+from specdiff_core.models.target import NetworkSession
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.fields import parse
@@ -397,13 +397,13 @@ def next_row(self: KeyValues, scored: int, rows: Any, keep: Any = KeyValues.keep
     keep(self, scored, [*rows[:-1], min(rows[-1] + 1, scored - 1)] if rows else rows)
 
 
-def moved(self: NetworkRun, ids: Any, *others: Any, forward: Any = NetworkRun.forward) -> Any:
+def moved(self: NetworkSession, ids: Any, *others: Any, forward: Any = NetworkSession.forward) -> Any:
     """Return the rows of wide passes one row too late."""
     logits, outputs = forward(self, ids, *others)
     return (logits.roll(1, 0) if len(ids) > 1 else logits), outputs
 
 
-@pytest.mark.parametrize(("part", "name", "wrong"), [(KeyValues, "keep", next_row), (NetworkRun, "forward", moved)])
+@pytest.mark.parametrize(("part", "name", "wrong"), [(KeyValues, "keep", next_row), (NetworkSession, "forward", moved)])
 def test_a_row_too_far_is_a_bug(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, part: type, name: str, wrong: Any
 ) -> None:

@@ -1,4 +1,4 @@
-"""Drafters that are no denoisers: token by token, and by copying. Their drafts, their rollback, their exactness."""
+"""Drafters that are no denoisers, token by token and by copying; and the drafting contract."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_full_context_shortens_the_draft() -> None:
 def test_copies_what_followed_the_longest_ending() -> None:
     assert continuation([1, 2, 3, 9, 1, 2, 3], 2) == [9, 1]
     assert continuation([5, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3], 3) == [8, 4, 2]  # the latest of two
-    assert continuation([1, 2, 3, 9, 8, 2, 3], 8) == [9, 8, 2, 3]  # two tokens match; the copy ends with the text
+    assert continuation([1, 2, 3, 9, 8, 2, 3], 8) == [9, 8, 2, 3]  # the copy ends with the text
     assert continuation([4, 4], 3) == [4]
     assert continuation([1, 2, 3], 3) == []
     assert continuation([1], 3) == []
@@ -55,7 +55,7 @@ def test_an_empty_copy_is_a_plain_step() -> None:
 
 
 def test_settings_that_a_drafter_cannot_follow_are_changed() -> None:
-    """No tree and no K for what denoises nothing; one pass behind a tree. T is the drafter's passes."""
+    """No tree and no K without denoising; one pass for a tree. T is the drafter's passes."""
     small = EMBEDDED.drafter("autoregressive")
     kinds = [dataclasses.replace(small, drafting=kind) for kind in ("denoise", "sequential", "copy")]
     assert [spec.passes(6, 3) for spec in kinds] == [3, 6, 1]

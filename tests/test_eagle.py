@@ -1,4 +1,4 @@
-"""EAGLE's head: files with the released names, features beside tokens, a tree that grows by depth, and the same law."""
+"""EAGLE's head: released names, features beside tokens, a tree that grows by depth."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tables import drafted, texts
 from specdiff_core.drafters.eagle import EagleDrafter, EagleSession
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.trees import ROOT, Growth
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.settings import Sampling
@@ -35,7 +35,7 @@ def model() -> Any:
 def head(model: Any) -> EagleHead:
     head = new_eagle(model.config, seed=3).eval().requires_grad_(False)
     with torch.no_grad():
-        for parameter in head.parameters():  # an opinion of its own: as it begins it repeats what it is given
+        for parameter in head.parameters():  # at first it repeats what it is given
             if parameter.ndim == 2:
                 parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(parameter)))
     return head
@@ -53,7 +53,7 @@ def features_of(model: Any, ids: list[int]) -> torch.Tensor:
 
 
 def plainly(model: Any, head: EagleHead, ids: list[int], drafted: tuple[int, ...]) -> torch.Tensor:
-    """Logits ``[V]`` behind ``ids`` and ``drafted``: whole passes over everything, no cache, no session."""
+    """Logits ``[V]`` behind ``ids`` and ``drafted``, by whole passes: no cache, no session."""
     with torch.inference_mode():
         features = features_of(model, ids[:-1])
         for count in range(len(drafted) + 1):
@@ -86,7 +86,7 @@ def test_the_tree_holds_the_most_probable_texts(model: Any, head: EagleHead, dra
         deepest = sorted(found, key=lambda text: -found[text])[:8]
     del every[()]
     got = texts(list(draft.ids), draft.parents)
-    assert len(set(got)) == nodes and draft.nfe == (1 if nodes == 1 else 3), "no child is more probable than its parent"
+    assert len(set(got)) == nodes and draft.nfe == (1 if nodes == 1 else 3)
     assert sorted((every[text] for text in got), reverse=True) == pytest.approx(
         sorted(every.values(), reverse=True)[:nodes], abs=1e-4
     )
@@ -97,7 +97,7 @@ def test_growth_keeps_parents_before_children() -> None:
     growth.extend([ROOT], torch.tensor([[0.6, 0.3, 0.1]]).log())
     assert (growth.ids, growth.open(), growth.best_path()) == ([0, 1], [0, 1], [0])
     growth.extend([0, 1], torch.tensor([[0.9, 0.05, 0.05], [0.5, 0.25, 0.25]]).log())
-    assert growth.open() == [2] and growth.best_path() == [0, 0]  # 0.54 is among the three best, 0.15 is not
+    assert growth.open() == [2] and growth.best_path() == [0, 0]  # 0.54, but not 0.15
     ids, parents, totals = growth.best()
     assert (ids, parents) == ([0, 1, 0], [ROOT, ROOT, 0])
     assert [math.exp(total) for total in totals] == pytest.approx([0.6, 0.3, 0.54])
@@ -111,11 +111,11 @@ def test_it_needs_a_feature_for_each_token_and_room_behind_them(model: Any, draf
     with pytest.raises(DraftContractError, match="features of 2 tokens and got 0"):
         session.observe([3, 4], None)
     assert session.room == 0  # a prompt of one token: nothing was read
-    assert begun(drafter, model, [3] * 62).room == 4  # of a context of 64: 61 entries, three behind them
+    assert begun(drafter, model, [3] * 62).room == 4  # of 64: 61 entries, three behind them
 
 
 def test_files_have_the_released_names(tmp_path: Path, head: EagleHead) -> None:
-    """No norm before the layer, no embedding, no head. Releases have a bias, and the target's table beside it."""
+    """No first norm, no embedding, no head; releases add a bias and the target's table."""
     tensors = load_file(save_eagle(head, tmp_path) / "model.safetensors")
     parts = {name.removeprefix("layers.0.").removesuffix(".weight") for name in tensors}
     layer = {*(f"self_attn.{one}_proj" for one in "qkvo"), *(f"mlp.{one}_proj" for one in ("gate", "up", "down"))}

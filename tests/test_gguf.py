@@ -1,12 +1,10 @@
 """GGUF files: weights, config and tokenizer against transformers, and what is refused or damaged.
-The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it).
-"""
+The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it)."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import random
 import shutil
@@ -28,15 +26,16 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models import fetch, own_pairs
 from specdiff_core.models.availability import availability
-from specdiff_core.models.causal import load_causal, load_stock, vocabulary
+from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.files import StoredRows
 from specdiff_core.models.folders import read_config, resolve
 from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.memory import size_of
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
-from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, SMOLLM2
 from specdiff_core.schema.published import SMOLLM2_Q4_1
 from specdiff_core.schema.settings import DecodeConfig
@@ -220,7 +219,7 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
     }  # fmt: skip
     header = {f"tokenizer.ggml.{name}": value for name, value in header.items()}
     tokenizer = tokenizer_of(tmp_path / "model.gguf", header=header)
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"], "the best merges first"
+    assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("é").input_ids) == ["<s>", "▁", "<0xC3>", "<0xA9>"]
     for text in ("the theé 🎭", "the the</s>"):
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
@@ -255,7 +254,7 @@ def test_a_quantisation_that_is_not_read_is_refused_by_name(tmp_path: Path) -> N
     for number, named in ((int(Kind.Q8_K), "Q8_K"), (250, "250")):
         write(tmp_path / f"{number}.gguf")
         data = bytearray((tmp_path / f"{number}.gguf").read_bytes())
-        place = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8  # after its two sides
+        place = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8
         assert int.from_bytes(data[place : place + 4], "little") == Kind.Q8_0
         data[place : place + 4] = number.to_bytes(4, "little")
         (tmp_path / f"{number}.gguf").write_bytes(data)
@@ -264,7 +263,7 @@ def test_a_quantisation_that_is_not_read_is_refused_by_name(tmp_path: Path) -> N
 
 
 def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> None:
-    """However a file is cut or altered, one sentence comes of it, soon, and nothing is left in the cache."""
+    """However a file is cut or altered: one sentence, soon, and nothing left in the cache."""
     write(tmp_path / "model.gguf")
     whole = (tmp_path / "model.gguf").read_bytes()
     bad = tmp_path / "bad.gguf"
@@ -273,7 +272,7 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(whole[:length])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
-    for place, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # of tensors, and of fields
+    for place, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # tensors, fields
         bad.write_bytes(whole[:place] + count.to_bytes(8, "little") + whole[place + 8 :])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
@@ -283,7 +282,7 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(data)
         with contextlib.suppress(SpecDiffError):  # nothing else may be raised
             load_causal(resolve(bad), torch.float32, context=16)
-    assert not [path for path in cache.rglob("*") if path.name.startswith(".")], "no half of a folder"
+    assert not [one for one in cache.rglob("*") if one.name.startswith(".")], "no half of a folder"
 
 
 @pytest.mark.parametrize("header", [
@@ -411,7 +410,7 @@ def test_memory_is_counted_before_weights_are_read(tmp_path: Path) -> None:
     assert known.tied == 0, "the embedding stays in the file"
 
 
-# The real file ------------------------------------------------------------------------------------------------------
+# The real file
 
 
 @pytest.fixture(scope="module")
@@ -424,7 +423,7 @@ def smollm2() -> Any:
 
 @pytest.fixture(scope="module")
 def reference(smollm2: Any) -> Any:
-    """transformers' module, with weights that gguf's own reader finds, their rows back in two halves of a head."""
+    """transformers' module with weights by gguf's own reader, rows back in two halves of a head."""
     import gguf as package
 
     stored = {tensor.name: tensor for tensor in package.GGUFReader(REAL).tensors}
@@ -439,16 +438,11 @@ def reference(smollm2: Any) -> Any:
     return model.eval()
 
 
-PROMPTS = [
-    json.loads(line)["prompt"] for line in (ROOT / "tests" / "prompts.jsonl").read_text(encoding="utf-8").splitlines()
-][:6] + ["Why is the sky blue?", "Write a haiku about rain.", "List three prime numbers.", "What is 12 times 9?"]
-
-
 @real
 @pytest.mark.slow
 @torch.inference_mode()
 def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cache: None) -> None:
-    """Over a whole prompt, token by token from the cache, and after a rollback. They're bitwise in bf16, too."""
+    """Over a prompt, token by token from the cache, and after a rollback. Bitwise in bf16, too."""
     ids = smollm2.tokenizer("Why is the sky blue? Sunlight has all colours, 1 to 7.")["input_ids"]
     theirs = reference(torch.tensor([ids])).logits[0]
     target = Target(smollm2.model, context=2048)
@@ -465,23 +459,8 @@ def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cac
 
 
 @real
-@pytest.mark.slow
-@torch.inference_mode()
-def test_smollm2s_texts_are_generates(smollm2: Any, reference: Any) -> None:
-    """At each position of a greedy text, transformers' best token is the one that follows."""
-    engine = Engine(smollm2)
-    assert len(PROMPTS) == 10
-    for prompt in PROMPTS:
-        config = DecodeConfig(pair="smollm2", drafter="none", max_new_tokens=32, ignore_eos=True)
-        ids = engine.encode(prompt, config)
-        found = next(event.ids for event in engine.decode(prompt, config) if isinstance(event, Finished))
-        best = reference(torch.tensor([[*ids, *found]])).logits[0].argmax(-1)
-        assert list(found) == best[len(ids) - 1 : -1].tolist(), prompt
-
-
-@real
 def test_smollm2s_tokens_are_those_of_transformers(real_cache: None) -> None:
-    """Its own conversion does not know that digits stand alone, so these are compared where there are none."""
+    """Its own conversion does not split digits, so texts without them are compared."""
     assert REAL is not None
     theirs = AutoTokenizer.from_pretrained(REAL.parent, gguf_file=REAL.name)
     ours = AutoTokenizer.from_pretrained(resolve(SMOLLM2.target, SMOLLM2.revision, weights=False))
@@ -510,7 +489,7 @@ def test_smollm2s_tokens_are_those_of_transformers(real_cache: None) -> None:
 
 @real
 def test_loading_smollm2_holds_one_copy_of_its_weights(real_cache: None) -> None:
-    """In bf16, which is half of fp32: the process stays below 900 MB, and never holds them twice."""
+    """In bf16, half of fp32: the process stays below 900 MB, so it never holds them twice."""
     code = (
         "from specdiff_core.engine import Engine; e = Engine.load('smollm2', device='cpu', dtype='bf16', drafters=[])\n"
         "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'VmHWM'))))\n"

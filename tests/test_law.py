@@ -1,11 +1,9 @@
-"""The distribution of the text, end to end: whole runs of ``Engine.decode`` over tiny pairs, every
-outcome enumerated.
+"""The distribution of the text: whole runs of ``Engine.decode`` over tiny pairs, enumerated.
 
 What is not under test is small: two random tables in place of the target's weights, and a softmax,
 a top-k and a top-p written again in the simplest way. Target, cache, drafters, loop, controller,
 verification and the engine are the real ones, so the tests see which p and which q the loop hands
-to the verifier, what it rolls back and where it ends.
-"""
+to the verifier, what it rolls back and where it ends."""
 
 from __future__ import annotations
 
@@ -40,11 +38,11 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import LoadedPair
 from specdiff_core.maths.randomness import SharedGumbel
-from specdiff_core.models.causal import Vocabulary, load_causal, vocabulary
+from specdiff_core.models.causal import load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig
-from specdiff_core.models.network import CausalLM
+from specdiff_core.models.network import CausalLM, Vocabulary, vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
@@ -52,7 +50,7 @@ from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selec
 from specdiff_core.train.learners import new_eagle
 
 END, MASK = 0, 1  # the words are 2 and higher
-PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids: one digit for each token; an ending occurred before
+PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids; a digit is a token
 LENGTH = 3
 TOLERANCE = 1e-9
 EXACT = [rule for rule in Rule if rule.lossless]
@@ -65,7 +63,7 @@ Law = dict[Text, float]
 
 
 class Oracle:
-    """In place of an ``Mdlm``: ``rows(ids, place)`` are the logits ``[V]`` of the token at a place."""
+    """In place of an ``Mdlm``: ``rows(ids, place)``: logits ``[V]`` of the token at a place."""
 
     def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
         self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
@@ -78,8 +76,8 @@ class Oracle:
 
 
 def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
-    """``module`` with larger random weights, so that its distributions are far from flat and depend on what it reads;
-    ``others`` are the scales of those whose names hold a word. Norms stay as they are."""
+    """``module`` with larger random weights, so its distributions are far from flat and depend on
+    what it reads; ``others``: scales of those whose names hold a word. Norms stay as they are."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -171,6 +169,17 @@ def read(model: Any) -> Target:
     return Target(model, context=60, suppress=(MASK,))
 
 
+def every_kind(size: int, seed: int, network: Any, small: Any, eagle: Any, **words: Any) -> dict[str, Drafter]:
+    """A drafter of every kind; ``words`` are options of :func:`block`."""
+    return {
+        "mdlm": masked_diffusion(size, network),
+        "block": block(size, seed, **words),
+        "block_markov": block(size, seed, markov=4, **words),
+        "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
+        "eagle": EagleDrafter("eagle", read(eagle), layers=(words.get("layer", 0),)),
+    }
+
+
 def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
     target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
@@ -178,16 +187,7 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     oracle = Oracle(size, lambda ids, place: scale * noise("q", seed, ids, place, size=size))
     head = opinionated(nn.Linear(WIDTH, size), seed)
     embedding = noise("embedding", seed, size=size * WIDTH).view(size, WIDTH).float()
-    return engine_of(
-        target,
-        {
-            "mdlm": masked_diffusion(size, oracle),
-            "block": block(size, seed, embedding=embedding, head=head),
-            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head),
-            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(small), layers=(0,)),
-        },
-    )
+    return engine_of(target, every_kind(size, seed, oracle, small, small, embedding=embedding, head=head))
 
 
 def networks(size: int, seed: int = 0) -> Engine:
@@ -208,16 +208,8 @@ def networks(size: int, seed: int = 0) -> Engine:
     target, small = llama(2), ours(llama(1))
     embedding, head = target.get_input_embeddings().weight, target.get_output_embeddings()
     eagle = opinionated(new_eagle(target.config), seed, 0.3).freeze(vocabulary(target), context=64)
-    engine = engine_of(
-        ours(target),
-        {
-            "mdlm": masked_diffusion(size, mdlm(size, seed)),
-            "block": block(size, seed, embedding=embedding, head=head, layer=1),
-            "block_markov": block(size, seed, markov=4, embedding=embedding, head=head, layer=1),
-            "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
-            "eagle": EagleDrafter("eagle", read(eagle), layers=(1,)),
-        },
-    )
+    words: dict[str, Any] = {"embedding": embedding, "head": head, "layer": 1}
+    engine = engine_of(ours(target), every_kind(size, seed, mdlm(size, seed), small, eagle, **words))
     STOCK[engine] = {"target": target}
     return engine
 
@@ -226,7 +218,7 @@ def networks(size: int, seed: int = 0) -> Engine:
 
 
 def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: float) -> dict[int, float]:
-    """Word -> probability, by the definition: the k most probable words, of them the fewest that hold p together."""
+    """Word -> probability, by definition: the k most probable words, of them the fewest with p."""
     words = sorted((i for i in range(len(logits)) if i != MASK), key=lambda i: (-logits[i], i))
     if temperature == 0:
         return {words[0]: 1.0}
@@ -238,34 +230,32 @@ def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: floa
     return {word: weight / sum(kept.values()) for word, weight in kept.items()}
 
 
-def target_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
-    """p."""
-    return softmax(logits.tolist(), config.temperature, config.top_k, config.top_p)
-
-
-def drafter_softmax(logits: Tensor, config: DecodeConfig) -> dict[int, float]:
-    """q."""
-    own = config.temperature if config.draft_temperature is None else config.draft_temperature
-    return softmax(logits.tolist(), own, config.top_k, config.top_p)
-
-
 def ids_of(prompt: str) -> Text:
     return tuple(int(digit) for digit in prompt)
 
 
-def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str, length: int = LENGTH) -> Law:
-    """The distribution of the first ``length`` tokens of vanilla's text, which may end before."""
+def joint(following: Callable[[Text], dict[int, float]], length: int, ends: Sequence[int] = ()) -> Law:
+    """The distribution of ``length`` tokens, each ``following`` those before; or fewer up to an end."""
     law: Law = {(): 1.0}
     for _ in range(length):
         longer: Law = {}
         for text, weight in law.items():
-            if END in text and not config.ignore_eos:
-                longer[text] = longer.get(text, 0.0) + weight
+            if text and text[-1] in ends:
+                longer[text] = weight
                 continue
-            for word, p in target_softmax(logits((*ids_of(prompt), *text)), config).items():
-                longer[(*text, word)] = weight * p
+            longer |= {(*text, word): weight * p for word, p in following(text).items()}
         law = longer
     return law
+
+
+def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str) -> Law:
+    """The distribution of the first tokens of vanilla's text, which may end before."""
+
+    def following(text: Text) -> dict[int, float]:
+        row = logits((*ids_of(prompt), *text)).tolist()
+        return softmax(row, config.temperature, config.top_k, config.top_p)
+
+    return joint(following, LENGTH, () if config.ignore_eos else (END,))
 
 
 @pytest.fixture(autouse=True)
@@ -277,7 +267,7 @@ def quick_headers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def enumerate_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[Any, float]]:
-    """The exact law of what ``outcome`` says about the events of a run, over everything that streams may draw."""
+    """The exact law of ``outcome`` of a run's events, over everything that streams may draw."""
 
     def run(engine: Engine, config: DecodeConfig, prompt: str, outcome: Callable[..., Any]) -> dict[Any, float]:
         def play(sampler: Branches) -> Any:
@@ -307,7 +297,7 @@ def setting(size: int = 4, **values: Any) -> tuple[int, dict[str, Any]]:
     return size, {"pair": "tiny", "gamma": 2, "max_new_tokens": LENGTH, **values}
 
 
-LONG = {"gamma": 3, "max_new_tokens": LENGTH + 1}  # drafts that run past the tokens that are compared
+LONG = {"gamma": 3, "max_new_tokens": LENGTH + 1}  # drafts beyond the compared tokens
 
 SHAPES = {
     "vanilla": setting(drafter="none"),
@@ -382,8 +372,7 @@ def words(size: int, seed: int = 0) -> tuple[Engine, str]:
 def whole_product() -> list[Any]:
     """Shapes × samplings × rules. By default every shape runs under p/q with what top-k and top-p
     leave of p and q, and under one other sampling and rule, in turn; the others are slow. Top-k
-    alone is for p/q alone, and point masses need no second temperature: those rules do not see
-    q."""
+    alone is for p/q alone, and point masses need no second temperature."""
     found = []
     for (i, shape), (j, sampling), (k, rule) in itertools.product(*map(enumerate, (SHAPES, SAMPLINGS, EXACT))):
         if sampling == "top-k" and rule is not Rule.RATIO:
@@ -401,7 +390,7 @@ def whole_product() -> list[Any]:
 def test_the_text_follows_the_targets_law(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str, rule: Rule
 ) -> None:
-    """The joint law of three tokens, with texts that end inside a draft and runs that end at the limit, to 1e-9."""
+    """The joint law of three tokens, with texts that end in a draft or at the limit, to 1e-9."""
     (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
     law = enumerate_runs(engine, config, prompt, beginning)
     assert sum(law.values()) == pytest.approx(1.0, abs=1e-9)
@@ -440,7 +429,7 @@ def first_draft(events: Iterator[Event], sampler: Branches) -> tuple[DraftReady,
 def test_the_q_that_is_tested_is_the_q_that_was_drawn_from(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
 ) -> None:
-    """Whatever is drawn, the recorded q multiply to the probability with which it was drawn (they keep 7 digits)."""
+    """The recorded q (of 7 digits) multiply to the probability with which a draft was drawn."""
     (engine, prompt), config = pair(shape, sampling), config_of(shape, sampling, ignore_eos=True)
     for event, drawn in enumerate_runs(engine, config, prompt, first_draft):
         branches = event.branches or (range(len(event.ids)),)
@@ -463,7 +452,7 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
         if drafter.network.markov is not None:
             hidden = drafter.network.markov(hidden, drafter.words.read_embedding()[(*text, *drafted)[-1]])
         return drafter.words.head(hidden)
-    first = 1 if isinstance(drafter, EagleDrafter) else 0  # the head reads each token beside the feature before it
+    first = 1 if isinstance(drafter, EagleDrafter) else 0  # reads the feature before
     return drafter.reader.model.logits((*text, *drafted)[first:])
 
 
@@ -479,16 +468,13 @@ def test_drafts_follow_the_law_of_their_drafter(
     law: Law = {}
     for (event, _), weight in enumerate_runs(engine, config, prompt, first_draft).items():
         law[event.ids] = law.get(event.ids, 0.0) + weight
-    wanted: Law = {(): 1.0}
-    for _ in range(config.gamma):
-        wanted = {
-            (*drafted, word): weight * q
-            for drafted, weight in wanted.items()
-            for word, q in drafter_softmax(
-                plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma), config
-            ).items()
-        }
-    assert total_variation(law, wanted) < 1e-6
+    own = config.temperature if config.draft_temperature is None else config.draft_temperature
+
+    def following(drafted: Text) -> dict[int, float]:
+        row = plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma).tolist()
+        return softmax(row, own, config.top_k, config.top_p)
+
+    assert total_variation(law, joint(following, config.gamma)) < 1e-6
 
 
 # ---- Real networks: keys, values and hidden states that are computed ----
@@ -552,7 +538,7 @@ RACES = [
 def test_match_returns_vanillas_text_and_at_temperature_0_so_does_every_rule(
     shape: str, sampling: str, rule: Rule
 ) -> None:
-    """With the streams of production and real networks, token for token, and with the same reason to end."""
+    """With the streams of production and real networks, token for token; the same reason to end."""
     engine, prompt = with_networks(9)
     values = {**SHAPES[shape][1], **SAMPLINGS[sampling], **WIDE}
     values["steps"] = 2 * values.get("steps", 1)
@@ -574,7 +560,7 @@ def vanilla(sampling: str, seed: int, ignore_eos: bool) -> tuple[Text, str]:
 
 
 class Watched(DraftSession):
-    """A session that notes what passes through it; ``anew``: one that begins anew in every round, with all of it."""
+    """A session that notes what passes through it; ``anew``: begun anew in every round."""
 
     def __init__(self, drafter: Drafter, anew: bool) -> None:
         self._start, self._session, self._anew = drafter.start, drafter.start(), anew
@@ -643,8 +629,8 @@ def test_what_a_session_keeps_changes_nothing(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", [name for name in KEEPING if not SHAPES[name][1].get("tree_nodes")])
 def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
-    """``match`` verifies with the same noise of a place and an id, so that a drafter with q = p is always right. Other
-    noise would leave the text vanilla's, but make it slower. Of several drafts, the first."""
+    """``match`` verifies with the same noise of a place and an id: a drafter with q = p is always
+    right. Other noise would leave vanilla's text, but be slower. Of several drafts, the first."""
     engine, prompt = with_networks(9)
     session, _ = watched(engine, prompt, wide(shape, Rule.MATCH, 5))
     verifying = SharedGumbel(5, "verify", 0)
@@ -658,7 +644,7 @@ def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
 
 
 def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
-    """The p-value of a chi-square test of ``counts`` against ``law``; cells of fewer than 5 expected are one."""
+    """The p-value of a chi-square test of ``counts``; cells below 5 expected are one."""
     total = sum(counts.values())
     assert set(counts) <= set(law)
     rare = [cell for cell, p in law.items() if p * total < 5]
@@ -687,8 +673,8 @@ FALSE_ALARM = 1e-6
     ],
 )
 def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
-    """What enumeration takes for granted: draws for the draft, for its tests and of other rounds do not depend on each
-    other. The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
+    """What enumeration takes for granted: draws for drafts, tests and rounds are independent.
+    The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
     engine, prompt = pair(shape, sampling)
     seen: Counter[Text] = Counter()
     for seed in range(400):
@@ -721,8 +707,7 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     """Four drafts of two tokens from a flat q over three words: the number of different windows,
     the last draft of a round beside the first one, and beside the last one of the round before,
-    have the laws of independent draws. 200 rounds and more, chi-square, fixed seeds, false alarm
-    1e-6 for each of the three."""
+    have the laws of independent draws. 200 rounds, chi-square, fixed seeds, alarms 1e-6 each."""
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
     if kind == "mdlm":

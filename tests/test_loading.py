@@ -1,4 +1,4 @@
-"""A complete tiny pair in the released formats (GPT-2 target, MDLM drafter): loading, drafting, and every refusal."""
+"""A tiny pair in the released formats (GPT-2, MDLM): loading, drafting, and every refusal."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     with pytest.raises(ConfigError):
         load_pair(pair, CPU, drafters=["eagle"])
     done = same_text(Engine(loaded), "mdlm", steps=2)
-    assert len(done.ids) == 12 and done.peak_bytes is None, "a process has one peak, whatever a method adds"
+    assert len(done.ids) == 12 and done.peak_bytes is None, "of the process"
 
 
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
-    """Old tokens beyond the view change nothing, tokens inside it do; a wide window leaves 16 known tokens."""
+    """Tokens beyond the view change nothing, those inside do; a wide window leaves 16 of them."""
     drafter = load_pair(pair, CPU).drafters["mdlm"]
     recent = [3 + i % 40 for i in range(28)]
 
@@ -111,7 +111,7 @@ def test_a_damaged_target_config_is_named(pair: PairSpec, values: dict[str, Any]
     + ['{"weight_map": {"a": "%s"}}' % ("x" * 5000)],
 )
 def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
-    (Path(pair.target) / "model.safetensors").unlink()  # which would be read, whatever the index says
+    (Path(pair.target) / "model.safetensors").unlink()  # which would be read
     (Path(pair.target) / "model.safetensors.index.json").write_text(text)
     with pytest.raises(WeightsError, match=r"index\.json"):
         load_pair(pair, CPU)
@@ -146,7 +146,7 @@ def test_a_drafter_with_other_ids_costs_itself_only(pair: PairSpec, tmp_path: Pa
 
 
 def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None:
-    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, far too large, or another end of text
+    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, too large, another end
         folder = tmp_path / f"target-{size}-{end}"
         save_target(folder, size, end)
         with pytest.raises(TokenizerMismatch, match="tokenizer"):
@@ -165,7 +165,7 @@ def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pa
 
 
 def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
-    """A drafter of the same V whose mask is an ordinary id of the target must be declared in ``suppress``."""
+    """A drafter's mask that is an ordinary id of the target must be in ``suppress``."""
     folder = Path(pair.drafter("mdlm").source)
     size = json.loads((Path(pair.target) / "config.json").read_text())["vocab_size"]
     save_drafter(folder, size)
@@ -233,7 +233,7 @@ UNPINNED = {
     "diffusionfamily/diffullama",
     "apple/DiffuCoder-7B-cpGRPO",
 }
-"""No public source names a commit of these: the first fetch decides, and is remembered (tests/test_hub.py)."""
+"""No public source names a commit of these: the first fetch decides (tests/test_hub.py)."""
 
 
 def test_hub_pairs_are_pinned() -> None:

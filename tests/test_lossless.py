@@ -1,9 +1,7 @@
-"""Exactness by enumeration: the joint distribution of three tokens over chained rounds equals the
-target's, to 1e-12.
+"""Exactness by enumeration: three tokens over chained rounds have the target's law, to 1e-12.
 
 Every rule that claims ``lossless`` must pass in every way to draft; the same comparison must catch
-biased schemes. ``test_law.py`` enumerates whole runs of the engine.
-"""
+biased schemes. ``test_law.py`` enumerates whole runs of the engine."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ from specdiff_core.schema.settings import RevealOrder, Rule, Sampling, Selection
 
 
 def sure_enough(confidences: Sequence[float]) -> int:
-    """Positions up to the first of low confidence, one at least: it sees distributions, no value."""
+    """Positions up to the first of low confidence, at least one: it sees distributions only."""
     return max(1, next((i for i, confidence in enumerate(confidences) if confidence < 0.6), len(confidences)))
 
 
@@ -114,7 +112,7 @@ def test_fewer_candidates_than_ids_keep_the_joint_distribution(monkeypatch: pyte
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_block_verification_accepts_no_fewer_tokens_than_ratio(steps: int) -> None:
-    """γ = 3, in every order; at least i tokens are accepted with probability w_i (docs/theory.md, Block)."""
+    """γ = 3, in every order: docs/theory.md, Block."""
     tables = Tables(seed=5 + steps, size=2)
 
     def accepted(rule: Rule, order: RevealOrder) -> float:
@@ -132,8 +130,7 @@ def test_block_verification_accepts_no_fewer_tokens_than_ratio(steps: int) -> No
 def test_the_hand_checkable_counterexample() -> None:
     """Fair coins, x₂ revealed first, x₁ := x₂: naive gives P(y₁ = y₂) = 0.75, ratio 0.5.
 
-    docs/theory.md, Several denoising steps.
-    """
+    docs/theory.md, Several denoising steps."""
     coin = torch.tensor([0.5, 0.5], dtype=torch.float64)
 
     def agree(rule: Rule) -> float:
@@ -154,7 +151,7 @@ def test_the_hand_checkable_counterexample() -> None:
     assert agree(Rule.RATIO) == pytest.approx(0.5, abs=1e-12)
 
 
-# ---- Biased schemes: each must fail the comparison above. Others spoil the code itself (tests/bugs.diff). ----
+# ---- Biased schemes: each must fail the comparison above. Others are in tests/bugs.diff. ----
 
 
 def sharpened(tables: Tables, prefix: Text, sampler: Branches) -> Draft:
@@ -202,7 +199,7 @@ def bonus_from_q(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) 
 
 
 def longest_branch(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) -> Text:
-    """Each branch of a tree has draws of its own, and the longest result stays (docs/theory.md, Several drafts)."""
+    """Each branch has its own draws; the longest stays (docs/theory.md, Several drafts)."""
     best: Text = ()
     probs, every = tables.scores(prefix, draft), texts(draft.ids, draft.parents)
     for leaf in (node for node in range(len(every)) if not children(draft.parents, node)):
@@ -217,7 +214,7 @@ def longest_branch(tables: Tables, prefix: Text, draft: Draft, sampler: Branches
 
 
 def untested_siblings(tables: Tables, prefix: Text, draft: Draft, sampler: Branches) -> Text:
-    """The first child is tested with p(x); after a rejection the token is drawn from p itself again."""
+    """The first child is tested with p(x); after a rejection a token is drawn from p itself."""
     probs = tables.scores(prefix, draft)
     accepted, _ = sampler.accept(float(probs[0, draft.ids[0]]))
     return draft.ids[:1] if accepted else (int(sampler.sample(probs[:1], [0])[0]),)

@@ -16,8 +16,9 @@ from torch import nn
 
 from benchmarks.dflash import forward
 from specdiff_core.drafters.block_diffusion import BlockDrafter
-from specdiff_core.models.causal import Vocabulary
-from specdiff_core.models.dflash import from_folder, save_to_folder
+from specdiff_core.models.dflash import from_folder
+from specdiff_core.models.files import write_folder
+from specdiff_core.models.network import Vocabulary
 from specdiff_core.schema.errors import DraftContractError
 
 SPECIAL = {"mask_token_id": 1, "target_layer_ids": LAYERS}
@@ -50,7 +51,8 @@ def drafter(released: Path) -> BlockDrafter:
 
 
 def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors, tmp_path: Path) -> None:
-    again = save_to_folder(from_folder(released), tmp_path / "again")
+    model = from_folder(released)
+    again = write_folder(tmp_path / "again", model.released, model.state_dict())
     stored = load_file(again / "model.safetensors")
     assert stored.keys() == tensors.keys()
     assert all(torch.equal(stored[name], tensors[name]) for name in tensors)
@@ -58,7 +60,7 @@ def test_names_and_config_survive_a_round_trip(released: Path, tensors: Tensors,
 
 
 def test_a_step_sees_what_earlier_steps_revealed(drafter: BlockDrafter) -> None:
-    """The q of the last of three steps equals the network's own answer to the half-filled window."""
+    """The q of the last of three steps is the network's own answer to the half-filled window."""
     session = drafter.start()
     session.observe(list(range(2, 8)), FEATURES)
     *_, last = session.draft(context_of(list(range(2, 9)), 3, steps=3))

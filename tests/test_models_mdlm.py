@@ -1,4 +1,4 @@
-"""The MDLM network against an independent forward pass, written plainly from the fact sheet, and its files."""
+"""The MDLM network against an independent, plain forward pass, and its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from checkpoints import save
 from safetensors.torch import load_file
 from torch import Tensor
 
-from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm, save_mdlm
+from specdiff_core.models.files import write_folder
+from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.errors import WeightsError
 
 V, D, C, N, H, LENGTH = 23, 16, 6, 3, 2, 12
@@ -24,7 +25,7 @@ CONFIG = {
 
 
 def released_tensors() -> dict[str, Tensor]:
-    """Random float32 tensors with every name and shape of the released checkpoint, at a small size."""
+    """Random float32 tensors with the released checkpoint's names and shapes, but small."""
     shapes: dict[str, tuple[int, ...]] = {
         "vocab_embed.embedding": (V, D), "sigma_map.mlp.0.weight": (C, 256), "sigma_map.mlp.0.bias": (C,),
         "sigma_map.mlp.2.weight": (C, C), "sigma_map.mlp.2.bias": (C,), "rotary_emb.inv_freq": (D // H // 2,),
@@ -43,7 +44,7 @@ def released_tensors() -> dict[str, Tensor]:
 
 
 def plain_forward(w: dict[str, Tensor], ids: list[int]) -> Tensor:
-    """The fact sheet's forward pass, one token and one head at a time, float64; no code shared with the project."""
+    """The forward pass, one token and one head at a time, float64, without the project's code."""
     w = {name.removeprefix("backbone."): tensor.double() for name, tensor in w.items()}
 
     def silu(x: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def test_the_network_computes_the_released_forward_pass(tmp_path: Path) -> None:
 
 
 def test_left_padding_changes_nothing(tmp_path: Path) -> None:
-    """Rotary positions are relative, so a padded row gives what the short row gives; the gradient path agrees."""
+    """Rotary positions are relative, so a padded row gives what the short row gives."""
     save(tmp_path, released_tensors(), CONFIG)
     model = load_mdlm(tmp_path)
     short = torch.tensor([IDS])
@@ -131,7 +132,7 @@ def test_save_and_load_round_trip_in_shards(tmp_path: Path) -> None:
         vocab_size=4096, model_length=8, hidden_dim=256, cond_dim=4, n_blocks=6, n_heads=4, mask_token_id=1
     )
     model = Mdlm(config).to(torch.bfloat16).float()  # what bf16 storage keeps exactly
-    save_mdlm(model, tmp_path)
+    write_folder(tmp_path, config.to_json(), model.state_dict())
     shards = sorted(tmp_path.glob("*.safetensors"))
     assert len(shards) > 1 and all(shard.stat().st_size < 9_000_000 for shard in shards)
     again = load_mdlm(tmp_path)

@@ -1,4 +1,4 @@
-"""Pairs of your own: their names, what is read from a drafter's config, and what must be declared."""
+"""Pairs of your own: names, what is read from a drafter's config, and what must be declared."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
     assert text.strip() in capsys.readouterr().out
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter]) != 0
-    assert "is a denoiser, not a causal model" in capsys.readouterr().err, "its config alone says a causal model"
+    assert "is a denoiser, not a causal model" in capsys.readouterr().err
 
 
 def test_a_public_host_takes_nothing_but_what_its_environment_names(

@@ -39,10 +39,11 @@ from specdiff_core.cli.options import add_field
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import choose_placement
-from specdiff_core.models.dflash import DFlashDraftModel, from_folder, save_to_folder
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.models.eagle import load_eagle, save_eagle
+from specdiff_core.models.files import write_folder
+from specdiff_core.models.network import vocabulary
 from specdiff_core.schema.errors import ConfigError, CorpusError
 from specdiff_core.schema.fields import fields_of, parse
 from specdiff_core.schema.history import HISTORY, read_history
@@ -424,7 +425,7 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(llama: Any, tmp_path:
     torch.nn.init.normal_(markov.out.weight, std=0.1)
     block_loss(llama, chained, streak=1.0, whole=1.0).backward()
     assert all(p.grad is not None and float(p.grad.abs().sum()) > 0 for p in markov.parameters())
-    again = from_folder(save_to_folder(chained, tmp_path))
+    again = from_folder(write_folder(tmp_path, chained.released, chained.state_dict()))
     assert again.markov is not None and torch.equal(again.markov.out.weight, markov.out.weight.bfloat16().float())
     with pytest.raises(ConfigError, match="--markov 8"):
         block.with_markov(chained, 8)

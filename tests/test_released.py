@@ -1,4 +1,4 @@
-"""Tiny checkpoints in the exact formats of published ones, each held against an independent reference."""
+"""Tiny checkpoints in the formats of published ones, each against an independent reference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LLAMA: dict[str, Any] = {
 
 
 def adapted(tensors: dict[str, torch.Tensor], layers: str, embedding: str) -> dict[str, torch.Tensor]:
-    """As the adaptation's own class saves: its layers under denoise_model, the embedding apart, nothing twice."""
+    """As the adaptation's own class saves: layers under denoise_model, the embedding apart."""
     named = {}
     for name, tensor in tensors.items():
         if name == embedding:
@@ -41,7 +41,7 @@ def adapted(tensors: dict[str, torch.Tensor], layers: str, embedding: str) -> di
 
 
 def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
-    """DiffuGPT-S has a word for its mask; -M a row of its own, which its config does not count here."""
+    """DiffuGPT-S has a word for its mask; -M an additional row, which its config does not count."""
     rows = IDS + added_mask
     config = GPT2Config(vocab_size=rows, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
     model = randomly(GPT2LMHeadModel(config))
@@ -105,7 +105,7 @@ def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tm
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     stock, mask_id = RELEASES[release](tmp_path / "drafter")
-    if release == "dream":  # has its own tokenizer, in which the target's spare ids have other names
+    if release == "dream":  # its own tokenizer gives the target's spare ids other names
         save_tokenizer(tmp_path / "target")
         words = {name: i for i, name in names_of(tmp_path / "target").items()}
         words |= {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
@@ -208,7 +208,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
 
 @pytest.mark.parametrize("known", ["no word", "no row"])
 def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str, tmp_path: Path) -> None:
-    """A word that its tokenizer lacks, or one for which its table has no row. It reads the end of a text instead."""
+    """A word that its tokenizer or its table lacks; it reads the end of a text instead."""
     save_tokenizer(tmp_path / "target")
     if known == "no word":
         name, unknown, end = names_of(tmp_path / "target")[200], 200, 0

@@ -1,7 +1,6 @@
 """Drafters that read their target, in the exact layouts of their releases: tiny checkpoints on the
 public path, each held against plain float64 arithmetic, written down here from the public
-descriptions, on features of transformers' target.
-"""
+descriptions, on features of transformers' target."""
 
 from __future__ import annotations
 
@@ -88,6 +87,8 @@ def swiglu(w: Tensors, x: Tensor) -> Tensor:
 
 def convolved(states: Tensor, w: Tensors, name: str, by: Tensor, side: int) -> Tensor:
     """DFlash 2's two-tap convolution of ``states``, whose kernel depends on the states ``by``."""
+    if name + ".base_kernel" not in w:
+        return states
     base, projection = w[name + ".base_kernel"], w[name + ".kernel_projection.weight"]
     taps, groups = base.shape[1], len(projection) // 2 // base.shape[1]
     own = (by @ projection.T).view(len(by), 2, taps, groups)
@@ -104,7 +105,7 @@ def part(w: Tensors, prefix: str) -> Tensors:
 
 
 def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[int, int, int], bool]) -> Tensor:
-    """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)`` says who reads whom."""
+    """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)``: what is read."""
     context = rms(features @ w["fc.weight"].T, w["hidden_norm.weight"])
     known, size = len(context), len(block)
     places, hidden = torch.arange(known + size), block
@@ -112,13 +113,12 @@ def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[i
         p = part(w, f"layers.{i}.")
         seen = torch.tensor([[reach(i, q, k) for k in range(known + size)] for q in range(known, known + size)])
         normed = rms(hidden, p["input_layernorm.weight"])
-        states = convolved(normed, p, "attention_conv", normed, 0) if "attention_conv.base_kernel" in p else normed
+        states = convolved(normed, p, "attention_conv", normed, 0)
         found = attention(p, states, torch.cat([context, states]), places[known:], places, seen)
-        hidden = hidden + (convolved(found, p, "attention_conv", normed, 1) if states is not normed else found)
+        hidden = hidden + convolved(found, p, "attention_conv", normed, 1)
         normed = rms(hidden, p["post_attention_layernorm.weight"])
-        states = convolved(normed, p, "mlp_conv", normed, 0) if "mlp_conv.base_kernel" in p else normed
-        found = swiglu(p, states)
-        hidden = hidden + (convolved(found, p, "mlp_conv", normed, 1) if states is not normed else found)
+        found = swiglu(p, convolved(normed, p, "mlp_conv", normed, 0))
+        hidden = hidden + convolved(found, p, "mlp_conv", normed, 1)
     return rms(hidden, w["norm.weight"])
 
 
@@ -189,7 +189,7 @@ def block_release(
     speak: Callable[[Tensor], Tensor] = lambda logits: logits,
     **more: Any,
 ) -> Release:
-    """A block drafter: ``chain(w, state, marginal, before)`` -> logits behind the token ``before``."""
+    """A block drafter; ``chain(w, state, marginal, before)`` -> logits behind ``before``."""
     w, (embedding, head) = doubled(tensors), tables(target)
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
@@ -206,7 +206,7 @@ def block_release(
 
 
 def zlab(folder: Path, target: PreTrainedModel) -> Release:
-    """DFlash as z-lab releases it for Qwen3, with four sliding layers of five, which are causal unless it is said."""
+    """z-lab's DFlash for Qwen3, four of five layers sliding and therefore causal."""
     tensors, kinds = block_tensors(5), [*["sliding_attention"] * 4, "full_attention"]
     values = fields(
         5, architectures=["DFlashDraftModel"], layer_types=kinds, sliding_window=6,
@@ -240,7 +240,7 @@ def copies_of(target: PreTrainedModel) -> Tensors:
 
 
 def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
-    """DeepSpec's layout, of DFlash (no rank) and DSpark: every slot predicts, and the target's tables are copied."""
+    """DeepSpec's DFlash (no rank) and DSpark: every slot predicts; with the target's tables."""
     more = {"confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}
     tensors = block_tensors(2, **({**markov_head(rank), **more} if rank else {}))
     values = fields(
@@ -327,7 +327,7 @@ def dflash2_tensors(count: int, rank: int = 8) -> Tensors:
 
 
 def dflash2(folder: Path, target: PreTrainedModel) -> Release:
-    """DFlash 2 as z-lab releases it: sliding layers that read both ways, logits scaled and capped."""
+    """z-lab's DFlash 2: sliding layers that read both ways, logits scaled and capped."""
     tensors = dflash2_tensors(2)
     special = {"block_size": 8, "conv_group_size": 16, "conv_kernel_size": 2, "final_logit_softcapping": 5.0,
                "mask_token_id": 275, "output_multiplier": 0.4, "selector_rank": 8, "selector_top_k": 16,
@@ -356,7 +356,7 @@ def continued(
     first: Callable[..., Tensor],
     embedding: Tensor,
 ) -> Callable[[dict[int, Tensor], list[int], list[int]], Tensor]:
-    """EAGLE's way: whole passes over (embedding of the next token, feature), the last output as the next feature."""
+    """Whole passes over (embedding of the next token, feature); the output is the next feature."""
 
     def logits(features: dict[int, Tensor], text: list[int], drafted: list[int]) -> Tensor:
         states, rows = first(features)[: len(text) - 1], []
@@ -503,7 +503,7 @@ def features_of(target: PreTrainedModel, ids: list[int]) -> dict[int, Tensor]:
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_q_is_what_plain_arithmetic_says_and_the_text_is_the_targets(name: str, tmp_path: Path) -> None:
-    """q in a second round, so that keys and values of the first are kept; texts as a window and as a tree."""
+    """q in a second round, after keys and values of a first; texts as a window and as a tree."""
     pair, target, release = released(name, tmp_path)
     loaded = load_pair(pair, CPU)
     assert not loaded.missing, loaded.missing
@@ -557,8 +557,7 @@ def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path) -> None:
     """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it
-    counts the edge in, which FlashAttention, vLLM and z-lab's code do not: so for the same keys its
-    number is one less."""
+    counts the edge in, which FlashAttention, vLLM and z-lab's code do not: it is one less."""
     assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant")
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
@@ -583,7 +582,7 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     save(tmp_path / "drafter", tensors, values, shards=3)
     loaded = load_pair(pair_of(tmp_path, "released", context=128, module="block_diffusion"), CPU)
     drafter = loaded.drafters["released"]
-    asked: list[tuple[list[int], Tensor]] = []  # by transformers' loop: the text so far, logits of the slots
+    asked: list[tuple[list[int], Tensor]] = []  # by their loop: the text so far, logits
 
     def note(module: Any, args: Any, given: dict[str, Any], out: Any) -> None:
         asked.append((given["position_ids"][0].tolist(), target.lm_head(out.last_hidden_state[0, 1:])))
@@ -610,12 +609,12 @@ def why_missing(pair: PairSpec) -> str:
     return load_pair(pair, CPU).missing.get("released", "")
 
 
-CHANGES: list[tuple[str, dict[str, Any], str]] = [  # a release, what is changed in its config.json, and the reason
+CHANGES: list[tuple[str, dict[str, Any], str]] = [  # release, change of config.json, reason
     ("DSpark, DeepSpec", {"target_layer_ids": [1, 2, 4, 5, 9]}, "it reads layer 9 of 9 layers, the target has 9"),
     ("DSpark, DeepSpec", {"num_target_layers": 12}, "layer 6 of 12 layers, the target has 9"),
     ("DSpark, DeepSpec", {"mask_token_id": 400}, "its mask id is 400, the target's table has 280 rows"),
     ("DSpark, DeepSpec", {"markov_head_type": "rnn"}, "its Markov head is of the kind 'rnn'"),
-    ("DSpark, DeepSpec", {"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),  # which is never allocated
+    ("DSpark, DeepSpec", {"hidden_size": 2**20, "intermediate_size": 2**20}, "shape"),
     ("DSpark, DeepSpec", {"hidden_act": "gelu"}, "its activation is gelu"),
     ("DSpark, DeepSpec", {"layer_types": ["chunked_attention"] * 2}, "of the kind 'chunked_attention'"),
     ("DSpark, DeepSpec", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "of the kind 'dynamic'"),
@@ -691,7 +690,7 @@ def test_a_map_of_all_words_must_leave_them_where_they_are(tmp_path: Path) -> No
     pair, _, _ = released("EAGLE-3, DeepSpec", tmp_path)
     file = tmp_path / "drafter" / "model.safetensors"
     whole, none = load_file(file), torch.zeros(IDS, dtype=torch.bool)
-    save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)  # as its authors' code begins
+    save_file({**whole, "d2t": torch.zeros(IDS, dtype=torch.long), "t2d": none}, file)
     assert why_missing(pair) == ""
     save_file({**whole, "d2t": torch.ones(IDS, dtype=torch.long)}, file)
     assert "do not define a subset of the target's 280 tokens" in why_missing(pair)

@@ -1,6 +1,5 @@
 """Every method decodes with all weights on a second device: nothing is mixed, every event is the
-CPU's, number for number, and how often the host waits or sends in a round is bounded.
-"""
+CPU's, number for number, and how often the host waits or sends in a round is bounded."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class Method(NamedTuple):
 
     @property
     def walks(self) -> bool:
-        """Whether each test needs the outcome of the one before: the host waits for each, and copies for it."""
+        """Whether each test needs the outcome of the one before: a wait and a copy for each."""
         return "tree_nodes" in self.settings or self.settings.get("num_drafts", 1) > 1
 
 
@@ -99,7 +98,7 @@ def decoded(engine: Engine, method: Method, **settings: Any) -> Iterator[Event]:
 
 
 def on_device(engine: Engine, method: Method, **settings: Any) -> tuple[list[Event], list[tuple[list[Crossing], int]]]:
-    """The events; and of each round what crossed while the clock ran, which it does not for reports, and its tests."""
+    """The events; and of each round what crossed while the clock ran, and its tests."""
     events, rounds, tests = [], [], 0
     with SecondDevice() as device:
         for event in decoded(engine, method, **settings):

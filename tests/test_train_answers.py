@@ -1,4 +1,4 @@
-"""The target's answers: prompts, writing many at once, what is stored beside them, and reading them back."""
+"""The target's answers: prompts, writing many at once, what is stored, and reading it back."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_answers_are_what_plain_decoding_says(target: Target, tmp_path: Path) ->
         assert torch.equal(batch.top_ids[0, known], best.indices[known])
         torch.testing.assert_close(batch.top_logs[0, known].float(), best.values[known], atol=0.02, rtol=0.002)
         assert bool(batch.top_logs[0, : len(prompt) - 1].isinf().all())
-    assert len(found.text(next(row for row in found.rows if row.prompt_id == "p0"))) <= 6, "the end ends it"
+    assert len(found.text(next(row for row in found.rows if row.prompt_id == "p0"))) <= 6
     found.check(target)
 
 

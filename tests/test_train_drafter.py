@@ -1,4 +1,4 @@
-"""``train drafter``: whole runs on a tiny target that counts, resuming and stopping them, and what can be wrong."""
+"""``train drafter``: whole runs on a tiny target that counts; resuming, stopping, errors."""
 
 from __future__ import annotations
 
@@ -85,6 +85,11 @@ def train(home: Path, out: Path, *words: str, prompts: str = "prompts.jsonl") ->
     return cli.main(["train", "drafter", *files, *SMALL, *words])
 
 
+def given(made: Path) -> list[str]:
+    """Learn from the answers of another run."""
+    return ["--answers", str(made / "run" / "answers")]
+
+
 @pytest.fixture(scope="module")
 def made(home: Path) -> Path:
     """A block drafter that trained for a few seconds."""
@@ -107,7 +112,7 @@ def tau(folder: Path) -> float:
 
 
 def untrained(home: Path, made: Path, out: Path, *words: str) -> float:
-    assert train(home, out, *NOTHING, "--answers", str(made / "run" / "answers"), *words) == 0
+    assert train(home, out, *NOTHING, *given(made), *words) == 0
     return tau(out)
 
 
@@ -160,7 +165,7 @@ def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Pat
     assert torch.equal(stored["lm_head.weight"], theirs["lm_head.weight"][ids].bfloat16())
     assert stored["fc.weight"].dtype == torch.bfloat16
     slim = tmp_path / "slim"
-    answers = ["--answers", str(made / "run" / "answers"), "--words", "100", "--no-tables"]
+    answers = [*given(made), "--words", "100", "--no-tables"]
     assert train(home, slim, *NOTHING, *answers) == 0
     assert not {"embed_tokens.weight", "lm_head.weight"} & load_file(slim / "model.safetensors").keys()
     assert "left out of its files" in (slim / "README.md").read_text("utf-8")
@@ -187,7 +192,7 @@ def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path)
 
 
 def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_path: Path) -> None:
-    answers = ["--answers", str(made / "run" / "answers"), "--answering", "0", "--kind", "eagle"]
+    answers = [*given(made), "--answering", "0", "--kind", "eagle"]
     before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
     out = tmp_path / "eagle"
     assert train(home, out, "--hours", "0.0006", *answers) == 0
@@ -217,7 +222,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     held_out = (copy / "run" / "held_out.json").read_bytes()
     (home / "more.jsonl").write_text("\n".join((home / "prompts.jsonl").read_text().splitlines()[::-1]))
     assert train(home, copy, "--resume", prompts="more.jsonl") == 0
-    assert (copy / "run" / "held_out.json").read_bytes() == held_out, "what was learnt from is not measured on"
+    assert (copy / "run" / "held_out.json").read_bytes() == held_out, "not learnt from"
     assert cli.main(["train", "drafter", *files, "--resume", "--layers", "2"]) == 2
     assert "was begun with --layers 1; it can't become 2" in capsys.readouterr().err
 
@@ -237,7 +242,7 @@ def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int
 def test_a_stop_keeps_everything(
     home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, answers = tmp_path / "out", ["--answering", "0", "--answers", str(made / "run" / "answers")]
+    out, answers = tmp_path / "out", ["--answering", "0", *given(made)]
     with monkeypatch.context() as patch:
         interrupt_in(patch, BlockLearner, "loss", 2)
         assert train(home, out, *answers) == 130
@@ -276,7 +281,7 @@ def test_a_second_ctrl_c_interrupts_at_once(
         pytest.fail("it went on")
 
     monkeypatch.setattr(BlockLearner, "loss", loss)
-    assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 130
+    assert train(home, tmp_path, "--answering", "0", *given(made)) == 130
     assert not (tmp_path / "config.json").exists()
 
 
@@ -301,7 +306,7 @@ def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTrai
 def test_a_slot_is_compared_with_what_the_target_says_there(
     trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """This target says t + 1 behind t. Of greedy answers the text's own word is the target's best."""
+    """This target says t + 1 behind t. In greedy answers the text's word is the target's best."""
     one, seen = trainer(kind=kind, temperatures=(0.0,)), []
     answers = Answers(one.folder, one.read)
     greedy = [row for row in answers.rows if row.temperature == 0][:4]
@@ -433,7 +438,7 @@ def test_prompts_are_spread_over_flavours() -> None:
         (["--prompts", "none.txt"], "none.txt can't be read (No such file or directory)"),
         (["--valid", "none.txt"], "none.txt can't be read"),
         (["--target", "./nowhere"], "nowhere does not exist"),
-        (["--device", "tpu"], "Unknown device 'tpu'"),
+        (["--device", "tpu"], "no device called 'tpu'"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -453,7 +458,7 @@ def test_a_bad_run_or_answers_of_another_target_are_refused(
     shutil.copytree(home / "target", other / "target")
     save_counter(other / "target", 270, seed=1)
     shutil.copy(home / "prompts.jsonl", other)
-    assert train(other, tmp_path / "new", "--answers", str(copy / "run" / "answers")) == 2
+    assert train(other, tmp_path / "new", *given(copy)) == 2
     assert "were written by another target" in capsys.readouterr().err
     assert train(other, copy, "--resume") == 2
     (copy / "run" / "checkpoint.pt").write_bytes(b"damaged")
@@ -475,7 +480,7 @@ def test_a_full_disk_is_one_sentence(
 ) -> None:
     """Of a checkpoint, and of what is exported; then the run goes on."""
     words, torn = (
-        [*NOTHING, "--answers", str(made / "run" / "answers")],
+        [*NOTHING, *given(made)],
         "PytorchStreamWriter failed writing file data/0",
     )
     for place, error, said in (
@@ -511,5 +516,5 @@ def test_a_step_that_fails_is_one_sentence(
     said: str,
 ) -> None:
     monkeypatch.setattr(BlockLearner, "loss", fault)
-    assert train(home, tmp_path, "--answering", "0", "--answers", str(made / "run" / "answers")) == 2
+    assert train(home, tmp_path, "--answering", "0", *given(made)) == 2
     assert said in capsys.readouterr().err

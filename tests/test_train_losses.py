@@ -67,7 +67,7 @@ def test_top_loss_is_half_the_text_and_half_the_target(states: tuple[Tensor, Ten
 
 
 def test_dpace_weights_are_the_slopes_of_the_expected_accepted_length() -> None:
-    """d Σ_m Π_{i≤m} q̃_i / d log q̃_j by autograd in float64; slots outside the text weigh nothing."""
+    """d Σ_m Π_{i≤m} q̃_i / d log q̃_j by autograd; slots outside the text weigh nothing."""
     generator = torch.Generator().manual_seed(1)
     q = torch.rand(5, 6, generator=generator, dtype=torch.float64)
     known = torch.ones(5, 6, dtype=torch.bool)
@@ -86,7 +86,7 @@ def test_dpace_weights_are_the_slopes_of_the_expected_accepted_length() -> None:
 
 
 def test_subs_loss_by_hand() -> None:
-    """Two tokens, three ids, mask id 2: the mask's logit must not count, and only the masked token costs, over t."""
+    """Two tokens, three ids, mask id 2: its logit doesn't count; only the masked token costs."""
     logits = torch.tensor([[[0.0, math.log(3.0), 9.0], [5.0, 0.0, 0.0]]])
     ids, masked = torch.tensor([[1, 0]]), torch.tensor([[True, False]])
     loss = subs_loss(logits, ids, masked, torch.tensor([0.25]), mask_id=2)
@@ -94,7 +94,7 @@ def test_subs_loss_by_hand() -> None:
 
 
 def test_muon_takes_orthogonal_steps_in_the_precision_of_the_weights() -> None:
-    """A first step: the polar factor U·Vᵀ of the gradient, nearly; longer for a tall matrix; the weights decay."""
+    """A first step: nearly the gradient's polar factor U·Vᵀ; longer if tall; the weights decay."""
     generator = torch.Generator().manual_seed(2)
     for shape in ((6, 10), (40, 10)):
         weight, slope = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))

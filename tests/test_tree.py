@@ -1,4 +1,4 @@
-"""Draft trees: what grows, how the target reads one, and that walking it keeps the target's distribution."""
+"""Draft trees: what grows, how the target reads one, and what its events contain."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_who_reads_whom() -> None:
 
 
 def test_nodes_that_are_not_worth_their_row_stay_out() -> None:
-    """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, and the first in any case."""
+    """Of the texts 0 (.6), 00 (.54), 1 (.3), 10 (.27), … those above the bound, at least one."""
     log_q = torch.tensor([[0.6, 0.3, 0.1], [0.9, 0.05, 0.05]]).log()
     for bound, expected in ((0.0, 9), (0.25, 4), (0.28, 3), (0.99, 1)):
         ids, parents, _ = best_first(independent(log_q.exp(), 9), len(log_q), 9, bound)
@@ -127,7 +127,7 @@ def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_f
     for draft, scored in pairs_of(detail=True):
         nodes = range(len(draft.ids))
         assert len(scored.candidates) == 1 + len(nodes) and len(draft.node_q) == len(nodes)
-        if temperature:  # p of a node is what the row of its parent says, where it is among the likeliest
+        if temperature:  # p of a node is in its parent's row, if likely
             rows = [{one.id: one.prob for one in row} for row in scored.candidates]
             both = [(scored.p[node], rows[draft.parents[node] + 1].get(draft.ids[node])) for node in nodes]
             assert [p for p, row in both if row is not None] == [row for _, row in both if row is not None]
@@ -135,7 +135,7 @@ def test_the_events_of_a_tree_tell_p_and_q_at_every_node_where_detail_is_asked_f
         for node in nodes:
             parent = draft.parents[node]
             totals.append(draft.node_q[node] * (totals[parent] if parent != ROOT else 1.0))
-        assert totals == pytest.approx(sorted(totals, reverse=True))  # the most probable prefix comes first
+        assert totals == pytest.approx(sorted(totals, reverse=True))  # the likeliest prefix first
         for parent in (ROOT, *nodes):
             assert 0 <= sum(draft.node_q[node] for node in children(draft.parents, parent)) <= 1 + 1e-6
     for draft, scored in pairs_of(detail=False):
@@ -151,7 +151,7 @@ def test_a_large_tree_needs_fewer_rounds_than_a_small_one() -> None:
         drafts = [event for event in events if isinstance(event, DraftReady)]
         assert all(len(event.parents) == (len(event.ids) if nodes else 0) for event in drafts)
         assert all(len(event.ids) <= (nodes or 5) and event.nfe == 1 for event in drafts if event.ids)
-        assert max(len(event.ids) for event in drafts) == (nodes or 5)  # branches are ranked by a softmax, not one-hot
+        assert max(len(event.ids) for event in drafts) == (nodes or 5)  # ranked by a softmax
         for event, committed in zip(
             (e for e in events if isinstance(e, Verified)), (e for e in events if isinstance(e, Committed)), strict=True
         ):

@@ -1,8 +1,7 @@
-"""The decode clock. It runs while the algorithm works and is off while events are built and consumed.
+"""The decode clock, which is off while events are built and consumed.
 
 ``span`` times a piece of work; ``off`` and ``report`` exclude events and their consumers, such as a
-slow browser. A run's time includes the overhead of the loop.
-"""
+slow browser. A run's time includes the overhead of the loop."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ is drawn, because times differ from run to run.
 Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ
 + 1). At the best ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is
 expected to add exceed v₁ · R. So where a draft can be cut, γ follows from cutting it position by
-position; a tree from one pass leaves out nodes that do not pay for their rows.
-"""
+position; a tree from one pass leaves out nodes that do not pay for their rows."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ MEMORY = 0.97
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
 """Prior acceptance rate, and its weight in tests; a position's prior is the mean of all."""
 PRIOR_ROW = 0.05
-"""Seconds of one more row of the target's pass, in passes of one row, until different widths have been timed."""
+"""Prior for v₁: seconds of one more row of the target's pass, in passes of one row."""
 OUTLIER = 1.25
-"""A measured time is capped at this multiple of its expectation: other programs' interference predicts nothing."""
+"""A time is capped at this multiple of its expectation: other programs' interference."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 """Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because
 drafters are over- or underconfident."""
@@ -89,7 +88,7 @@ class _Acceptance:
 
 
 class _Line:
-    """Seconds of a pass by its rows, v₀ + v₁ · rows: least squares with fading memory, v₁ shrunk towards its prior."""
+    """Seconds of a pass, v₀ + v₁ · rows: least squares, fading, v₁ shrunk towards its prior."""
 
     def __init__(self) -> None:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
@@ -120,8 +119,8 @@ def _likely(seconds: float, expected: float) -> float:
 
 
 class Auto(Fixed):
-    """Running estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ if a draft
-    cannot be cut; if it can, positions with Π confidence^κ below v₁ · R are dropped.
+    """Estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ
+    unless a draft can be cut: then positions with Π confidence^κ below v₁ · R are dropped.
 
     Args:
         config: its γ and T are the largest to choose; T is tried in powers of two.
@@ -150,8 +149,7 @@ class Auto(Fixed):
     def choose(self, limit: int) -> Choice:
         """The T with the best E / C; untried ones come first. If drafts can be cut, that is with
         one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
-        ends the draft (2 to 8 % more tokens per second than the best γ, four drafters on 20
-        prompts)."""
+        ends the draft (2 to 8 % more tokens per second than the best γ)."""
         self._confidences = ()
         limit = min(self._gamma, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
@@ -161,7 +159,7 @@ class Auto(Fixed):
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
-            if self._tree:  # a window's E / C doesn't apply to a tree, whose nodes are weighed one by one
+            if self._tree:  # its nodes are weighed one by one, not by a window's E / C
                 best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
             whole = best.steps == 1 or bool(untried)
             self._choice = replace(best, gamma=limit) if whole else best
@@ -209,7 +207,7 @@ class Auto(Fixed):
         return self._choice.row_seconds * self._rate
 
     def _leading(self, confidences: Sequence[float]) -> int:
-        """How many positions have expected tokens Π c^κ that pay for a row; at least one, to keep learning."""
+        """How many positions' expected tokens Π c^κ pay for a row; at least 1, to keep learning."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
         row = self.min_node_prob
@@ -217,7 +215,7 @@ class Auto(Fixed):
         kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
         if self._sequential and kept == len(gains):
             alphas = self._choice.alphas or (0.0,)
-            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position that the pass would fill
+            another = alphas[min(len(gains), len(alphas) - 1)]  # of the position to fill
             kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
         return kept
 

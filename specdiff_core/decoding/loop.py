@@ -1,6 +1,5 @@
 """The one decoding loop: draft, score, verify, commit. Vanilla autoregressive decoding is the same
-loop with a drafter that drafts nothing.
-"""
+loop with a drafter that drafts nothing."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class Ending:
 
     ids: Sequence[int] = ()  # that end the text
     cut: Callable[[Sequence[int], Sequence[int]], int | None] | None = None
-    """(new tokens so far, tokens of a round) -> how many of the round's remain before a stop
-    string; None if there is none."""
+    """(new tokens so far, tokens of a round) -> how many of these complete a stop string, or None."""
     stopped: Callable[[], bool] = lambda: False  # called before each pass of drafter and target
 
     def of(self, text: Sequence[int], fresh: Sequence[int]) -> tuple[int, str]:
@@ -55,8 +53,8 @@ def speculate(
     Args:
         prompt: token ids, at least one; the last is the first anchor.
         controller: chooses γ and T of each round; by default those of the settings.
-        ending: end-of-text ids, stop strings and the Stop button; by default only the limits end a run.
-        detail: emit every denoising step and the candidates behind each number; otherwise only what metrics need.
+        ending: end-of-text ids, stop strings and the Stop button; by default only limits.
+        detail: emit every denoising step and all candidates, not only what metrics need.
 
     Yields:
         Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*,
@@ -112,7 +110,7 @@ def speculate(
             positions = range(len(ids), len(ids) + len(draft.ids) + 1)
             verdict, dist = verify(draft, target_probs, config.rule, streams.verify(round), positions, config.selection)
             accepted = [draft.ids[node] for node in verdict.path]
-            rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: the anchor and the accepted tokens
+            rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: anchor, accepted tokens
             target_run.rollback(1 + len(draft.ids), rows)
             draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
             sources = (*["draft"] * verdict.accepted, verdict.source)

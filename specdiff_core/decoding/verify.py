@@ -1,9 +1,8 @@
-"""The acceptance rules: given a draft and the target's distributions, which tokens are accepted and which one follows.
+"""The acceptance rules: which tokens of a draft the target accepts, and which one follows.
 
 Pure: randomness comes in as an argument, so that tests can enumerate every outcome. In formulas p
 is the target, q the drafter, x a drafted token and u ~ U(0, 1). What makes each rule exact is
-proved in docs/theory.md (Exactness).
-"""
+proved in docs/theory.md (Exactness)."""
 
 from __future__ import annotations
 
@@ -23,6 +22,8 @@ from specdiff_core.maths.trees import ROOT, children
 from specdiff_core.schema.events import Test, Verdict, rounded
 from specdiff_core.schema.settings import Rule, Selection
 
+Decision = tuple[Verdict, Tensor]
+"""A verdict, and the distribution ``[V]`` that its extra token was drawn from."""
 SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
 WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
@@ -36,7 +37,7 @@ def verify(
     sampler: Sampler,
     positions: Sequence[int],
     selection: Selection = Selection.TRIE,
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Test a draft from left to right (SpecDiff, Algorithm 1, lines 6 to 12).
 
     Args:
@@ -51,9 +52,6 @@ def verify(
         positions: ``[g+1]`` absolute positions, for noise keyed by position.
         selection: of several drafts, test the best by S as a point mass, walk all as a tree of
             alternatives, or test one after the other with p/q.
-
-    Returns:
-        the verdict, and the distribution ``[V]`` that its extra token was drawn from.
     """
     if draft.branches:
         scores = expected_runs(draft, target_probs)
@@ -69,10 +67,8 @@ def verify(
     return WINDOW[rule](draft, target_probs, rule, sampler, positions)
 
 
-def _accept(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
-    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q). A point mass has q(x) = 1."""
+def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
+    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q)."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     tests: list[Test] = []
@@ -97,14 +93,12 @@ def _accept(
 
 def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of
-    the window that passes its own test. A position without an exact q counts as a point mass, as in
-    :func:`_accept`.
+    the window that passes its own test. A position without an exact q counts as a point mass.
 
-    With w₀ = 1 and w_i = min(1, w_{i−1} · p/q) of the first i tokens, and R_i = Σ_z (w_i · p(z) − q(z))₊ of the token
-    behind them, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ.
-    """
+    With w₀ = 1, w_i = min(1, w_{i−1} · p/q) of the first i tokens, R_i = Σ_z (w_i · p(z) − q(z))₊
+    of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     exact = [draft.probs is not None and known for known in draft.exact_q]
@@ -141,13 +135,11 @@ def _accept_block(
     return _decided(tests, range(count), dist, source, sampler, positions, fallback=_fallback(draft, rule))
 
 
-def _match(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
-    """Emit y_i = argmax(log p_i + g_i) with the noise g of position i; accept the draft while it agrees."""
+def _match(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
+    """Emit y_i = argmax(log p_i + g_i), g_i: the noise there; accept the draft while it agrees."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
-    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once: a GPU is waited for once
+    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once, for a GPU
     count = next((i for i in range(size) if own[i] != tokens[i]), size)
     tests = tuple(
         _test(i, tokens[i], p[i], q[i], float(i < count), i < count, "match", wanted=own[i])
@@ -160,12 +152,11 @@ def _match(
 
 def _select(
     draft: Draft, scores: Sequence[float], target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+) -> Decision:
     """Self-selection (SpecDiff-2): the draft with the largest S, tested as a point mass.
 
     Exact although the target chose it: the choice does not see the draws of the test, and the
-    residual is p without x. p/q would be biased, because a selected token no longer follows q.
-    """
+    residual is p without x. p/q would be biased, because a selected token no longer follows q."""
     chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
     branch = draft.branches[chosen]
     window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
@@ -176,9 +167,7 @@ def _select(
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
 
-def _multi_round(
-    draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
+def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the
     drafts that agree with the path so far in the order in which they were drawn; after each
     rejection p becomes norm((p − q)₊)."""
@@ -208,14 +197,11 @@ def _multi_round(
     return _decided(tests, path, dist, source, sampler, positions)
 
 
-def _walk(
-    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
-) -> tuple[Verdict, Tensor]:
-    """Draw y from the target at the anchor; while y is a child of the node, step there and draw again.
+def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
+    """Draw y from the target at the anchor; while y is a child there, go to it and draw again.
 
     The tree is fixed before the first draw, and each visited node has one: with independent noise
-    this is the point-mass rule, with shared noise (``match``) it gives vanilla's text.
-    """
+    this is the point-mass rule, with shared noise (``match``) it gives vanilla's text."""
     assert draft.parents is not None, "a window is not walked"
     tokens, parents = draft.ids, draft.parents
     probs, _ = probs_of(draft, target_probs)
@@ -248,8 +234,7 @@ def _walk(
 
 
 def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
-    """p and q of each drafted token after what comes before it: in a window the token to its left,
-    in a tree its parent."""
+    """p and q of each drafted token behind its parent: in a window, the token to its left."""
     before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
     rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
     p = target_probs[rows, columns]
@@ -258,8 +243,8 @@ def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[floa
 
 
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
-    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: how many of its tokens the point-mass rule is
-    expected to accept (SpecDiff-2)."""
+    """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: the expected length of its accepted prefix
+    (SpecDiff-2)."""
     p, _ = probs_of(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 
@@ -277,8 +262,8 @@ def _decided(
     sampler: Sampler,
     positions: Sequence[int],
     **more: Any,
-) -> tuple[Verdict, Tensor]:
-    """The verdict once the tests are done: the token behind the accepted ``path`` is drawn from ``dist [V]``."""
+) -> Decision:
+    """The verdict after the tests: the token behind the accepted ``path`` is from ``dist [V]``."""
     accepted, extra = len(path), _drawn(dist, sampler, positions[len(path)])
     verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **more)
     return verdict, dist

@@ -1,16 +1,15 @@
 """Drafts token by token with a small causal model: standard speculative sampling (Leviathan et al.
-2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target.
-"""
+2211.17192, Chen et al. 2302.01318). The model runs in the same kind of session as a target."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, fit_width
+from specdiff_core.drafters.base import Context, Drafting, DraftSession, fit_width
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
@@ -27,7 +26,7 @@ class AutoregressiveSession(DraftSession):
     def __init__(self, drafter: AutoregressiveDrafter) -> None:
         self._drafter, self._run = drafter, drafter.reader.start()
         self._unread: list[int] = []  # committed tokens that are not in the cache
-        self._ahead: list[int] = []  # uncommitted tokens in the cache: the anchor, then drafted ones
+        self._ahead: list[int] = []  # uncommitted tokens in the cache: the anchor, then the draft
 
     @property
     def room(self) -> int:
@@ -41,7 +40,7 @@ class AutoregressiveSession(DraftSession):
         self._ahead = []
         self._unread += ids[kept:]
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """γ passes, each for the next token."""
         drafter = self._drafter
 

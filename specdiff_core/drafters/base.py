@@ -2,8 +2,7 @@
 
 A *drafter* is shared weights, never mutated. A *session* is one run's caches. Drafting is a
 generator: it yields the window after each denoising step and returns the finished draft, so showing
-the steps costs the algorithm nothing.
-"""
+the steps costs the algorithm nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class Context:
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
     min_node_prob: float = 0.0  # a tree from one pass leaves out less probable nodes but the first
     num_drafts: int = 1  # windows to draw independently
-    stop_criterion: Callable[[Sequence[float]], int] | None = None  # largest confidences -> leading slots to keep
+    stop_criterion: Callable[[Sequence[float]], int] | None = None  # confidences -> slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
     @classmethod
@@ -67,7 +66,7 @@ class DenoiseState:
 
     @classmethod
     def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
-        """The window ``ids [g]`` after a pass that revealed position ``step`` only, with ``[1, V]`` confidence."""
+        """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence [1, V]."""
 
         def rows() -> Tensor:
             one = confidence()
@@ -79,17 +78,16 @@ class DenoiseState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A finished draft of g tokens: a window, 0 <= g <= γ, or a tree of at most ``tree_nodes``
-    nodes, at most γ deep. An empty draft means a plain step of the target.
-    """
+    nodes, at most γ deep. An empty draft means a plain step of the target."""
 
     ids: tuple[int, ...]  # [g]
     probs: Tensor | None  # [g, V] float64, the q each token was drawn from; None: a point mass
     reveal_steps: tuple[int, ...]  # [g] the denoising step that revealed each position
     exact_q: tuple[bool, ...]  # [g] positions that may be tested with p/q (maths/unmasking.py)
     nfe: int  # drafter passes
-    parents: tuple[int, ...] | None = None  # [g] of a tree (maths/trees.py); None: each follows the one before
-    branches: tuple[tuple[int, ...], ...] = ()  # K drafts drawn independently: their nodes, in the order of drawing
-    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q from the anchor to each node; or nothing
+    parents: tuple[int, ...] | None = None  # [g] of a tree; None: each follows the one before
+    branches: tuple[tuple[int, ...], ...] = ()  # K independent drafts: their nodes
+    totals: tuple[float, ...] = ()  # [g] of a tree that was not drawn: Σ log q up to each
 
     @classmethod
     def point_mass(
@@ -216,6 +214,10 @@ def picked(probs: Tensor, ids: Sequence[int]) -> Tensor:
     return probs.gather(-1, index[:, None])[:, 0]
 
 
+Drafting = Generator[DenoiseState, None, Draft]
+"""Yields the window after each step, and returns the draft."""
+
+
 class DraftSession(ABC):
     """One run of one drafter."""
 
@@ -224,17 +226,17 @@ class DraftSession(ABC):
         """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 (sessions without caches)
-        """Called when the target has read ``ids``: first prompt[:-1], then [anchor, accepted...] of each round.
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027
+        """The target has read ``ids``: prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:
             ids: n committed tokens, in order and without gaps over the whole run.
-            features: ``[n, F]``, the target's hidden states at those tokens, if the drafter has ``layers``.
+            features: ``[n, F]``, the target's states at these, if the drafter has ``layers``.
         """
 
     @abstractmethod
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        """Yield the window after each step; return the draft. A session rolls its own caches back."""
+    def draft(self, context: Context) -> Drafting:
+        """Draft behind the context, and roll the session's own caches back."""
 
 
 class FeatureSession(DraftSession):
@@ -264,7 +266,7 @@ class Drafter(Protocol):
     """Shared weights with a name."""
 
     name: str
-    layers: tuple[int, ...]  # target layers whose outputs it reads (0 = after the first layer); may be empty
+    layers: tuple[int, ...]  # of the target, whose outputs it reads (0: the first layer's)
 
     def start(self) -> DraftSession:
         """A fresh session, independent of all others."""

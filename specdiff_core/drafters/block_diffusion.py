@@ -1,27 +1,25 @@
 """The target-conditioned block drafter (DFlash, arXiv 2602.06036; DSpark, 2607.05147; DFlash 2):
-denoises a block while it reads the target's hidden states, whose keys and values it keeps.
-"""
+denoises a block while it reads the target's hidden states, whose keys and values it keeps."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
+from specdiff_core.drafters.base import Context, Drafting, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
-from specdiff_core.models.causal import Vocabulary, vocabulary
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
-from specdiff_core.models.network import Attend, at, attend, near
+from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, vocabulary
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -56,8 +54,7 @@ class BlockDrafter:
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
     def denoise(self, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
-        """A pass over a block ``ids [lead + g]``, the anchor first: states ``[g, W]`` and logits
-        ``[g, V]`` of its slots."""
+        """A pass over ``ids [lead + g]``, anchor first: states ``[g, W]``, logits ``[g, V]``."""
         config = self.network.config
         embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:
@@ -92,7 +89,7 @@ class BlockSession(FeatureSession):
         """The size of the blocks that the network was trained for."""
         return self._drafter.window
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """Denoise a block after the anchor.
 
         Raises:
@@ -123,7 +120,7 @@ class BlockSession(FeatureSession):
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
-        """Project the pending features into every layer's cache, over the last block; make room for the next."""
+        """Project pending features into every layer's cache, over the last block."""
         network, cache = self._drafter.network, self._cache
         cache.reserve(self._observed + block)
         if not self._features:
@@ -138,7 +135,7 @@ class BlockSession(FeatureSession):
         cache.length = self._observed
 
     def _pass(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over a block ``ids`` that reads [features; block], bidirectionally unless a layer is causal."""
+        """A pass over a block ``ids``, which reads [features; block] as far as a layer reaches."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         slots, held = cache.views(first, end), cache.views(0, end)
@@ -194,7 +191,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
         table = read()
         if name == COPIES[1] and network.said is not None:
             table = table[network.said.to(table.device)]
-        same = torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)  # in the coarser dtype
-        if not same:
+        # Equal in the coarser dtype.
+        if not (torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)):
             return f"the {name} stored with it is not the target's"
     return ""

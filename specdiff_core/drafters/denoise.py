@@ -1,18 +1,17 @@
 """Fills a window of masks in T steps with any denoising network: the drafter's half of SpecDiff.
-From a single step it can also make a tree or draw several windows.
-"""
+From a single step it can also make a tree or draw several windows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafting
 from specdiff_core.maths import chains
 from specdiff_core.maths.chains import Chain, Follow
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
@@ -21,7 +20,7 @@ from specdiff_core.maths.unmasking import RANKED, exact_positions, most_confiden
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.settings import RevealOrder
 
-MakeChain = Callable[..., Chain]
+MakeChain = Callable[..., Chain] | None
 
 
 def denoise(
@@ -33,13 +32,13 @@ def denoise(
     follow: Follow | None = None,
     candidates: int = chains.RANKED,
     sure: Callable[[Tensor], Tensor] | None = None,
-) -> Generator[DenoiseState, None, Draft]:
+) -> Drafting:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts
     per step). With T = 1 the context's stop criterion may end the window early. A tree (DDTree) or
     several drafts (SpecDiff-2) come from one step.
 
     Args:
-        predict: window ids ``[g]`` on the CPU (``mask_id`` where masked) -> logits ``[g, V]``, one drafter pass.
+        predict: a drafter pass: window ids ``[g]`` on the CPU, with masks -> logits ``[g, V]``.
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: its probability is set to zero before normalising (SUBS).
         forbidden: further ids that the target suppresses.
@@ -52,7 +51,7 @@ def denoise(
         the window after each step.
 
     Returns:
-        the draft; ``probs[i]`` is the q that position i was drawn from, at the step that revealed it.
+        the draft; ``probs[i]``: the q that position i was drawn from, in the step that revealed it.
     """
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long)
@@ -70,7 +69,7 @@ def denoise(
     drawn_from: Tensor | None = None
     plan = schedule(size, context.steps)
     if len(plan) > 1:
-        context = dataclasses.replace(context, stop_criterion=None)  # later steps may still change their confidences
+        context = dataclasses.replace(context, stop_criterion=None)  # confidences may still change
     for step, count in enumerate(plan):
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
@@ -150,10 +149,8 @@ def _in_order(order: RevealOrder, count: int, masked: int) -> bool:
     return order is RevealOrder.LEFT_TO_RIGHT or (count == masked and order is not RevealOrder.VALUE_CONFIDENCE)
 
 
-def _tree(
-    logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
-) -> Generator[DenoiseState, None, Draft]:
-    """From one pass over γ masks the most probable prefixes (DDTree, arXiv 2604.12989), a point mass."""
+def _tree(logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain) -> Drafting:
+    """The most probable prefixes after one pass (DDTree, arXiv 2604.12989), a point mass."""
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
@@ -168,9 +165,7 @@ def _tree(
     return Draft.point_mass(ids, nfe=1, parents=parents, totals=totals)
 
 
-def _several(
-    logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain | None
-) -> Generator[DenoiseState, None, Draft]:
+def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain) -> Drafting:
     """From one pass over γ masks K windows, drawn independently; equal beginnings are one."""
     size, first = context.gamma, len(context.ids)
     samplers = [context.sampler, *[context.sampler.another()] * (context.num_drafts - 1)]

@@ -1,24 +1,31 @@
 """Drafts with one layer over the target's features (EAGLE, arXiv 2401.15077; EAGLE-3, 2503.01840),
-or grows a tree with it (EAGLE-2, 2406.16858).
-"""
+or grows a tree with it (EAGLE-2, 2406.16858)."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, DraftSession, FeatureSession, made_for_another
+from specdiff_core.drafters.base import (
+    Context,
+    DenoiseState,
+    Draft,
+    Drafting,
+    DraftSession,
+    FeatureSession,
+    made_for_another,
+)
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.folders import resolve
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -48,7 +55,7 @@ class EagleSession(FeatureSession):
         self._ahead = 0
         super().observe(ids, features)
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """γ passes: the first reads what was committed since the last draft."""
         if context.tree_nodes:
             return (yield from self._tree(context))
@@ -75,7 +82,7 @@ class EagleSession(FeatureSession):
         self._ahead += len(ids)
         return _last(self._run.score(ids, parents, features=features))
 
-    def _tree(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def _tree(self, context: Context) -> Drafting:
         """Per depth one pass over the most probable open nodes; at the end the most probable
         ``nodes`` of all. It stops where no deeper node could be among them: that depends on
         probabilities alone, on nothing that was drawn."""

@@ -1,19 +1,18 @@
-"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a causal network that was
-adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
+"""Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a
+causal network adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
 
-Every denoising step reads [context ; window] again, so there is no cache to roll back.
-"""
+Every denoising step reads [context ; window] again, so there is no cache to roll back."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless, fit_width
+from specdiff_core.drafters.base import Context, Drafting, Stateless, fit_width
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.device import Placement, on_device
@@ -52,7 +51,7 @@ class MaskedDiffusionDrafter(Stateless):
         """Leaves at least the anchor visible."""
         return self.model.config.model_length - 1
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """Denoise a window after the last tokens in the network's view."""
         gamma = context.gamma
         known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
@@ -70,7 +69,7 @@ class MaskedDiffusionDrafter(Stateless):
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, gamma: int) -> Tensor:
-        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window, on the network's device."""
+        """``ids [L]``, masks among the last γ -> logits ``[γ, V]`` of the window."""
         first = len(ids) - gamma - self.shift
         return fit_width(self.model(ids[None], first=first)[0, :gamma], self.vocab_size)
 

@@ -1,12 +1,12 @@
-"""Drafts by copying the continuation of the last match for the end of the text (prompt lookup decoding). It has no
-weights. A copy is a point mass; without a match the draft is empty and the round a plain step."""
+"""Prompt lookup decoding: copies what followed the last match of the text's end. It has no weights.
+A copy is a point mass; without a match the draft is empty and the round a plain step."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
+from specdiff_core.drafters.base import Context, Draft, Drafting, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -19,15 +19,14 @@ class PromptLookupDrafter(Stateless):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         """Copy up to γ tokens, without a single drafter pass."""
         yield from ()
         return Draft.point_mass(continuation(context.ids, context.gamma), nfe=0)
 
 
 def continuation(ids: Sequence[int], gamma: int) -> list[int]:
-    """The tokens after the latest earlier match of the longest possible ending of ``ids``: at most
-    ``gamma``, none without a match."""
+    """At most ``gamma`` tokens after the latest match of the longest ending of ``ids``; or none."""
     text = list(ids)
     for size in range(min(LONGEST_MATCH, len(text) - 1), 0, -1):
         ending = text[-size:]

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafting
 from specdiff_core.maths.distributions import lazy_confidence, to_probs
 
 
 def draft_in_order(
     predict: Callable[[int | None], Tensor], context: Context, forbidden: Sequence[int] = ()
-) -> Generator[DenoiseState, None, Draft]:
+) -> Drafting:
     """Draft up to γ tokens, each from its true conditional (Leviathan et al. 2211.17192).
 
-    The context's stop criterion is applied before every token is drawn: a position that is not to be verified ends the
-    draft before its token, and one that does not pay for another pass ends it after its token.
+    The context's stop criterion is applied before a token is drawn: a position that is not to be
+    verified ends the draft before its token, one that does not pay for another pass after it.
 
     Args:
-        predict: the last drawn token, None at first -> logits ``[1, V]`` of the next one; one drafter pass.
+        predict: a drafter pass: the last drawn token, None at first -> logits ``[1, V]``.
         forbidden: ids that the target suppresses.
 
     Yields:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from transformers import PreTrainedModel
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Stateless
+from specdiff_core.drafters.base import Context, Draft, Drafting, Stateless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -16,7 +14,7 @@ class VanillaDrafter(Stateless):
 
     name = "none"
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         yield from ()
         return Draft.empty()
 

@@ -1,10 +1,10 @@
-"""Drafters with one declaration changed and the same weights, for the doctor (``explorations/doctor.py``)."""
+"""Drafters with one declaration changed, for the doctor (``explorations/doctor.py``)."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, singledispatch
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafter, DraftSession
+from specdiff_core.drafters.base import Context, Drafter, Drafting, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
@@ -37,6 +37,10 @@ class Variant:
     skip: int = 0  # leading tokens of each draft to leave out
 
 
+Variants = tuple[list[Variant], dict[str, str]]
+"""Those of a drafter, and the reason for each declaration that has none."""
+
+
 class SpecialIds(NamedTuple):
     """Facts about ids."""
 
@@ -46,10 +50,9 @@ class SpecialIds(NamedTuple):
 
 
 @singledispatch
-def variants(drafter: Any, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
-    """Every variant that changes one declaration of this kind of drafter, except the template, and
-    the reason for each declaration that has none. Kinds of drafters register their own
-    (``@variants.register``, here or in their files).
+def variants(drafter: Any, layers: int, words: SpecialIds) -> Variants:
+    """Every variant that changes one declaration of this kind of drafter, except the template.
+    Kinds of drafters register their own (``@variants.register``, here or in their files).
 
     Args:
         layers: of the target.
@@ -58,7 +61,7 @@ def variants(drafter: Any, layers: int, words: SpecialIds) -> tuple[list[Variant
 
 
 @variants.register
-def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
+def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) -> Variants:
     why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
     if not _learned(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
@@ -66,12 +69,12 @@ def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) ->
 
 
 @variants.register
-def _of_block(drafter: BlockDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
+def _of_block(drafter: BlockDrafter, layers: int, words: SpecialIds) -> Variants:
     return [*_block(drafter, words), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
 
 
 @variants.register
-def _of_eagle(drafter: EagleDrafter, layers: int, words: SpecialIds) -> tuple[list[Variant], dict[str, str]]:
+def _of_eagle(drafter: EagleDrafter, layers: int, words: SpecialIds) -> Variants:
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     return [*_beside(drafter), *_layers(drafter, layers)], why
@@ -129,7 +132,7 @@ def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
         yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
     for by in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
-    usual = type(drafter).denoise is BlockDrafter.denoise  # then the anchor's own stands there already
+    usual = type(drafter).denoise is BlockDrafter.denoise  # then it is the anchor's own
     own = "the anchor’s own"
     for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
         other = plain(denoise=partial(_behind, drafter, first))
@@ -137,7 +140,7 @@ def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
 
 
 def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
-    """Each token with its own feature, or with that of two tokens before, instead of the previous token's."""
+    """Each token with its own feature, or that of two tokens before, not the previous token's."""
     declared = "the token before"
     for by, change in ((1, "the token itself"), (-1, "two tokens before")):
         start = partial(_Beside, drafter.start, by)
@@ -151,7 +154,7 @@ def _signed(number: int) -> str:
 def _behind(
     drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockDrafter.denoise` with another token in the anchor's slot, even if a subclass overrides it."""
+    """:meth:`BlockDrafter.denoise`, not a subclass's, with another token in the anchor's slot."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, places, attend)
@@ -192,7 +195,7 @@ class _Beside(DraftSession):
         self._row = features[-1:]
         self._session.observe(ids, rows)
 
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+    def draft(self, context: Context) -> Drafting:
         known = context.ids[: len(context.ids) - len(self._ids)]
         return (yield from self._session.draft(dataclasses.replace(context, ids=known)))
 

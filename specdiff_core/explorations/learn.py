@@ -316,7 +316,7 @@ class _Twin:
     def __init__(self, writer: _Writer, name: str, folder: Path) -> None:
         import torch
 
-        from specdiff_core.models.causal import vocabulary
+        from specdiff_core.models.network import vocabulary
         from specdiff_core.train import losses
         from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, new_block
         from specdiff_core.train.settings import DrafterSettings

@@ -1,10 +1,8 @@
-"""Windows in which each token depends on the one before it: the marginals of a denoiser turned into a Markov chain.
+"""Windows whose tokens depend on the one before: a denoiser's marginals as a Markov chain.
 
 One drafter pass gives a marginal for every slot. The most probable tokens of each marginal are the
 slot's candidates, and a small head scores how well each candidate follows the token before it
-(DSpark, arXiv 2607.05147). q is the distribution over these candidates, given the token before;
-outside them it is zero.
-"""
+(DSpark, arXiv 2607.05147). q is the distribution over these candidates given the token before."""
 
 from __future__ import annotations
 
@@ -21,12 +19,11 @@ from specdiff_core.schema.settings import Sampling
 
 RANKED, SAMPLED = 8, 64
 """Candidates of a slot, where the most probable are wanted and where tokens are drawn. A token that
-is no candidate is never drafted (measured at temperature 1: with 8 candidates 5 % fewer tokens are
-accepted than with 64)."""
+is no candidate is never drafted: at temperature 1, 5 % fewer are accepted with 8 than with 64."""
 
 Follow = Callable[[Tensor, Tensor], Tensor]
-"""After a drafter pass: the tokens that may stand before each slot ``[g, m]``, and the slots' candidates ``[g, k]`` ->
-``[g, m, k]``, what each of the former adds to the marginal logit of each candidate."""
+"""After a drafter pass: the tokens that may precede each slot ``[g, m]``, and its candidates
+``[g, k]`` -> ``[g, m, k]``, what the former add to the marginal logit of each candidate."""
 
 
 class Chain:
@@ -40,7 +37,7 @@ class Chain:
         anchor: the token before slot 0.
         sampling: defines q, over the candidates.
         banned: ids that are no candidates.
-        ranked: whether the most probable texts are wanted, as for a tree; at temperature 0 they always are.
+        ranked: whether the most probable texts are wanted, as at temperature 0 and for a tree.
         candidates: of each slot, where the most probable are wanted.
         sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand
             before it: ``[g, m]``, where it was trained to know; by default its largest probability.
@@ -79,19 +76,18 @@ class Chain:
         first: int,
         stop_criterion: Callable[[Sequence[float]], int] | None = None,
     ) -> tuple[Tensor, Tensor, Callable[[], Tensor]]:
-        """Draw ``slots`` from the left, each given the token before it, which is known or was drawn just now.
+        """Draw ``slots`` from the left, each given the token before it, known or drawn just now.
 
         Args:
             first: absolute position of slot 0.
             stop_criterion: ends the draft before a slot not to be verified; it sees how confident
-                the drafter is of every slot so far: that depends on distributions, never on the
-                value of a token yet to be drawn.
+                the drafter is of every slot so far, never the value of a token yet to be drawn.
 
         Returns:
-            ids ``[n]`` on the CPU; the q that each was drawn from, ``[n, V]`` float64; the confidence, ``[n, V]``.
+            ids ``[n]`` on the CPU; q of each, ``[n, V]`` float64; the confidence, ``[n, V]``.
         """
         dists = self._dists
-        here, ids_here = to_host(dists, self._ids)  # tables of k by k: small, and asked slot by slot
+        here, ids_here = to_host(dists, self._ids)  # small tables, asked slot by slot
         likeliest = here.argmax(-1).tolist() if self._greedy else []
         highest = [] if stop_criterion is None else self._highest().tolist()
         chosen: list[int] = []
@@ -114,12 +110,12 @@ class Chain:
         return ids_here[chosen, places], self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, places: Sequence[int]) -> Tensor:
-        """``[g, V]``: each slot's confidence, given the previous slot's candidate at ``places [g]``."""
+        """``[g, V]``: each slot's confidence given the candidate before it, at ``places [g]``."""
         return self._wide(self._ids, self._confidence[list(range(len(self._ids))), list(places)])
 
     @cached_property
     def _dists(self) -> Tensor:
-        """``[g, k before, k]`` float64: q of each slot, given each candidate of the previous slot."""
+        """``[g, k before, k]`` float64: q of each slot given each candidate of the previous one."""
         return to_probs(self._table, self._sampling)
 
     @cached_property

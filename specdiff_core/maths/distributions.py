@@ -1,6 +1,5 @@
 """Turns logits into the distribution that is really sampled from, once; temperature 0 is a one-hot
-distribution, so greedy decoding is no special case anywhere else.
-"""
+distribution, so greedy decoding is no special case anywhere else."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     Args:
         logits: ``[..., V]``, any float type.
         sampling: the transformation.
-        forbidden: ids of probability zero (a mask token, ids the other model lacks), removed before normalising.
+        forbidden: ids of probability zero, such as a mask token, removed before normalising.
 
     Returns:
         ``[..., V]`` float64, every row sums to 1. Ties at the top-k border: the lower id stays.
@@ -62,7 +61,7 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
         ordered = probs.sort(dim=-1, descending=True, stable=True)
         before = ordered.values.cumsum(-1) - ordered.values  # mass of the more probable tokens
         left_out = torch.zeros_like(probs, dtype=torch.bool).scatter_(-1, ordered.indices, before >= sampling.top_p)
-        probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)  # a sum over one row would round differently
+        probs = scaled.masked_fill(left_out, -torch.inf).softmax(-1)  # a sum of one row differs
     return probs
 
 
@@ -73,7 +72,7 @@ def _never(logits: Tensor, forbidden: Sequence[int]) -> Tensor:
 
 
 def _best(logits: Tensor) -> tuple[Tensor, Tensor, bool, Tensor]:
-    """The largest logit of each row ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
+    """Each row's largest logit ``[..., 1]``, its id; whether all are finite; ids on the CPU."""
     top = logits.max(-1, keepdim=True)
     finite, ids = to_host(torch.isfinite(top.values).all(), top.indices)
     return top.values, top.indices, bool(finite), ids
@@ -89,13 +88,12 @@ def confidence_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int
 def lazy_confidence(
     logits: Tensor, probs: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()
 ) -> Callable[[], Tensor]:
-    """:func:`confidence_probs` where q = ``probs`` is known already; computes a softmax only on demand."""
+    """:func:`confidence_probs` where q = ``probs`` is known; a softmax only on demand."""
     return lambda: probs if sampling.temperature > 0 else confidence_probs(logits, sampling, forbidden)
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """norm(max(0, p − q)), the distribution of the extra token after a rejected ratio test
-    (Leviathan et al., Algorithm 1).
+    """norm(max(0, p − q)), of the token after a rejected ratio test (Leviathan et al., Alg. 1).
 
     Args:
         target_probs, draft_probs: ``[V]`` float64.

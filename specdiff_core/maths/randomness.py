@@ -1,8 +1,7 @@
 """The one source of randomness: named, seeded streams. Nothing else that decodes may draw or seed.
 
-Named streams mean that a change in the drafter cannot move the target's draws. Noise keyed by absolute position depends
-on (seed, position) only, which is what makes ``match`` return vanilla's text (arXiv 2408.07978).
-"""
+With named streams a change in the drafter cannot move the target's draws. Noise by position depends
+on (seed, position) only: so ``match`` returns vanilla's text (arXiv 2408.07978)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from specdiff_core.maths.distributions import to_host
 
 NOISE = 64
-"""Positions of a run whose noise is kept, for their test and for later rounds that reach them again."""
+"""Positions of a run whose noise is kept, for their test and for later rounds."""
 
 
 class Candidates(NamedTuple):
@@ -31,8 +30,8 @@ class Sampler(Protocol):
     """Every random decision of drafting and verification; in tests an exact enumerator."""
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
-        """Draw one column per row of ``probs [n, V]``, or ``[n, k]`` with ``among``, for absolute ``positions``;
-        returns ``[n]`` int64 on the CPU: ids, or with ``among`` places in its rows."""
+        """Draw a column of each row of ``probs [n, V]``, or ``[n, k]`` with ``among``, at absolute
+        ``positions``: ``[n]`` int64 on the CPU, ids, or with ``among`` places in its rows."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens (u < threshold), and the draw u."""
@@ -84,7 +83,7 @@ class Independent:
         cumulative = probs.cumsum(-1)  # [n, V]
         total = cumulative[:, -1:]
         draws = self._uniform(len(positions)).to(probs.device, non_blocking=True)[:, None] * total
-        draws = torch.minimum(draws, total.nextafter(torch.zeros_like(total)))  # rounding at the very end
+        draws = torch.minimum(draws, total.nextafter(torch.zeros_like(total)))  # after rounding
         # u < cumulative strictly: an id of probability zero is never drawn.
         return torch.searchsorted(cumulative, draws, right=True)[:, 0].cpu()
 
@@ -100,12 +99,11 @@ class Independent:
 
 
 class SharedGumbel(Independent):
-    """Samples by the Gumbel-max trick with noise keyed by (seed, absolute position): the same for any drafter.
+    """Samples by the Gumbel-max trick with noise keyed by (seed, absolute position).
 
     ``sample`` returns argmax(log probs + g_position). Drafter and target use the same g at a
     position, so they agree with a probability of at least (1 − TV)/(1 + TV), and the emitted token
-    is a function of (seed, position, p) only.
-    """
+    is a function of (seed, position, p) only."""
 
     def __init__(self, seed: int, *key: int | str, gumbel: Callable[[int, int, int], Tensor] = _gumbel) -> None:
         super().__init__("shared", seed, *key)
@@ -146,5 +144,5 @@ class Streams:
         return self._stream("draft", round)
 
     def verify(self, round: int) -> Sampler:
-        """For the verification of one round, independent of the drafter's unless noise is shared."""
+        """For the verification of one round, independent of drafting unless noise is shared."""
         return self._stream("verify", round)

@@ -1,7 +1,6 @@
 """Draft trees, as lists of nodes in which a parent comes before its children.
 
-A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor.
-"""
+A node is a drafted token; its parent is the node before it in the text, or −1 for the anchor."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def children(parents: Sequence[int], node: int) -> list[int]:
 
 
 def visible(parents: Sequence[int]) -> Tensor:
-    """``[n+1, n+1]`` bool: which of [anchor, nodes] each of them may read: itself and what comes
-    before it in its text."""
+    """``[n+1, n+1]`` bool: what each of [anchor, nodes] reads: itself and its ancestors."""
     rows = [[True] + [False] * len(parents)]
     for node, parent in enumerate(parents):
         rows.append(rows[parent + 1].copy())
@@ -37,8 +35,7 @@ def visible(parents: Sequence[int]) -> Tensor:
 
 
 def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
-    """Absolute positions of the last ``new`` of an anchor and the tree behind it, where ``held``
-    tokens come before those."""
+    """Absolute positions of the last ``new`` of [anchor, tree], behind ``held`` tokens."""
     anchor = held + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
@@ -63,15 +60,14 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
 
 
 def independent(q: Tensor, budget: int) -> Ranked:
-    """Rows for :func:`best_first` of a window whose positions are independent: ``q [g, V]``, of
-    each the ``budget`` best."""
+    """Rows for :func:`best_first` of independent positions ``q [g, V]``, ``budget`` of each."""
     best = q.topk(min(budget, q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
     return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
 def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
-    """The most probable token of every depth, each given the one before it, and the place of that one before."""
+    """The most probable token of every depth given the one before, and the place of the latter."""
     ids, places, place = [], [], 0
     for level in range(depth):
         _, tokens, following = ranked(level, place)
@@ -87,8 +83,7 @@ def best_first(
     """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those
     less probable than ``min_prob``; the first one always stays.
 
-    A heap keyed by Σ log q: the best prefix leaves it and becomes a node; its next-best sibling and
-    its most probable child enter.
+    A heap by Σ log q: the best prefix becomes a node; its next-best sibling and best child enter.
 
     Args:
         ranked: what may follow a token.
@@ -122,8 +117,8 @@ def best_first(
 
 
 class Growth:
-    """A tree that grows by depth (EAGLE-2, arXiv 2406.16858): open nodes get their most probable children, and the best
-    of these are open next; at the end the ``budget`` most probable nodes of all remain, by Σ log q.
+    """A tree that grows by depth (EAGLE-2, arXiv 2406.16858): open nodes get their most probable
+    children, of which the best are open next; in the end the ``budget`` best nodes by Σ log q.
 
     Args:
         budget: nodes that remain, at least 1.
@@ -138,7 +133,7 @@ class Growth:
         self._first = 0  # of the deepest nodes
 
     def extend(self, rows: Sequence[int], log_q: Tensor) -> None:
-        """Give the nodes ``rows`` (``[ROOT]`` at first) their children, from ``log_q [n, V]`` behind each of them."""
+        """Give the nodes ``rows`` (at first ``[ROOT]``) children by their ``log_q [n, V]``."""
         self._first = len(self.ids)
         best = log_q.topk(min(self._width, log_q.shape[-1]), -1)
         for parent, values, tokens in zip(rows, *(part.tolist() for part in to_host(*best)), strict=True):
@@ -150,8 +145,8 @@ class Growth:
                     self._totals.append(before + value)
 
     def open(self) -> list[int]:
-        """The deepest nodes to extend by a pass, the most probable first: a child is never more probable than its
-        parent, so it can remain only if fewer than ``budget`` − 1 nodes are better than that."""
+        """The deepest nodes to extend, the most probable first: a child is never more probable than
+        its parent, so it can remain only if fewer than ``budget`` − 1 nodes are better."""
         kept = set(self._ranked()[: self._budget - 1])
         deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
         return [node for node in deepest[: self._width] if node in kept]
@@ -168,7 +163,7 @@ class Growth:
         return path[::-1]
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
-        """Ids, parents and Σ log q of the ``budget`` most probable nodes, in the order in which they grew."""
+        """Ids, parents and Σ log q of the ``budget`` most probable nodes, the oldest first."""
         kept = sorted(self._ranked()[: self._budget])
         places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
         parents = [places[self.parents[node]] for node in kept]

@@ -16,7 +16,7 @@ RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
 
 
 def schedule(window: int, steps: int) -> list[int]:
-    """How many positions each step reveals: ``window`` split as evenly as possible over at most ``steps`` steps."""
+    """How many positions each of at most ``steps`` steps reveals: as equally many as possible."""
     steps = max(1, min(steps, window))
     bounds = [round(step * window / steps) for step in range(steps + 1)]
     return [after - before for before, after in itertools.pairwise(bounds)]
@@ -48,8 +48,7 @@ def exact_positions(order: RevealOrder, reveal_steps: Sequence[int]) -> tuple[bo
     At a position that may, everything that q_i and the decisions to its left depend on was fixed
     before x_i was drawn, so x_i ~ q_i still holds when it is tested. All other positions count as
     point masses. Under value confidence the revealed tokens were selected for being likely, so only
-    a window that one step revealed as a whole escapes.
-    """
+    a window that one step revealed as a whole escapes."""
     if order is RevealOrder.VALUE_CONFIDENCE:
         return (len(set(reveal_steps)) == 1,) * len(reveal_steps)
     latest, exact = -1, []

@@ -70,7 +70,7 @@ def load_bidirectional(
 
     Args:
         context: most positions.
-        mask_id: declared by the pair; None: from ``config.json``. If both have one, they must agree.
+        mask_id: declared by the pair; None: from ``config.json``. If both declare one, they agree.
 
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape, the network is

@@ -18,13 +18,13 @@ from specdiff_core.models.network import Shape
 ROOM = 128  # positions of the smallest buffer; a full one is replaced by one twice as long
 BLOCK = 512  # keys in a block of torch's attention on a CPU
 BORDERS = (192, 384, BLOCK)
-"""Lengths of a block at which a row's sum has the same bits whatever follows: any up to the first, then only these
-(fp32: MKL splits longer sums into equal parts, of up to 192 numbers on AMD and 384 on Intel)."""
+"""Lengths of a block at which a row's sum doesn't depend on what follows: any up to the first, then
+only these (MKL splits longer fp32 sums into parts of up to 192 numbers on AMD, 384 on Intel)."""
 TILE = 4  # in multiples of this, the number of queries does not change a query's bits on a CPU
 
 
 class KeyValues:
-    """``[layers, 2, 1, Hkv, room, D]``, initially zero, because masked values are multiplied by 0 and must be finite.
+    """``[layers, 2, 1, Hkv, room, D]``, zeros: masked values, multiplied by 0, must be finite.
 
     Args:
         context: most positions.
@@ -52,8 +52,7 @@ class KeyValues:
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
-        """Keys and values at ``first .. end − 1``: of the first layer, of the second, …, each ``[1,
-        Hkv, end − first, D]``."""
+        """Keys, values of each layer at ``first .. end − 1``: ``[1, Hkv, end − first, D]``."""
         return self._buffer[..., first:end, :].flatten(0, 1).unbind(0)
 
     @torch.inference_mode()
@@ -62,7 +61,8 @@ class KeyValues:
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
-            self._buffer[..., first : first + len(rows), :] = self._buffer.index_select(-2, index)  # a copy
+            kept = self._buffer.index_select(-2, index)  # a copy
+            self._buffer[..., first : first + len(rows), :] = kept
         self.length = first + len(rows)
 
     @torch.inference_mode()

@@ -1,16 +1,16 @@
-"""Loads a causal language model, strictly, into this lab's network if that supports it, otherwise
-into transformers' own module."""
+"""Loads a causal language model, strictly, into this lab's network or transformers' own module."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specdiff_core.models.files import (
     EIGHT_BIT,
@@ -22,8 +22,8 @@ from specdiff_core.models.files import (
 )
 from specdiff_core.models.folders import described, read_config, read_gguf, shown
 from specdiff_core.models.network import CausalLM, slides, unbuilt
-from specdiff_core.models.stock import unusable
-from specdiff_core.schema.errors import WeightsError
+from specdiff_core.models.target import StockSession
+from specdiff_core.schema.errors import WeightsError, is_memory
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -51,6 +51,36 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
     return f"it reads a sliding window of {window} tokens" if sliding and (window or 0) < context else ""
 
 
+def unusable(model: Any, context: int) -> str:
+    """Why a loaded model must not decode over ``context`` positions; empty if it may.
+
+    Some families have no cache, or one without rollback, or are bidirectional, so their results
+    depend on how a text is read: a few tokens are read at once, and one by one with a rollback."""
+    config = model.config
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if found := kinds & {"dynamic", "longrope"}:
+        return f"its rotary positions ({found.pop()}) depend on the length of a pass"
+    learned = getattr(config, "n_positions", None)
+    if learned is not None and learned < context:
+        return f"it has {learned} positions, and the context is {context}"
+    ids = [7919 * i % int(config.vocab_size) for i in range(min(10, context))]
+    try:
+        at_once = StockSession(model, sys.maxsize).score(ids).logits
+        run = StockSession(model, sys.maxsize)
+        steps = [run.score(ids[:6]).logits]
+        run.score(ids[::-1])
+        run.rollback(len(ids), ())
+        steps += [run.score([token]).logits for token in ids[6:]]
+    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
+        if is_memory(error):
+            raise
+        return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
+    parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
+    rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
+    return "" if bool(parted <= rounding) else "its logits depend on the tokens per pass"
+
+
 def load_causal(
     folder: Path,
     dtype: torch.dtype,
@@ -60,7 +90,7 @@ def load_causal(
     spread: Mapping[int | str, int] | None = None,
     role: str = "target",
 ) -> tuple[CausalLM | PreTrainedModel, str]:
-    """The model in ``folder``, frozen: safetensors or GGUF, never remote code; no tensor may be missing or resized.
+    """The model in ``folder``, frozen: safetensors or GGUF, no remote code; every tensor must fit.
 
     Args:
         context: number of positions.
@@ -100,7 +130,7 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
     values = read_config(folder)
     with described(folder, role):
         if values.get("model_type") == "Dream":
-            own = {name: value for name, value in values.items() if name not in ("model_type", "auto_map")}
+            own = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
             return Qwen2Config(**own)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises
@@ -126,7 +156,7 @@ def load_network(
     :func:`load_causal`. On a CPU the embedding of a GGUF file stays in the file.
 
     Raises:
-        WeightsError: a file is missing, truncated or of the wrong shape, or this network cannot run the model.
+        WeightsError: a file is missing or damaged, or this network cannot run the model.
     """
     with described(folder, role), torch.device("meta"):
         if why := unsupported(config, context):
@@ -197,30 +227,6 @@ def load_stock(
     for name, tensor in model.named_parameters():
         check_finite(folder, name, tensor)
     return model
-
-
-class Vocabulary(NamedTuple):
-    """The parts of a target that a drafter with the same vocabulary uses."""
-
-    embed: nn.Module  # ids [...] -> [..., W]
-    output: nn.Module  # its weight holds the rows of the output head
-    head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
-
-    def read_embedding(self) -> Tensor:
-        """The whole table ``[V, W]``, possibly read from disk at every call."""
-        return cast("Tensor", self.embed.weight).detach()
-
-    def read_rows(self) -> Tensor:
-        """All rows of the output head, ``[V, W]``; see :meth:`read_embedding`."""
-        return cast("Tensor", self.output.weight).detach()
-
-
-def vocabulary(model: Any) -> Vocabulary:
-    """The vocabulary of a loaded model, of this lab or of transformers."""
-    if isinstance(model, CausalLM):
-        return Vocabulary(model.embed_tokens, model.lm_head, model.head)
-    head = model.get_output_embeddings()
-    return Vocabulary(model.get_input_embeddings(), head, head)
 
 
 class _Stored(NamedTuple):

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from specdiff_core.models.kernels import computes_bf16
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, no_such
 
+DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -43,10 +44,10 @@ def choose_placement(device: str = "auto", dtype: str = "auto", *, bf16: bool = 
     Raises:
         ConfigError: the device does not exist, or a name is unknown.
     """
-    if device not in {"auto", "cpu", "cuda"}:
-        raise ConfigError(f"Unknown device {device[:40]!r}.", field="device", hint="Use auto, cpu or cuda.")
+    if device not in DEVICES:
+        raise no_such("device", device, DEVICES, "device")
     if dtype not in {"auto", *DTYPES}:
-        raise ConfigError(f"Unknown dtype {dtype[:40]!r}.", field="dtype", hint="Use auto, fp32 or bf16.")
+        raise no_such("dtype", dtype, ("auto", *DTYPES), "dtype")
     cuda = torch.cuda.is_available() and device != "cpu"
     if device == "cuda" and not cuda:
         raise ConfigError("No CUDA device is available here.", field="device", hint="Use --device cpu or auto.")

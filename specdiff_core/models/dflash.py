@@ -2,9 +2,8 @@
 hidden states; with DSpark's Markov head (2607.05147) or DFlash 2's convolutions and selector.
 
 Its files have the released names, in one of three layouts: z-lab's, whose ``config.json`` has
-Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, in which
-all of these are at the top level; and that of vLLM's speculators. Embedding and output head are the
-target's."""
+Qwen3's fields, ``block_size``, ``num_target_layers`` and ``dflash_config``; DeepSpec's, with all
+of these at the top level; and that of vLLM's speculators. Embedding and head are the target's."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
-from specdiff_core.models.files import read_drafter, tensor_names, write_folder
+from specdiff_core.models.files import read_drafter, tensor_names
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
@@ -61,7 +60,7 @@ class _Special(msgspec.Struct):
 
 
 def read_released(values: dict[str, Any]) -> Qwen3Config:
-    """A released ``config.json`` -> Qwen3 config with the fields of :class:`_Special` and ``reaches`` on top.
+    """A released ``config.json`` -> Qwen3 config with ``reaches`` and :class:`_Special`'s fields.
 
     Raises:
         WeightsError: a field is missing, impossible or not supported.
@@ -176,7 +175,7 @@ class Convolution(nn.Module):
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
-    """Mix ``states [B, n, W]`` with their ``kernel [B, n, taps, W]``; zeros precede the first slot."""
+    """Mix ``states [B, n, W]`` by ``kernel [B, n, taps, W]``; before the first slot are zeros."""
     rows = states.shape[1]
     shifted = [F.pad(states, (0, 0, tap, 0))[:, :rows] for tap in range(kernel.shape[-2])]
     return (torch.stack(shifted, -2) * kernel).sum(-2)
@@ -258,8 +257,8 @@ class DFlashDraftModel(nn.Module):
         return next(self.norm.parameters()).dtype
 
     def read_features(self, features: Tensor) -> Tensor:
-        """``features [B, n, F·W]``, the target's layers concatenated -> the input of every layer ``[B, n, W]``."""
-        read: Tensor = self.hidden_norm(self.fc(features) if self._read is None else self._read(features))
+        """The target's ``features [B, n, F·W]`` -> the input of every layer, ``[B, n, W]``."""
+        read: Tensor = self.hidden_norm((self._read or self.fc)(features))
         return read
 
     def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
@@ -276,7 +275,7 @@ class DFlashDraftModel(nn.Module):
         return self
 
     def context_keys_values(self, context: Tensor, rope: Rope) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's k and v ``[B, Hkv, n, D]`` for the result of :meth:`read_features`, ``context [B, n, W]``."""
+        """Every layer's k and v ``[B, Hkv, n, D]``; ``context [B, n, W]``: as read."""
         if self._context is None:
             return [Heads([layer.self_attn], "k", Separate)(context, rope) for layer in self.layers]
         keys, values = (part.chunk(len(self.layers), 1) for part in self._context(context, rope))
@@ -295,11 +294,10 @@ class DFlashDraftModel(nn.Module):
 
 
 def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraftModel:
-    """Load a released or embedded drafter: ``config.json`` and one or more safetensors files, frozen, on the CPU.
+    """Load a released or embedded drafter, ``config.json`` and safetensors, frozen, on the CPU.
 
     Raises:
-        WeightsError: a file is missing or damaged, or the tensors do not fit the config or are not
-            supported; the message names it.
+        WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):
@@ -320,8 +318,3 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
         stored[rows] = whole.index_copy(0, model.said, stored[rows])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)
-
-
-def save_to_folder(model: DFlashDraftModel, folder: Path) -> Path:
-    """Write ``config.json`` and the weights as bf16 safetensors, in shards below 9 MB."""
-    return write_folder(folder, model.released, model.state_dict())

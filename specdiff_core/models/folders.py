@@ -34,14 +34,14 @@ def shown(path: str | Path) -> str:
 
 
 def user_cache() -> Path:
-    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else ``specdiff`` in the user's cache folder."""
+    """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else in the user's cache."""
     if own := os.environ.get("SPECDIFF_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``; otherwise it is a hub repository (``owner/name``).
+    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``).
 
     The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
@@ -54,14 +54,14 @@ def is_gguf(source: str | Path) -> bool:
 
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder of ``source``: itself, the folder made from a GGUF file, or the hub snapshot at ``revision``. Missing
-    files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
+    """The folder of ``source``: itself, made from a GGUF file, or the hub snapshot at ``revision``.
+    Missing files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
 
     Args:
         weights: False: only config and tokenizer.
 
     Raises:
-        WeightsError: a local folder or file does not exist, or a GGUF file is damaged or unsupported.
+        WeightsError: a local path does not exist, or a GGUF file is damaged or unsupported.
         PairUnavailable: a download failed, or the cache cannot be written; the message says why.
     """
     if (file := FILES.get(str(source))) is not None:
@@ -124,7 +124,7 @@ CHECKED: dict[Any, str] = {
     Annotated[int, msgspec.Meta(ge=1)] | None: "max_position_embeddings n_positions model_length",
     Annotated[float, msgspec.Meta(ge=0, le=1)] | None: "rms_norm_eps layer_norm_epsilon",
 }
-"""Type -> fields that are checked in every ``config.json`` and its parts, under all names in use."""
+"""Type -> fields that are checked in every ``config.json`` and its parts, by all names in use."""
 _Checked = msgspec.defstruct("_Checked", [(n, kind, None) for kind, names in CHECKED.items() for n in names.split()])
 
 
@@ -132,7 +132,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` of a folder.
 
     Raises:
-        WeightsError: it is missing, not a JSON object, or has an impossible number (:data:`CHECKED`).
+        WeightsError: it is missing, no JSON object, or has an impossible number (:data:`CHECKED`).
     """
     path = folder / "config.json"
     values = _read_json(path)

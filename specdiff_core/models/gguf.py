@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # version of the cached folders; others are not used
 HEAD = 2**20  # bytes at the beginning of a file that are hashed to detect changes
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
-"""Architecture in a file (llama for Mistral's) -> transformers' class."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # in a file; llama for Mistral's, too
 WHOLE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -69,10 +68,12 @@ WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
+DIGITS = [pre_tokenizers.Digits(individual_digits=True), BYTES]
 SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
-    "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
-    "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
-    "starcoder": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "gpt-2": [BYTES],
+    "smollm": DIGITS,
+    "starcoder": DIGITS,
     "llama-bpe": [
         pre_tokenizers.Split(Regex(WORDS.format(digits=r"\p{N}{1,3}")), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
@@ -129,10 +130,10 @@ class _Header:
 
 
 def folder_of(file: Path) -> Path:
-    """The folder with config, tokenizer and index of a GGUF file, created when the file is first used.
+    """The folder with config, tokenizer and index of a GGUF file, created on first use.
 
     Raises:
-        WeightsError: the file is missing, damaged, or of a kind that is not supported; the message names it.
+        WeightsError: the file is missing, damaged or unsupported; the message names it.
         PairUnavailable: the cache cannot be written.
     """
     if not file.is_file():
@@ -287,7 +288,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
     """``config.json``."""
     kind = header.fields["general.architecture"]
     return {
-        "architectures": [ARCHITECTURES[kind]],
+        "architectures": [f"{kind.title()}ForCausalLM"],
         "model_type": kind,
         "hidden_size": network.width,
         "intermediate_size": network.inner,

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import logging
-import os
 import shutil
 import threading
 import time
@@ -20,10 +17,6 @@ from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable
 
-logger = logging.getLogger("specdiff.hub")
-
-PINS = "specdiff-pins.json"
-"""File in the hub's cache with the commits of unpinned repositories, as first fetched."""
 PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
@@ -45,22 +38,25 @@ def cache() -> Path:
 
 
 def commit(repo: str, revision: str) -> str:
-    """``revision``, or the commit that was current when ``repo`` was first fetched here; empty if it was not."""
-    return revision or _pins().get(repo, "")
+    """``revision``, or the commit at which ``repo`` is in the cache, so that later uploads don't
+    change what is loaded; empty if it isn't there."""
+    if revision or (folder := cached_folder(repo)) is None:
+        return revision
+    return folder.name
 
 
-def cached_folder(repo: str, revision: str) -> Path | None:
+def cached_folder(repo: str, revision: str = "") -> Path | None:
     """The cached folder with ``config.json`` of ``repo``, or None."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=commit(repo, revision) or None)
+    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
     return Path(found).parent if isinstance(found, str) else None
 
 
 @contextlib.contextmanager
 def reporting(progress: Callable[[str], None]) -> Iterator[None]:
-    """Call ``progress`` with bytes and speed of downloads inside, twice a second. An exception from
-    it ends the download."""
+    """Call ``progress`` with bytes and speed of downloads inside, twice a second. If it raises, the
+    download ends."""
     before = _PROGRESS.set(progress)
     try:
         yield
@@ -126,7 +122,7 @@ class Transfer:
         return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-        """Do ``work`` in a thread and return its result. When a report raises, ``work`` is abandoned after ``stop``."""
+        """The result of ``work`` in a thread; when a report raises, abandoned after ``stop``."""
         result: Future[T] = Future()
 
         def run() -> None:
@@ -156,25 +152,25 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     Raises:
         PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import errors, snapshot_download
 
-    pinned, transfer = commit(repo, revision), Transfer(repo)
+    transfer = Transfer(repo)
     ask = partial(
         snapshot_download,
         repo,
-        revision=pinned or None,
+        revision=commit(repo, revision) or None,
         cache_dir=cache(),
         allow_patterns=list(only) or [*CONFIGS, *(WEIGHTS if weights else ())],
         ignore_patterns=TWICE,
         tqdm_class=_bar(transfer),
     )
-    with _explained(repo):
+    try:
         transfer.total = _missing_bytes(ask)
         transfer.begin(0)
-        folder = Path(transfer.run(ask, _abort_xet))
-    if not pinned:
-        _remember(repo, folder.name)
-    return folder
+        return Path(transfer.run(ask, _abort_xet))
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
+        what, hint = _reason(repo, error)
+        raise PairUnavailable(what, hint=hint) from error
 
 
 def _missing_bytes(ask: Callable[..., Any]) -> int:
@@ -234,20 +230,8 @@ def size(count: int, scale: int | None = None) -> str:
     return f"{count / 1e3:.0f} kB"
 
 
-@contextlib.contextmanager
-def _explained(repo: str) -> Iterator[None]:
-    """Translate exceptions of the hub's client into PairUnavailable."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
-        what, hint = _reason(repo, error)
-        raise PairUnavailable(what, hint=hint) from error
-
-
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
-    """The message and the hint for an exception."""
+    """The message and the hint for an exception of the hub's client."""
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
@@ -270,22 +254,3 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         words = " ".join(str(error).split())[:160]
         return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
     return f"{repo} is not a hub repository ({error}).", "Write owner/name."
-
-
-def _pins() -> dict[str, str]:
-    try:
-        held = json.loads((cache() / PINS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {str(repo): str(found) for repo, found in held.items()} if isinstance(held, dict) else {}
-
-
-def _remember(repo: str, found: str) -> None:
-    """Store the fetched commit, so that later uploads don't change what is loaded."""
-    path = cache() / PINS
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        beside.write_text(json.dumps({**_pins(), repo: found}, indent=2) + "\n", encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:  # a read-only cache does not change either
-        logger.warning("%s is at %s, not stored in %s: %s", repo, found, path.name, error)

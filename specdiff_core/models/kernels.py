@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
-"""Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it. Not part of torch's stable API."""
+"""Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it; not a stable API."""
 LONG = 1024  # numbers in a row up to which oneDNN sums one row as it sums many
 PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
@@ -65,7 +65,7 @@ class Product:
         return product
 
     def __call__(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
-        """``rows [..., in]`` -> ``[..., out]``, added to ``residual [..., out]`` if there is one."""
+        """``rows [..., in]`` -> ``[..., out]``, added to a ``residual [..., out]``, if any."""
         out: Tensor
         if not self.packed:
             out = F.linear(rows, self._weight, self._bias)

@@ -38,7 +38,7 @@ class MarkovHead(nn.Module):
 
 
 class Successors:
-    """A Markov head between embedding and output head, for decoding: what a token adds to the logit of the next one,
+    """A Markov head for decoding: what a token adds to the logit of the next one,
     silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
 
     Args:
@@ -56,8 +56,7 @@ class Successors:
 
     @torch.inference_mode()
     def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, the ids ``before [n, m]`` them and ``candidates [n, k]`` for
-        them -> ``[n, m, k]``."""
+        """``states [n, W]``, ids ``before [n, m]`` and ``candidates [n, k]`` -> ``[n, m, k]``."""
         said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
         return _scores(said, candidates, self._after)
 
@@ -90,8 +89,7 @@ class PairBias(nn.Module):
 
 
 class Confidence(nn.Module):
-    """DSpark's estimate of whether a slot's token will be accepted, from its state and, with a
-    ``rank``, W₁[previous token]."""
+    """DSpark's acceptance estimate by a slot's state and, with a ``rank``, W₁[previous token]."""
 
     def __init__(self, width: int, rank: int) -> None:
         super().__init__()
@@ -100,7 +98,7 @@ class Confidence(nn.Module):
 
     @torch.inference_mode()
     def forward(self, states: Tensor, said: Tensor) -> Tensor:
-        """``states [n, W]`` of slots, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        """``states [n, W]``, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
         beside = states[:, None].expand(-1, said.shape[1], -1)
         found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
         return found[..., 0].float().sigmoid()

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.models.files import read_tensors, write_folder
+from specdiff_core.models.files import read_tensors
 from specdiff_core.models.folders import RELEASED, Id, Size, as_config, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Rope, attend, rotate
@@ -27,8 +27,7 @@ UNUSED = ("backbone.rotary_emb.inv_freq",)  # a buffer that follows from the hea
 class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the released ``config.json``, by their own names.
 
-    ``dropout`` is not used. ``mask_token_id`` is this project's (the released model's mask is the
-    last id, the default)."""
+    ``dropout`` is not used. ``mask_token_id`` is this project's; by default it is the last id."""
 
     vocab_size: Size
     model_length: Size
@@ -94,7 +93,7 @@ def _linear32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """Modulated LayerNorm in float32: norm(x)·w·(1 + scale) + shift, with both folded into ``weight`` and ``bias``."""
+    """Modulated LayerNorm in float32; ``weight``: w·(1 + scale), ``bias``: the shift."""
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5).to(dtype)
 
 
@@ -123,7 +122,7 @@ class _Block(nn.Module):
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         self._frozen = tuple(Product.of([part]) for part in (self.attn_qkv, self.attn_out, up, down))
 
-    def forward(self, x: Tensor, modulation: Modulation, rope: Rope, bias: Tensor | None, first: int) -> Tensor:
+    def forward(self, x: Tensor, modulation: Modulation, rope: Rope, mask: Tensor | None, first: int) -> Tensor:
         """``x [B, L, D]`` float32 -> ``[B, L − first, D]``, from position ``first`` on."""
         dtype = self.attn_qkv.weight.dtype
         qkv, out, up, down = self._frozen or (self.attn_qkv, self.attn_out, self.mlp[0], self.mlp[2])
@@ -131,7 +130,7 @@ class _Block(nn.Module):
         h = _norm(x, weight1, bias1, dtype)
         heads = qkv(h).view(*h.shape[:-1], 3 * self.heads, -1).transpose(1, 2)  # [B, 3·H, L, d]
         q, k = rotate(heads[:, : 2 * self.heads], rope).chunk(2, 1)
-        mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :], bias)  # in both directions
+        mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :], mask)  # in both directions
         x = torch.addcmul(x[:, first:], gate1, out(mixed.transpose(1, 2).flatten(2)).float())
         h = _norm(x, weight2, bias2, dtype)
         return torch.addcmul(x, gate2, down(self.mlp[1](up(h))).float())
@@ -209,18 +208,16 @@ class Mdlm(nn.Module):
         known = self._prepared or self.constants()
         length = ids.shape[1]
         rope = (known.rope[0][:length], known.rope[1][:length])
-        bias = None
+        mask = None
         if padding is not None:
-            hidden = torch.arange(length, device=ids.device) < padding[:, None]
-            zero = torch.zeros(hidden.shape, dtype=self.backbone.output_layer.linear.weight.dtype, device=ids.device)
-            bias = zero.masked_fill(hidden, -torch.inf)[:, None, None]
+            mask = (torch.arange(length, device=ids.device) >= padding[:, None])[:, None, None]
         x = self.backbone.vocab_embed.embedding[ids].float()
         last = len(self.backbone.blocks) - 1
         for index, (block, modulation) in enumerate(zip(self.backbone.blocks, known.blocks, strict=True)):
-            x = block(x, modulation, rope, bias, first if index == last else 0)
+            x = block(x, modulation, rope, mask, first if index == last else 0)
         head = self.backbone.output_layer.linear
         states = _norm(x, known.final_weight, known.final_bias, head.weight.dtype)
-        logits: Tensor = head(states) if self._head is None else self._head(states)
+        logits: Tensor = (self._head or head)(states)
         return logits
 
 
@@ -228,7 +225,7 @@ def load_mdlm(folder: Path) -> Mdlm:
     """Load a folder in the released format, in float32 on the CPU.
 
     Raises:
-        WeightsError: a file is missing, truncated, or does not fit ``config.json``; the message names it.
+        WeightsError: a file is missing, truncated or misfit; the message names it.
     """
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
@@ -236,8 +233,3 @@ def load_mdlm(folder: Path) -> Mdlm:
     found = read_tensors(folder, model.state_dict(), ignored=UNUSED)
     model.load_state_dict({name: tensor.float() for name, tensor in found.items()}, assign=True)
     return model.eval()
-
-
-def save_mdlm(model: Mdlm, folder: Path) -> Path:
-    """Write ``model`` in the released format: ``config.json`` and bf16 safetensors, in shards below 9 MB."""
-    return write_folder(folder, model.config.to_json(), model.state_dict())

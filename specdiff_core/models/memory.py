@@ -24,7 +24,7 @@ from specdiff_core.schema.published import Model
 from specdiff_core.schema.settings import SETTINGS
 
 RUNTIME = {"cpu": 350_000_000, "cuda": 600_000_000}
-"""Bytes used before any model is loaded: by torch and transformers, measured on a CPU; on a CUDA device, assumed."""
+"""Bytes that torch and transformers use, measured on a CPU; on a CUDA device, assumed."""
 WIDTHS = {"fp32": 4, "bf16": 2}  # bytes of a number
 
 
@@ -114,7 +114,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
-    others = [other for other in PAIRS.values() if other.group == pair.group and other.name != pair.name]
+    others = [one for one in PAIRS.values() if one.group == pair.group and one.name != pair.name]
     sizes = {other.name: needed(other, machine, drafters).total for other in others}
     smaller = [other for other in others if sizes[other.name] <= machine.free]
     if len(drafters) > 1 and fewer:

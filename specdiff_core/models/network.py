@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows themselves) -> what they read,
-``[B, H, n, D]``."""
+"""(layer, q ``[B, H, n, D]``, k and v ``[B, Hkv, n, D]`` of the rows) -> what they read, as q."""
 Reach = tuple[int, int]  # how many positions a query reads before and after its own
 WHOLE = 32_768  # numbers up to which torch doesn't split work between threads (its grain size)
 ROTARY = ("default", "linear", "llama3", "yarn")
@@ -162,8 +161,8 @@ def rotate(states: Tensor, rope: Rope) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added, or True where a key
-    may be read. Queries that share a key head are grouped, so keys are never copied."""
+    """Attention of ``q [B, H, n, D]`` over ``k, v [B, Hkv, m, D]``; ``mask [..., n, m]`` is added,
+    or True where a key is read. Queries that share a key head are grouped: no key is copied."""
     groups, rows = q.shape[1] // k.shape[1], q.shape[2]
     if groups > 1:
         q = q.reshape(q.shape[0], k.shape[1], groups * rows, q.shape[3])
@@ -243,8 +242,7 @@ class Heads:
 
 def in_parts(activation: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
     """``activation`` of ``states [..., n, D]``. On a CPU torch splits large tensors between threads
-    within a row and rounds differently at the ends; so, while decoding, only as many rows at once
-    as torch does not split."""
+    within a row and rounds differently at the ends; so, while decoding, only few rows at once."""
     rows = max(1, WHOLE // states.shape[-1])
     if states.shape[-2] <= rows or states.device.type != "cpu" or not torch.is_inference_mode_enabled():
         return activation(states)
@@ -301,8 +299,7 @@ class Layer(nn.Module):
         return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
-        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: input of the attention
-        instead of ``hidden``."""
+        """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: read by the attention."""
         first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
         mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)
@@ -403,3 +400,27 @@ class CausalLM(nn.Module):
         found[end] = hidden = self.norm(hidden)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self.head(states), [found[index] for index in layers]
+
+
+class Vocabulary(NamedTuple):
+    """The parts of a target that a drafter with the same vocabulary uses."""
+
+    embed: nn.Module  # ids [...] -> [..., W]
+    output: nn.Module  # its weight holds the rows of the output head
+    head: Callable[[Tensor], Tensor]  # states [..., W] -> logits [..., V]
+
+    def read_embedding(self) -> Tensor:
+        """The whole table ``[V, W]``, possibly read from disk at every call."""
+        return cast("Tensor", self.embed.weight).detach()
+
+    def read_rows(self) -> Tensor:
+        """All rows of the output head, ``[V, W]``; see :meth:`read_embedding`."""
+        return cast("Tensor", self.output.weight).detach()
+
+
+def vocabulary(model: Any) -> Vocabulary:
+    """The vocabulary of a loaded model, of this lab or of transformers."""
+    if isinstance(model, CausalLM):
+        return Vocabulary(model.embed_tokens, model.lm_head, model.head)
+    head = model.get_output_embeddings()
+    return Vocabulary(model.get_input_embeddings(), head, head)

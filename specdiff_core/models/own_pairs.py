@@ -1,4 +1,4 @@
-"""Pairs of your own. A pair's name contains every field, so links, traces and other processes can pass it on. The
+"""Pairs of your own. A pair's name contains every field, so links and traces can pass it on. The
 drafter's config gives its kind; what it leaves open must be declared and is never guessed."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def find(name: str, context: int | None = None) -> PairSpec:
 
 def register_pair(name: str) -> PairSpec:
     """Register the pair of a name that begins with :data:`OWN`, so that
-    :func:`~specdiff_core.schema.pairs.find_pair` finds it. Reads config files only, a few kilobytes from the hub.
+    :func:`~specdiff_core.schema.pairs.find_pair` finds it. Reads config files only.
 
     Raises:
         ConfigError: the name is invalid, or the drafter's kind is unknown.
@@ -117,11 +117,8 @@ def register_pair(name: str) -> PairSpec:
 
 
 def _positions(target: str, revision: str, context: int | None) -> int | None:
-    """How many positions a target has, or None if its config does not say.
-
-    Raises:
-        ConfigError: it has fewer than ``context``, or that is too short.
-    """
+    """How many positions a target has, or None if its config does not say. Raises ConfigError if
+    it has fewer than ``context``, or that is too short."""
     values = read_config(resolve(target, revision, weights=False))
     found = values.get("max_position_embeddings") or values.get("n_positions")
     longest = found if isinstance(found, int) else None

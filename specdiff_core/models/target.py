@@ -1,23 +1,25 @@
-"""The target of a run: reads, scores and rolls back. Only :meth:`TargetSession.rollback` rolls a target's cache back.
+"""The target of a run: reads, scores, and rolls back, in :meth:`TargetSession.rollback` only.
 
 Invariant between rounds: the cache has every committed token except the last one, the anchor."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
-from specdiff_core.maths.trees import places
+from specdiff_core.maths.trees import places, visible
 from specdiff_core.models.cache import BORDERS, CausalReading, Pool
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.stock import StockRun
-from specdiff_core.schema.errors import ContextOverflow
+from specdiff_core.schema.errors import ConfigError, ContextOverflow
 
 
 class Scores(NamedTuple):
@@ -27,32 +29,83 @@ class Scores(NamedTuple):
     features: Tensor | None  # [n, F] hidden states of the requested layers, concatenated
 
 
-Network = CausalLM | EagleHead  # this lab's networks, which use its caches
+Ints = Sequence[int]
+Pass = tuple[Tensor, list[Tensor]]
+"""Logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each."""
 
 
-class NetworkRun:
-    """The cache of a run, and passes over it, for this lab's networks."""
+class TargetSession(ABC):
+    """One run over a cache of at most ``context`` tokens."""
 
-    def __init__(self, network: Network, layers: Sequence[int], pool: Pool) -> None:
-        self._network, self._layers = network, tuple(layers)
-        self._cache = pool.take(self)
-        self.keep = self._cache.keep
+    def __init__(self, context: int) -> None:
+        self._context = context
 
     @property
+    @abstractmethod
     def length(self) -> int:
         """Tokens in the cache."""
-        return self._cache.length
 
-    @torch.inference_mode()
-    def forward(
+    @property
+    def room(self) -> int:
+        """Tokens that can still be scored before the context is full."""
+        return self._context - self.length
+
+    def read(self, ids: Sequence[int]) -> Tensor | None:
+        """Prefill: add ``ids`` to the cache; returns their features."""
+        return self.score(ids, last=0).features if ids else None
+
+    def score(
         self,
         ids: Sequence[int],
         parents: Sequence[int] | None = None,
+        *,
         features: Tensor | None = None,
         last: int | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """A pass over n ``ids``, which enter the cache -> logits ``[last or n, V]``, and the
-        outputs of the requested layers, ``[n, W]`` each; see :meth:`TargetSession.score`."""
+    ) -> Scores:
+        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache.
+
+        Args:
+            parents: of a tree, for all tokens after its anchor: each reads only its own path, at
+                its own position. If ``ids`` are fewer, they are the last; the others are cached.
+            features: ``[n, W]``, for a model that reads tokens and features (EAGLE's head).
+            last: number of last tokens to return distributions for; None: all.
+
+        Raises:
+            ContextOverflow: there is no room for them.
+            ConfigError: a tree with layers whose masks only transformers can make.
+        """
+        if len(ids) > self.room:
+            words = f"{self.length + len(ids)} tokens do not fit into a context of {self._context}."
+            raise ContextOverflow(words, hint="Shorten the prompt.")
+        logits, outputs = self.forward(ids, parents, features, last)
+        return Scores(logits, torch.cat(outputs, -1) if outputs else None)
+
+    @abstractmethod
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
+        """The pass, whose tokens enter the cache."""
+
+    @abstractmethod
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        """Of the last ``scored`` tokens keep only ``rows`` (ascending)."""
+
+
+Network = CausalLM | EagleHead  # this lab's networks, which use its caches
+
+
+class NetworkSession(TargetSession):
+    """Of this lab's networks."""
+
+    def __init__(self, network: Network, layers: Sequence[int], pool: Pool, context: int) -> None:
+        super().__init__(context)
+        self._network, self._layers = network, tuple(layers)
+        self._cache = pool.take(self)
+
+    @property
+    def length(self) -> int:
+        return self._cache.length
+
+    @torch.inference_mode()
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
         network, held, new = self._network, self._cache.length, len(ids)
         reading = CausalReading(self._cache, new, parents)
         tree = None if parents is None else on_device(places(held, new, parents), network.device)
@@ -62,6 +115,70 @@ class NetworkRun:
         logits, outputs = network.decode(rows, where, reading, layers=self._layers, last=last, features=beside)
         self._cache.length += new
         return logits[0], [output[0] for output in outputs]
+
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        self._cache.keep(scored, rows)
+
+
+class StockSession(TargetSession):
+    """Of any causal model with transformers' interface, without bitwise exactness."""
+
+    length = 0
+
+    def __init__(self, model: Any, context: int, layers: Sequence[int] = ()) -> None:
+        super().__init__(context)
+        self._model, self._layers = model, tuple(layers)
+        self._cache = DynamicCache(config=model.config)
+        # transformers 5.24 renamed past_key_values.
+        known = inspect.signature(getattr(model, "forward", model)).parameters
+        self._argument = "cache" if "cache" in known else "past_key_values"
+        for layer in self._cache.layers:  # a rollback may need tokens outside a sliding window
+            getattr(layer, "activate_past_recording", lambda: None)()
+
+    @torch.inference_mode()
+    def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
+        model, new = self._model, len(ids)
+        where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
+        out = model(
+            input_ids=torch.tensor([list(ids)], device=model.device),
+            attention_mask=None if parents is None else self._tree_mask(parents, new),
+            position_ids=where,
+            use_cache=True,
+            output_hidden_states=[i + 1 for i in self._layers],  # None stands for all the others
+            logits_to_keep=0 if last is None else max(1, last),
+            **{self._argument: self._cache},
+            **({} if features is None else {"features": features[None]}),
+        )
+        self.length += new
+        # hidden_states[0] is the embedding: the output of layer i is at i + 1 (docs/theory.md).
+        return out.logits[0], [out.hidden_states[i + 1][0] for i in self._layers]
+
+    def _tree_mask(self, parents: Sequence[int], new: int) -> Tensor:
+        """``[1, 1, new, length + new]``, 0 or −∞ to be added."""
+        config = self._model.config
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
+            words = "This target cannot verify a tree: it has sliding-window layers."
+            raise ConfigError(words, field="tree_nodes", hint="Set the draft tree to 0.")
+        seen = visible(parents)[-new:].to(self._model.device)
+        mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
+        mask[..., -seen.shape[1] :].masked_fill_(~seen, -torch.inf)
+        return mask
+
+    @torch.inference_mode()
+    def rollback(self, scored: int, rows: Sequence[int]) -> None:
+        surplus = scored - len(rows)
+        if list(rows) != list(range(len(rows))):
+            index = torch.tensor(list(rows))
+            for layer in self._cache.layers:
+                # transformers types the layers, and what they hold, as optional.
+                pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
+                for held in pair:  # layers may be on several devices
+                    end = held[:, :, held.shape[2] - scored :]
+                    end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy
+        if surplus:
+            self._cache.crop(-surplus)  # negative: from the end
+        self.length -= surplus
 
 
 class Target:
@@ -83,10 +200,9 @@ class Target:
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A new run that returns outputs of ``layers`` as features (0 = after the first)."""
-        pool = self._pool
-        if pool is not None:
-            return TargetSession(self, NetworkRun(self.model, layers, pool))
-        return TargetSession(self, StockRun(self.model, layers))
+        if self._pool is not None:
+            return NetworkSession(self.model, layers, self._pool, self.context)
+        return StockSession(self.model, self.context, layers)
 
     def exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
         """``bitwise`` if a token's logits have the same bits however many tokens are read with it,
@@ -111,66 +227,18 @@ class Target:
             pool = Pool(self.model, self.context)
         parts = (17, 1, 1, 1, 1, 2, 3, 9)
         ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
-        whole, split = (NetworkRun(self.model, (), pool) for _ in range(2))
+        whole, split = (NetworkSession(self.model, (), pool, self.context) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
             for run in (whole, split):
                 if stopped():
                     return False
                 if missing := max(0, border - len(ids) // 2 - run.length):
-                    run.forward([ids[i % len(ids)] for i in range(missing)], last=0)
+                    run.read([ids[i % len(ids)] for i in range(missing)])
             begun = whole.length
-            at_once, _ = whole.forward(ids)
+            at_once = whole.score(ids).logits
             pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
-            found = [split.forward(piece)[0] for piece in pieces if piece]
+            found = [split.score(piece).logits for piece in pieces if piece]
             held = zip(*(run._cache.views(begun, whole.length) for run in (whole, split)), strict=True)
             if not all(torch.equal(one, two) for one, two in [(torch.cat(found), at_once), *held]):
                 return False
         return True
-
-
-class TargetSession:
-    """One run over a cache."""
-
-    def __init__(self, target: Target, run: NetworkRun | StockRun) -> None:
-        self._target, self._run = target, run
-
-    @property
-    def length(self) -> int:
-        """Tokens in the cache."""
-        return self._run.length
-
-    @property
-    def room(self) -> int:
-        """Tokens that can still be scored before the context is full."""
-        return self._target.context - self.length
-
-    def read(self, ids: Sequence[int]) -> Tensor | None:
-        """Prefill: add ``ids`` to the cache; returns their features."""
-        return self.score(ids, last=0).features if ids else None
-
-    def score(
-        self,
-        ids: Sequence[int],
-        parents: Sequence[int] | None = None,
-        *,
-        features: Tensor | None = None,
-        last: int | None = None,
-    ) -> Scores:
-        """One pass over [anchor, draft]: n distributions; all n tokens enter the cache until :meth:`rollback`.
-
-        Args:
-            parents: of a tree, for all tokens after its anchor: each reads only its own path, at
-                its own position. If there are fewer ``ids``, they are the last ones, and the others
-                are in the cache already.
-            features: ``[n, W]``, for a model that reads tokens and features (EAGLE's head).
-            last: number of last tokens to return distributions for; None: all.
-        """
-        if len(ids) > self.room:
-            words = f"{self.length + len(ids)} tokens do not fit into a context of {self._target.context}."
-            raise ContextOverflow(words, hint="Shorten the prompt.")
-        logits, outputs = self._run.forward(ids, parents, features, last)
-        return Scores(logits, torch.cat(outputs, -1) if outputs else None)
-
-    def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Of the last ``scored`` tokens keep only ``rows`` (ascending)."""
-        self._run.keep(scored, rows)

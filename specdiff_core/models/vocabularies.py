@@ -1,5 +1,4 @@
-"""Compares the vocabularies of two model folders from their tokenizer files, without weights and
-without running tokenizer code."""
+"""Compares the vocabularies of two model folders by their tokenizer files; runs no code of them."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def names_of(folder: Path) -> dict[int, str]:
 
 
 def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -> tuple[int, ...]:
-    """The ids below ``size`` that target and drafter do not share: missing in one of them, or different tokens.
+    """The ids below ``size`` that are missing in target or drafter, or are different tokens.
 
     Raises:
         TokenizerMismatch: there are too many; the message names the first.

@@ -1,8 +1,7 @@
 """The target's answers to prompts, as training data for a drafter: tokens, hidden states of some
 layers, and the most probable next tokens.
 
-They are stored in shards that appear only when complete, so an interrupted run loses little.
-"""
+They are stored in shards that appear only when complete, so an interrupted run loses little."""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -174,7 +172,7 @@ def _allowed(logits: Tensor, target: Target) -> Tensor:
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """A token from each row of ``logits [n, V]`` at its temperature ``[n]`` (0: greedy): ``[n]``."""
+    """A token from each row of ``logits [n, V]`` at its temperature ``[n]``; 0: greedy."""
     drawn = logits.argmax(-1)
     hot = temperatures > 0
     if bool(hot.any()):
@@ -202,41 +200,24 @@ def _one_by_one(
     for prompt, temperature in prompts:
         if not going():
             return
-        run, ids, first = target.start(writing.layers), list(prompt.tokens), len(prompt.tokens)
-        features, rows = [run.read(ids[:-1])], []
-        while going():
-            scores = run.score(ids[-1:])
-            logits = _allowed(scores.logits, target)
-            features.append(scores.features)
-            rows.append(_top(logits))
-            if len(ids) > first and _over(ids, first, target.context, writing):
-                break
-            drawn = _draw(logits, torch.tensor([temperature], device=logits.device), generator)
-            ids.append(int(drawn))
-        size = first - 1 + len(rows)  # tokens that were read
-        if size < first + LEAST and not going():
+        run, ids, first = target.start(), list(prompt.tokens), len(prompt.tokens)
+        run.read(ids[:-1])
+        while going() and (len(ids) == first or not _over(ids, first, target.context, writing)):
+            logits = _allowed(run.score(ids[-1:]).logits, target)
+            ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), generator)))
+        if len(ids) < first + LEAST and not going():
             return
-        known = [part.view(len(part), -1, width) for part in features if part is not None]
-        states = torch.cat(known) if known else torch.zeros(size, 0, width)
-        top_ids, top_logs = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
-        before = (0, 0, first - 1, 0)  # rows inside the prompt
-        yield TrainingExample(
-            prompt,
-            temperature,
-            torch.tensor(ids[:size], dtype=torch.int32),
-            states.to("cpu", torch.bfloat16),
-            F.pad(top_ids, before),
-            F.pad(top_logs, before, value=-torch.inf),
-        )
+        logits, features = target.start(writing.layers).score(ids)
+        top_ids, top_logs = (part.cpu() for part in _top(_allowed(logits, target)))
+        top_logs[: first - 1] = -torch.inf
+        states = torch.zeros(len(ids), 0) if features is None else features
+        states = states.view(len(ids), -1, width).to("cpu", torch.bfloat16)
+        tokens = torch.tensor(ids, dtype=torch.int32)
+        yield TrainingExample(prompt, temperature, tokens, states, top_ids, top_logs)
 
 
 class _Slots:
-    """Texts written at once, each in a slot: keys and values, and results to store.
-
-    Args:
-        slots: number of slots.
-        room: most tokens of a text.
-    """
+    """Texts of at most ``room`` tokens, written at once in slots: keys, values and results."""
 
     def __init__(self, target: Target, layers: Sequence[int], slots: int, room: int) -> None:
         self.target = target
@@ -411,7 +392,7 @@ def batch_of(answers: Sequence[TrainingExample]) -> Batch:
 
 
 class Answers:
-    """The answers in a folder, which may grow (:meth:`refresh`); tensors are read from disk on demand.
+    """The answers in a folder, which may grow (:meth:`refresh`); tensors are read on demand.
 
     Args:
         layers: layers to read; the shards may have more.

@@ -61,8 +61,8 @@ def render_card(card: ModelCard) -> str:
     parts = [
         f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}" + (f"\n\n{card.notice}" if card.notice else ""),
-        f"## Shape and training\n\n{card.shape}\n\n{tokens:,} tokens of text seen, in this order (a "
-        f"run begins with the weights before it):\n\n{runs}",
+        f"## Shape and training\n\n{card.shape}\n\n{tokens:,} tokens of text seen, in this order "
+        f"(a run begins with the weights before it):\n\n{runs}",
         *([f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}"] if table else []),
         f"## Data and credits\n\n{card.credits}",
     ]

@@ -33,7 +33,7 @@ def totals(run: Path) -> tuple[int, int, float]:
 
 
 def last_scores(run: Path, prefix: str) -> dict[str, float]:
-    """The scores of the last measurement whose names begin with ``prefix``, by the rest of their names."""
+    """The last measured scores whose names begin with ``prefix``, by the rest of their names."""
     found: dict[str, float] = {}
     for event in read_metrics(run):
         scores = event.get("scores", {})

@@ -1,9 +1,8 @@
-"""``train drafter``: a drafter for any causal model that runs here, from the model's own answers to prompts.
+"""``train drafter``: a drafter for any causal model, from the model's own answers to prompts.
 
 One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
-it never saw. A run can be stopped at any time and resumed, with more hours too.
-"""
+it never saw. A run can be stopped at any time and resumed, with more hours too."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ from specdiff_core.drafters import block_diffusion, eagle
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
-from specdiff_core.models.causal import vocabulary
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
+from specdiff_core.models.network import vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
@@ -72,13 +71,13 @@ SCORE = "tokens_per_round/"
 
 
 class DrafterTraining:
-    """Makes a drafter for the target of ``engine``: consume :meth:`events` until they end, then call :meth:`finish`.
+    """Makes a drafter for ``engine``'s target: consume :meth:`events`, then call :meth:`finish`.
 
     Args:
         prompts: what the target answers.
         out: the drafter's folder; ``out/run`` holds the run.
-        answers: folder of the target's answers; by default in ``out/run``. Others may add to it while this trains.
-        valid: prompts on which τ is measured; by default some of ``prompts``, which are then not learnt from.
+        answers: folder of the target's answers, by default in ``out/run``; others may add to it.
+        valid: prompts on which τ is measured; by default some of ``prompts``, not learnt from.
         stopped: called before each pass and each step; once it returns True, the events end soon.
         argv: the words of the command, for the card.
 
@@ -120,17 +119,16 @@ class DrafterTraining:
     def _check(self, depth: int) -> None:
         settings, room = self.settings, self.target.context
         if settings.longest + settings.new_tokens > room:
-            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer exceed "
+            what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer "
             hint = "Lower --longest and --new-tokens, or raise --context."
-            raise ConfigError(f"{what}the {room} of a run.", field="longest", hint=hint)
+            raise ConfigError(f"{what}exceed the {room} of a run.", field="longest", hint=hint)
         if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
             taps = " ".join(map(str, self.taps))
             what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
-        """Those to learn from, in random order, and those on which τ is measured: what a run has
-        learnt from is never measured on."""
+        """Those to learn from, in random order, and others on which τ is measured."""
         plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
         def read(lines: Sequence[texts.Prompt]) -> list[EncodedPrompt]:
@@ -242,7 +240,7 @@ class DrafterTraining:
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
-        """Answers in random order, each once before any comes again. New answers join with the next pass."""
+        """Answers in random order, each once before any comes again; new ones join a pass later."""
         rng, order = np.random.default_rng([self.settings.seed, step]), list[ShardRow]()
         while True:
             while len(order) < self.settings.rows:
@@ -274,7 +272,7 @@ class DrafterTraining:
         return {} if self.stopped() else tau_by_flavour((one, found) for one, found, looping in runs if not looping)
 
     def finish(self) -> Path | None:
-        """Export the drafter with its card; returns the card's path, or None where nothing was trained.
+        """Export the drafter and its card; returns the card's path, or None if nothing was trained.
 
         Raises:
             SpecDiffError: a file can't be written.
@@ -375,12 +373,11 @@ def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:
 def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     """An id that can stand for a mask because no text holds it: the tokenizer's mask, or the first
     special token without a role, or else the last id that is in no prompt. Not one with an
-    embedding of zeros, as rows that fill up a table may have: attention couldn't distinguish such
-    slots."""
+    embedding of zeros, as padding rows have: attention couldn't distinguish such slots."""
     tokenizer, norms = engine.pair.tokenizer, vocabulary(engine.target.model).read_embedding().float().norm(dim=-1)
     used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
     used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())
     roles, added = {*tokenizer.all_special_ids}, sorted(tokenizer.added_tokens_decoder.items())
     special = [token for token, one in added if one.special and token not in roles]
     candidates = [tokenizer.mask_token_id, *special, *range(len(norms) - 1, -1, -1)]
-    return next(int(token) for token in candidates if token in range(len(norms)) and token not in used)
+    return next(int(one) for one in candidates if one in range(len(norms)) and one not in used)

@@ -1,12 +1,11 @@
-"""The drafters that ``train drafter`` makes: what each learns from the target's answers, and how it is stored.
+"""What each drafter of ``train drafter`` learns from the target's answers, and how it is stored.
 
 The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target
 through one projection and denoise a block behind an anchor, between the target's frozen embedding
 and output head. A slot weighs as much as it adds to the expected accepted length (D-PACE, arXiv
 2605.18810). EAGLE's head (arXiv 2401.15077) continues the target's last hidden states. Both learn
 by cross-entropy first, and at the end by total variation, the share of drafted tokens that the
-ratio test rejects (LK losses, arXiv 2602.23881).
-"""
+ratio test rejects (LK losses, arXiv 2602.23881)."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.models.causal import Vocabulary
 from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import is_gguf
 from specdiff_core.models.kernels import computes_bf16
+from specdiff_core.models.network import Vocabulary, attend
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
 from specdiff_core.train.settings import DrafterSettings
@@ -37,7 +36,7 @@ FREQUENT = 6144
 FIRST = 4
 """Slots of a short block. Late slots are seldom reached, so half of the steps leave them out."""
 ALONE = 0.3
-"""Share of the slots that are scored without the Markov head: decoding chooses its candidates without it."""
+"""Share of the slots scored without the Markov head: decoding chooses candidates without it."""
 IN_PROMPT = 0.15
 """How much a word of a prompt counts beside one of an answer."""
 TV = 0.9
@@ -48,11 +47,11 @@ PASSES = 3
 OWN = 0.5
 """Share of a later pass's features that are the head's own."""
 FEATURE = 0.5
-"""Weight of the smooth L1 distance between features. The cross-entropy has weight 1 (EAGLE: 1 and 0.1)."""
+"""Weight of the smooth L1 distance between features beside the cross-entropy (EAGLE: 1 to 0.1)."""
 SPECULATORS = "c05b95b303f7"
-"""The commit of vLLM's speculators whose classes were run on such a drafter and computed the same hidden states."""
+"""The commit of vLLM's speculators whose classes compute the same hidden states."""
 DEPTHS = (0.28, 0.62, 0.93)
-"""Depths of the layers that a block drafter reads, as shares of the target's: layers 8, 18 and 27 of 30."""
+"""Depths of the layers that a block drafter reads: layers 8, 18 and 27 of 30."""
 
 
 def default_taps(depth: int) -> tuple[int, ...]:
@@ -174,12 +173,12 @@ class BlockLearner(Learner):
             tv=tv,
         )
         known = blocks.known[..., 1:]
-        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())  # 1 where the token is known
+        probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())
         return losses.weighted_mean(values, self.weigh(probs, known)[where])
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
-        """The likeliest tokens behind ``anchors [B, A]`` in one pass, as with T = 1: ``[B, A, γ]``."""
+        """The likeliest tokens behind ``anchors [B, A]`` in one pass (T = 1): ``[B, A, γ]``."""
         model, size = self.model.eval(), self.settings.block + 1
         ids = anchors.new_full((*anchors.shape, size), int(model.config.mask_token_id))
         ids[..., 0] = batch.tokens.gather(1, anchors)
@@ -190,7 +189,7 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())  # of the target's words
+        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())
         ids = known.nonzero()[:, 0]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
@@ -281,10 +280,9 @@ def draw_blocks(
     generator: torch.Generator,
     end: int = -1,
 ) -> Blocks:
-    """``count`` random blocks of ``size`` slots in each row, a fraction ``whole`` of them all masks.
+    """``count`` random blocks of ``size`` slots in each row, a share ``whole`` of them all masks.
 
-    Of the others, most begin with given tokens, as denoising from left to right with T > 1 does; in
-    the rest these are scattered.
+    Most others begin with given tokens, as T > 1 from left to right; in some, these are scattered.
 
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
@@ -312,8 +310,6 @@ def draw_blocks(
 def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, anchors: Tensor, size: int) -> Tensor:
     """All blocks of a batch in one pass, each reading the features before its anchor and itself.
 
-    Plain matrix products: on a CPU their backward is faster than that of fused attention at these sizes.
-
     Args:
         features: ``[B, L, F·W]``.
         embeddings: ``[B, A·b, W]``, the target's, of anchors, clean and mask tokens.
@@ -323,31 +319,19 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     Returns:
         ``[B, A·b, W]`` hidden states for the target's head.
     """
-    batch, length = features.shape[:2]
-    count = anchors.shape[1]
     places = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
-    positions = torch.arange(length, device=anchors.device)
+    positions = torch.arange(features.shape[1], device=anchors.device)
     context = model.context_keys_values(model.read_features(features), model.rope(positions[None]))
-    hidden_from = positions >= anchors[..., None]  # [B, A, L]
-    bias = torch.zeros_like(hidden_from, dtype=torch.float32).masked_fill_(hidden_from, -torch.inf)[:, None, :, None]
+    blocks = torch.arange(places.shape[1], device=anchors.device) // size
+    before = positions < anchors.repeat_interleave(size, 1)[..., None]  # [B, A·b, L]
+    itself = (blocks[:, None] == blocks).expand(len(before), -1, -1)  # [B, A·b, A·b]
+    mask = torch.cat([before, itself], -1)[:, None]
 
-    def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = context[index]  # [B, Hkv, L, D]
-        copies = q.shape[1] // k.shape[1]
-        keys, values, k, v = (
-            part.repeat_interleave(copies, 1) if copies > 1 else part for part in (keys, values, k, v)
-        )
-        heads, width = q.shape[1], q.shape[3]
-        q = q * width**-0.5
-        blocked = (batch, heads, count, size, width)
-        q5, k5, v5 = q.view(blocked), k.reshape(blocked), v.reshape(blocked)
-        outside = (q @ keys.transpose(2, 3)).view(batch, heads, count, size, length).float() + bias
-        inside = (q5 @ k5.transpose(3, 4)).float()  # [B, H, A, b, b]
-        weights = torch.softmax(torch.cat([outside, inside], -1), -1).to(v.dtype)
-        mixed = (weights[..., :length].reshape(batch, heads, count * size, length) @ values).view(blocked)
-        return (mixed + weights[..., length:] @ v5).view(batch, heads, count * size, width)
+    def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = (torch.cat(both, 2) for both in zip(context[index], (k, v), strict=True))
+        return attend(q, keys, values, mask)
 
-    return model.denoise(embeddings, model.rope(places), attend)
+    return model.denoise(embeddings, model.rope(places), read)
 
 
 def draft_states(
@@ -405,7 +389,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Ten
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
-    """The fields of a layer like those of a ``target`` with this config: width, heads, norms, positions."""
+    """The fields of a layer like those of a ``target`` with this config."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
     return {
@@ -453,7 +437,7 @@ def block_config(
         "sample_from_anchor": False,
         "dtype": "bfloat16",
         **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # other weights of this target round differently
+        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # which precision
     }
 
 
@@ -472,7 +456,7 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
 
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
-    """An untrained EAGLE head for a target with this config; it begins by repeating the feature that it is given."""
+    """An untrained EAGLE head for a target with this config, which repeats its feature at first."""
     config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

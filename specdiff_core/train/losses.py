@@ -17,7 +17,7 @@ def dpace_weights(probs: Tensor, known: Tensor, alpha: float = 0.5) -> Tensor:
     gradient flows through the weights.
 
     Args:
-        probs: ``[..., γ]`` the drafter's probability of the text's own token; 1 where the slot was given.
+        probs: ``[..., γ]`` the drafter's probability of the text's token; 1 in a given slot.
         known: ``[..., γ]`` bool, slots inside the text; from the first one outside, weights are 0.
     """
     smooth = (alpha + (1 - alpha) * probs.detach()) * known
@@ -35,7 +35,7 @@ def streak_weights(probs: Tensor, known: Tensor) -> Tensor:
 def top_loss(
     hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, probs: Tensor, *, tv: float = 0.0, rows: int = 768
 ) -> tuple[Tensor, Tensor]:
-    """(1 − tv)·CE + tv·TV against what was stored of the target: its most probable words, and the text's own.
+    """(1 − tv)·CE + tv·TV against the target's most probable words, and the text's own.
 
     One half of CE is the cross-entropy of the text's own word, the other that of the target's words
     with probabilities that sum to 1; where only one of the two is known, it counts in full. TV = 1
@@ -44,7 +44,7 @@ def top_loss(
     Args:
         hidden: ``[n, W]``; q is the softmax of h·E.
         table: ``[d, W]``, E, frozen: the words that the drafter has.
-        labels: ``[n]`` rows of E: the text's own words; −1 for a word that the drafter doesn't have.
+        labels: ``[n]`` rows of E: the text's own words; −1: a word that the drafter doesn't have.
         ids: ``[n, K]`` the same of the target's most probable words.
         probs: ``[n, K]`` p of those, which may sum to less than 1.
 
@@ -62,7 +62,7 @@ def top_loss(
             mass = p.sum(-1, keepdim=True)
             known = mass > 1e-3
             hard = has * torch.where(known, 0.5, 1.0)
-            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], sums to what ``hard`` leaves
+            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
             log_top, log_label = log_q.gather(-1, top), log_q.gather(-1, label)
             q_top = log_top.exp()
             entropy = -(soft * log_top).sum(-1, keepdim=True) - hard * log_label

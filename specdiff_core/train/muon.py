@@ -1,7 +1,6 @@
 """Muon: momentum whose matrices are made nearly orthogonal before each step (K. Jordan, 2024), in
 the precision of the weights. ``torch.optim.Muon`` computes the same in bf16, which a processor
-without bf16 emulates: 40 s a step for a drafter of a few million parameters.
-"""
+without bf16 emulates: 40 s a step for a drafter of a few million parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices; Nesterov momentum and decoupled weight decay. State and settings are named as in torch's own.
+    """For matrices; Nesterov momentum and decoupled weight decay. Names are those of torch's own.
 
     Args:
         lr: of a square matrix; a tall one takes longer steps, by the root of rows over columns.

@@ -48,10 +48,10 @@ SHAPE = ("kind", "block", "layers", "taps", "words", "markov")
 
 
 def open_run(out: Path, given: Mapping[str, Any], *, resume: bool) -> DrafterSettings:
-    """The settings of the run in ``out/run``: those ``given`` over the defaults, or over those that a resumed run had.
+    """The settings of the run in ``out/run``: those ``given``, a resumed run's or the defaults.
 
     Raises:
-        ConfigError: a setting is impossible, there is a run already, or its drafter has another shape.
+        ConfigError: a setting is impossible, or a run is there or has another shape.
     """
     path, before = out / "run" / "settings.json", None
     if path.exists():

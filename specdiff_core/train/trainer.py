@@ -18,7 +18,7 @@ from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon
 
 LogLine = dict[str, Any]
-"""A line of a run's log: its ``kind`` (``answers``, ``step``, ``measured``, ``saved``) and facts."""
+"""A line of a run's log: its ``kind`` (answers, step, measured, saved) and facts."""
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""
@@ -61,7 +61,7 @@ class Trainer:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
 
     def learn(self, loss: Callable[[], tuple[Tensor, int]], rate: float) -> LogLine:
-        """One step, at ``rate`` times the peak learning rates; ``loss`` returns its value and the tokens behind it.
+        """One step, at ``rate`` times the peak learning rates; ``loss``: its value and tokens.
 
         Raises:
             SpecDiffError: the loss became NaN.
