@@ -24,10 +24,8 @@ PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
 """Environment variable -> default limit on a public host."""
 
 
-class LimitReached(SpecDiffError):
+class LimitReached(SpecDiffError, code="limit", title="You’ve reached this server’s limit"):
     """A visitor's share is used up; the hint says when it is available again."""
-
-    code = "limit"
 
 
 def limit(name: str) -> float:
