@@ -47,18 +47,31 @@ VOCABULARY = sorted(
     {f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"}
 )
 IDS = {piece: i for i, piece in enumerate(VOCABULARY)}
+START, WARM_UP = -2, -1
 SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
 class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised
-    after some rounds of a narrated run, or of any run if it is after none (the page's warm-up is
-    not narrated); ``waiting`` threads had no processor, on average."""
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``waiting`` threads had
+    no processor, on average.
+
+    Args:
+        fail: is raised after so many rounds of a narrated run (the page's warm-up is not narrated),
+            or in any run after 0 rounds, in the :data:`WARM_UP`, or at the :data:`START`.
+        drafter: the runs that fail; by default all.
+    """
 
     def __init__(
-        self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, waiting: float = 0.02
+        self,
+        *,
+        pace: float = 0.0,
+        fail: Exception | None = None,
+        fail_after: int = 3,
+        drafter: str = "",
+        waiting: float = 0.02,
     ) -> None:
-        self.pace, self.fail, self.fail_after, self.waiting = pace, fail, fail_after, waiting
+        self.pace, self.waiting = pace, waiting
+        self.fail, self.fail_after, self.drafter = fail, fail_after, drafter
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
         self.warm_ups: list[float | None] = []  # of each call
@@ -83,7 +96,7 @@ class FakeDecoder:
         """A token for each word."""
         return list(range(len(prompt.split())))
 
-    def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+    def warm(self, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not (stop is not None and stop.is_set()):
@@ -109,6 +122,13 @@ class FakeDecoder:
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
         self.threads.append(threads)
+
+        def fail(place: int) -> None:
+            ours = place == self.fail_after and self.drafter in ("", config.drafter) and (detail or place <= 0)
+            if self.fail is not None and ours:
+                raise self.fail
+
+        fail(START)
         rng, now = random.Random(config.seed), 0.0
         by = {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
 
@@ -128,13 +148,13 @@ class FakeDecoder:
             threads=threads or 2, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
         )  # fmt: skip
         if warm_up is not None:
-            self.warm(config, warm_up, stop)
+            fail(WARM_UP)
+            self.warm(warm_up, stop)
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", list[int]()
         while not reason:
             round += 1
-            if self.fail is not None and round == self.fail_after and (detail or not round):
-                raise self.fail
+            fail(round)
             if self.pace:
                 time.sleep(self.pace)
             yield RoundStarted(round=round, length=1 + total, anchor=anchor)

@@ -31,7 +31,7 @@ from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
 from specdiff_core.models import own_pairs as own_models
-from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
@@ -140,6 +140,15 @@ def test_stop_keeps_what_was_found() -> None:
     assert 2 <= final[-1]["done"] < 1000
     assert len(final[-1]["result"]["rows"]) == final[-1]["done"]
     jobs.stop("another-visitor", 5.0)
+
+
+def test_what_cannot_be_kept_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> str:
+        raise SpecDiffError("The disk is full.")
+
+    monkeypatch.setattr(running.Traces, "keep", full)
+    last = frames(ask())[-1]
+    assert last["card"]["message"] == "The disk is full." and len(last["result"]["rows"]) == 5
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in the other process"])
