@@ -74,11 +74,9 @@ def unjudged(*kinds: Any) -> None:
 
 
 def answer_json() -> None:
-    """Write the answers of MCP tools as JSON instead of a Python repr. Do nothing without the package ``mcp``."""
-    try:
-        from gradio.mcp import GradioMCPServer
-    except ImportError:
-        return
+    """Write the answers of MCP tools as JSON instead of a Python repr."""
+    from gradio.mcp import GradioMCPServer
+
     write = GradioMCPServer.postprocess_output_data
     if hasattr(write, "__wrapped__"):
         return

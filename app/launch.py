@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import io
 import json
 import logging
@@ -248,7 +247,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         "max_threads": 100,
         "max_file_size": "32mb",
         "state_session_capacity": SESSIONS,
-        "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "mcp_server": True,
         "show_error": False,
         "run_history": False,
         "enable_monitoring": False,

@@ -446,25 +446,14 @@ def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
     assert client.get("/readyz").status_code == 503
 
 
-def test_logs_for_programs_name_the_run() -> None:
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.setFormatter(launch.JsonLines())
-    handler.emit = lambda record: lines.append(handler.format(record))
-    loggers = [logging.getLogger(name) for name in ("specdiff.page", "specdiff.runs")]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    try:
+def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caplog.handler, "formatter", launch.JsonLines())
+    with caplog.at_level(logging.INFO):
         shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
-        plan = lambda values: {"vanilla": DecodeConfig(drafter="none")}  # noqa: E731
-        (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {}, plan)
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-    failed, begun, ended = map(json.loads, lines)
+        (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {"drafter": "none"}, live.plan)
+    failed, begun, ended = map(json.loads, caplog.text.splitlines())
     assert (failed["run"], failed["level"]) == (shown["run"], "error") == ("abcd1234", "error")
-    assert "nobody foresaw" in failed["error"] and "Once" not in "".join(lines), "what visitors write is not logged"
+    assert "nobody foresaw" in failed["error"] and "Once" not in caplog.text, "what visitors write is not logged"
     run = json.loads(last)["run"]
     assert begun["run"] == ended["run"] == run
     assert begun["message"] == f"run {run}: vanilla" and " ended after " in ended["message"]

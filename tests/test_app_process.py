@@ -37,34 +37,25 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
     progress(f"Loading {pair}")
     if pair == "absent":
         raise ConfigError("No such pair.", field="pair", hint="Choose another.")
-    if pair == "embedded":
-        return Deadly()
     if pair == "who":
         progress(str(os.getpid()))
     while pair == "endless":
         progress("Downloading")
         time.sleep(0.005)
-    if pair == "hub":
-        return Bringing()
     errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
-    return FakeDecoder(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
+    return There(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
 
 
-class Bringing(FakeDecoder):
-    """Loads drafters when they are asked for."""
+class There(FakeDecoder):
+    """Loads drafters when they are asked for; kills its process in the middle of a decode if the prompt says so."""
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         if drafter == "absent":
             raise SpecDiffError("No such drafter.")
         progress(f"Loading {drafter}")
 
-
-class Deadly:
-    """Kills its process in the middle of a decode if the prompt says so."""
-
-    def decode(self, prompt: str, config: DecodeConfig, **rest: Any) -> Iterator[Event]:
-        events = FakeDecoder().decode(prompt, config)
-        for event in events:
+    def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+        for event in super().decode(prompt, config, **options):
             yield event
             if isinstance(event, Committed) and prompt == "die":
                 os._exit(9)
