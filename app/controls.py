@@ -281,7 +281,7 @@ def widget(name: str, tab: str) -> gr.components.Component:
         "info": setting.help,
         "min_width": 150,
     }
-    first = OPENING.config.to_dict()[name] if tab == "live" or name == "pair" else setting.default
+    first = OPENING.to_dict()[name] if tab == "live" or name == "pair" else setting.default
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
@@ -290,8 +290,7 @@ def widget(name: str, tab: str) -> gr.components.Component:
     if name in NUMBER_BOXES:
         return gr.Number(value=first, **common)
     if setting.low is not None:
-        opening = OPENING.config
-        window = longest_window(opening.pair, opening.drafter)
+        window = longest_window(OPENING.pair, OPENING.drafter)
         high = window if name in ("gamma", "steps") else setting.high or 0
         return gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
     choices = [(option.label, option.value) for option in setting.choices]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_history import RUN as EARLIER
 
 from app.content import alignment, evidence, method_cards, scenes, teaching, workshop
-from app.content.examples import PRESETS
+from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import learn
 from app.content.predictions import typical
@@ -356,8 +356,8 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     """The opening preset has a range over prompts, the comparison one at each of its temperatures, and every end of a
     range of the comparison is a row of it; without results there is none."""
     known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
-    opening = BenchSetting.of_config(PRESETS[0].config)
-    ranges = [one["cells"] for one in known if one["pair"] == PRESETS[0].pair and opening.group in one["cells"]]
+    opening = BenchSetting.of_config(OPENING)
+    ranges = [one["cells"] for one in known if one["pair"] == OPENING.pair and opening.group in one["cells"]]
     assert [opening.gamma, 1, 0, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
     rows = {
         pair: evidence.answer(stem).rows

@@ -284,7 +284,7 @@ def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]
     for number, preset in enumerate(PRESETS):
         query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
         found = opened(cards_of, query)["preset"]
-        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.pair)
+        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.config.pair)
 
 
 def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.schema.methods import find_method
@@ -46,25 +46,24 @@ def examples_of(pair: str) -> tuple[Example, ...]:
     return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """Named settings for a pair: those of a method, and ``values`` that differ."""
+    """Named settings for a pair."""
 
     label: str
-    method: str = "dflash"
-    values: dict[str, Any] = field(default_factory=dict)
-    pair: str = "embedded"
+    config: DecodeConfig
 
-    @property
-    def config(self) -> DecodeConfig:
-        """All settings, by default those of the method."""
-        base = DecodeConfig(pair=self.pair)
-        return DecodeConfig.parse({**find_method(self.method).config(base).to_dict(), **self.values})
+
+def _tiny(label: str, method: str = "dflash", **values: Any) -> Preset:
+    """A preset of the embedded pair: the settings of a method, and ``values`` that differ."""
+    base = {"pair": "embedded", **values}
+    config = find_method(method).config(DecodeConfig(pair=base["pair"]))
+    return Preset(label, DecodeConfig.parse({**config.to_dict(), **base}))
 
 
 def _small(label: str, method: str = "dflash", **values: Any) -> Preset:
     """A preset of SmolLM2, with a window that pays on two CPU cores (BENCHMARKS.md)."""
-    return Preset(label=label, method=method, values={"gamma": 4, **values}, pair="smollm2")
+    return _tiny(label, method, **{"pair": "smollm2", "gamma": 4, **values})
 
 
 PRESETS = (  # the first is what the page opens with
@@ -78,36 +77,27 @@ PRESETS = (  # the first is what the page opens with
     _small("Prompt lookup", "prompt_lookup", gamma=8),
     _small("Sampling at 0.7, exact ratio test", temperature=0.7),
     _small("Sampling at 0.7, same noise as vanilla", rule="match", temperature=0.7),
-    Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
-    Preset(label="One pass (DFlash)"),
-    Preset(label="Draft tree (DDTree)", method="ddtree"),
-    Preset(label="Markov head, draft tree", method="markov_tree"),
-    Preset(label="Markov head (DSpark)", method="markov"),
-    Preset(label="γ chosen as it goes", method="auto"),
-    Preset(label="Independent drafter (SpecDiff)", method="specdiff", values={"gamma": 6, "steps": 2}),
-    Preset(label="Self-selection of four drafts (SpecDiff-2)", method="specdiff2", values={"temperature": 1.0}),
-    Preset(label="EAGLE-2", method="eagle2"),
-    Preset(label="Small autoregressive drafter", method="autoregressive"),
-    Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
-    Preset(
-        label="Same noise as vanilla",
-        values={"rule": "match", "temperature": 1.0, "gamma": 8, "steps": 4},
-    ),
-    Preset(
-        label="Naive p/q (not lossless)",
-        values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
-    ),
+    _tiny("Four denoising steps", gamma=8, steps=4),
+    _tiny("One pass (DFlash)"),
+    _tiny("Draft tree (DDTree)", "ddtree"),
+    _tiny("Markov head, draft tree", "markov_tree"),
+    _tiny("Markov head (DSpark)", "markov"),
+    _tiny("γ chosen as it goes", "auto"),
+    _tiny("Independent drafter (SpecDiff)", "specdiff", gamma=6, steps=2),
+    _tiny("Self-selection of four drafts (SpecDiff-2)", "specdiff2", temperature=1.0),
+    _tiny("EAGLE-2", "eagle2"),
+    _tiny("Small autoregressive drafter", "autoregressive"),
+    _tiny("Sampling, exact ratio test", temperature=1.0, gamma=8, steps=4),
+    _tiny("Same noise as vanilla", rule="match", temperature=1.0, gamma=8, steps=4),
+    _tiny("Naive p/q (not lossless)", rule="naive", temperature=1.0, gamma=8, steps=4, order="random"),
 )
-OPENING = PRESETS[0]
+OPENING = PRESETS[0].config
 
 
 def presets_of(pair: str) -> list[int]:
     """Places in :data:`PRESETS`: those of a pair's own, or of the embedded pair's whose drafter it has."""
-    if own := [place for place, preset in enumerate(PRESETS) if preset.pair == pair]:
+    places = {place: preset.config for place, preset in enumerate(PRESETS)}
+    if own := [place for place, config in places.items() if config.pair == pair]:
         return own
     spec = known_pair(pair) or EMBEDDED
-    return [
-        place
-        for place, preset in enumerate(PRESETS)
-        if preset.pair == "embedded" and spec.playing(find_method(preset.method).drafter)
-    ]
+    return [place for place, own in places.items() if own.pair == EMBEDDED.name and spec.playing(own.drafter)]

@@ -10,7 +10,7 @@ import gradio as gr
 
 from app import controls, own_pairs, scripts
 from app.content.error_cards import card, new_run_id
-from app.content.examples import OPENING, PRESETS, presets_of
+from app.content.examples import PRESETS, presets_of
 from app.content.html import element
 from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
@@ -35,7 +35,7 @@ def place() -> Controls:
     )
     widgets, preset = own.settings, own.beside
     pair = widgets["pair"]
-    chosen = [widgets[name] for name in controls.preset_values(OPENING)]
+    chosen = [widgets[name] for name in controls.preset_values(PRESETS[0])]
     preset.input(settings_of, [preset, pair], chosen, **QUIET)
     touched = [  # a dropdown also fires `input` when it only loses the focus
         widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
@@ -64,7 +64,7 @@ def settings_of(preset: str, pair: str) -> list[Any]:
     """The settings of a preset, with the pair's own drafter of that kind; custom settings stay."""
     places = {str(place): PRESETS[place] for place in presets_of(pair)}
     if preset not in places:
-        return [gr.skip()] * len(controls.preset_values(OPENING))
+        return [gr.skip()] * len(controls.preset_values(PRESETS[0]))
     values = controls.preset_values(places[preset])
     drafter = find_pair(pair).playing(values["drafter"])
     return [*{**values, "drafter": drafter.name if drafter else gr.skip()}.values()]
