@@ -110,9 +110,9 @@ def test_the_player_never_writes_markup() -> None:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
-    """Label, sentences, exactness, papers, and each formula as MathML with words."""
+    """Label, description, exactness, papers, and each formula as MathML with words."""
     shown = method_cards.card(method, "embedded")
-    for words in (method.label, *method.sentences, method.exact, method.letters):
+    for words in (method.label, method.about, method.exact, method.letters):
         assert escape(words) in shown
     assert all(f"arxiv.org/abs/{paper.arxiv}" in shown for paper in method.papers if paper.arxiv)
     formulas = re.findall(r"<math.*?</math>", shown)

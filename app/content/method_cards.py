@@ -74,7 +74,7 @@ def card(method: Method, pair: str) -> str:
         "article",
         element("header", element("h3", text=method.label), *([] if method.name == BASELINE else [use])),
         element("p", "; ".join(map(_paper, method.papers)), class_="sd-papers"),
-        element("p", text=" ".join(method.sentences)),
+        element("p", text=method.about),
         formulas,
         facts,
         class_="sd-lesson sd-method",
