@@ -111,8 +111,12 @@ class Controls:
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
         pair.change(of_model, pair, [*chips, *self.model], **QUIET)
         # What the widgets of a run hold: names in a link, in the order of the widgets.
-        self.names = ("prompt", *self.settings)
-        self.inputs: list[Any] = [self.prompt, *self.settings.values()]
+        self.asked: dict[str, Any] = {"prompt": self.prompt, **self.settings}
+        self.inputs = [*self.asked.values()]
+
+    def fill(self, values: Mapping[str, Any]) -> dict[Any, Any]:
+        """Updates of the widgets with these names in a link; the others stay."""
+        return {self.asked[name]: value for name, value in values.items() if name in self.asked}
 
 
 def about(pair: str) -> str:
@@ -170,7 +174,7 @@ def place_in_queue(tab: str) -> gr.HTML:
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """Connect Run, Enter in the prompt, and Stop. The player is notified of every change of the controls."""
     changes = [component.change for component in card.inputs]
-    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
+    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
     running = run_in_turn(
         card.tab,
         [card.run.click, card.prompt.submit],
@@ -241,12 +245,12 @@ CUSTOM = "custom"
 def preset_values(preset: Preset) -> dict[str, Any]:
     """The settings of a preset without the pair, the seed and the length, which it doesn't change."""
     kept = {"pair", "seed", "max_new_tokens"}
-    return {name: shown(value) for name, value in preset.config.to_dict().items() if name not in kept}
+    return {name: value for name, value in widget_values(preset.config).items() if name not in kept}
 
 
-def shown(value: Any) -> Any:
-    """The widget value of a setting: None is an empty box."""
-    return "" if value is None else value
+def widget_values(config: DecodeConfig) -> dict[str, Any]:
+    """The settings as widgets show them: None is an empty box."""
+    return {name: "" if value is None else value for name, value in config.to_dict().items()}
 
 
 def longest_window(pair: str, drafter: str) -> int:
@@ -281,12 +285,13 @@ def widget(name: str, tab: str) -> gr.components.Component:
         "info": setting.help,
         "min_width": 150,
     }
-    first = OPENING.to_dict()[name] if tab == "live" or name == "pair" else setting.default
+    opening = OPENING if tab == "live" or name == "pair" else DecodeConfig()
+    first = widget_values(opening)[name]
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
         lines = 4 if setting.longest else 1
-        return gr.Textbox(shown(first), placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
+        return gr.Textbox(first, placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
         return gr.Number(value=first, **common)
     if setting.low is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -203,13 +203,13 @@ def build(
         share.click(None, None, None, js=scripts.SHARE)
         theme.click(None, None, None, js=scripts.THEME)
 
-        def opened(request: gr.Request) -> Sequence[Any]:
-            return from_link(placed, of_moment(dict(request.query_params), traces))
+        def opened(request: gr.Request) -> dict[Any, Any]:
+            return from_link(placed, players, tabs, of_moment(dict(request.query_params), traces))
 
         filled = [component for own in placed.values() for component in own.inputs]
         link = page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET)
         for own in placed.values():
-            link.then(None, own.inputs, None, js=scripts.controls(own.tab, own.names), **QUIET)
+            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(  # type: ignore[attr-defined]  # what Gradio exports is not typed
                 endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1
@@ -283,31 +283,31 @@ def show_file(path: str | None) -> list[Any]:
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
 
 
-def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[Any]:
-    """Updates from a link's query: the controls of its tab, Live's preset, an error card, and the
-    tab to open. A link to Live that sets nothing but the pair gets that pair's first preset. An invalid link
-    only sets the prompt and shows a card."""
+def from_link(
+    placed: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
+) -> dict[Any, Any]:
+    """Updates from a link's query, by component: the controls of its tab, Live's preset, an error
+    card, and the tab to open. A link to Live that sets nothing but the pair gets that pair's first
+    preset. An invalid link only sets the prompt and shows a card."""
     tab = race.TAB if "methods" in query else live.TAB
     opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
     opened = opened or query.get("tab", "")
     if opened not in {*explore.RECORDED, *placed, "learn", "api"}:
         opened = tab
-    filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
-    frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
-    preset = gr.skip()
+    updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
+    own = placed[tab]
     asked = SETTINGS.keys() & query.keys()
     if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
-        if "explore" not in query and (found := TABS[tab].from_query(query)) is not None:
-            filled[tab] = found
-            if tab == live.TAB and asked:
-                preset = _preset_of(dict(zip(SETTINGS, found[1:], strict=True)))
+        found = {} if "explore" in query else TABS[tab].from_query(query)
+        updates |= own.fill(found)
+        if tab == live.TAB and found.keys() > {"prompt"}:
+            updates[own.beside] = _preset_of(found)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
-        frames[tab] = job.refusal(error)
-        filled[tab][0] = query.get("prompt") or gr.skip()
-    selected = gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()
-    return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
+        updates[players[tab]] = job.refusal(error)
+        updates[own.prompt] = query.get("prompt") or gr.skip()
+    return updates
 
 
 def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:

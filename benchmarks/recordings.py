@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, presets_of
-from app.controls import shown
+from app.controls import widget_values
 from app.page import INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
@@ -64,15 +64,15 @@ def recordings(folder: Path) -> Iterator[Recording]:
                 seen.append(config)
                 yield _live(folder, examples[0], label, config)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
-            usual = DecodeConfig(pair=pair).to_dict()
+            usual = widget_values(DecodeConfig(pair=pair))
             asked = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
-            asked |= {name: shown(usual[name]) for name in race.SETTINGS}
+            asked |= {name: usual[name] for name in race.SETTINGS}
             file = folder / race.TAB / _named(pair, example.flavour)
             yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", asked)
 
 
 def _live(folder: Path, example: Example, label: str, config: DecodeConfig) -> Recording:
-    asked = {"prompt": example.prompt, **{name: shown(value) for name, value in config.to_dict().items()}}
+    asked = {"prompt": example.prompt, **widget_values(config)}
     file = folder / _named(config.pair, f"{example.flavour} {label}")
     return Recording(file, f"{_title(config.pair, example)}: {label}", asked)
 

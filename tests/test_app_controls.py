@@ -90,8 +90,9 @@ def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> N
 
 def test_a_link_to_a_race_of_another_pair() -> None:
     query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
-    _, methods, *settings = race.from_query(query)
-    assert methods["value"] == ["specdiff"] and settings[race.SETTINGS.index("pair")] == "gpt2-mdlm"
+    found = race.from_query(query)
+    methods = found["methods"]
+    assert methods["value"] == ["specdiff"] and found["pair"] == "gpt2-mdlm"
     assert [name for _, name in methods["choices"]] == [name for _, name in race.choices("gpt2-mdlm")]
 
 

@@ -255,26 +255,26 @@ def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
     assert "gpt2-mdlm" in [name for _, name in update["choices"]] and not line
 
 
-def opened(built: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def opened(built: Any, query: dict[str, str]) -> dict[str, Any]:
     """What a link puts on the page, by element."""
-    values = list(page.from_link(built, query))
-    names = [f"{tab}-{name}" for tab, card in built.items() for name in card.names]
-    found = dict(zip([*names, "preset", "live", "race", "tab"], values, strict=True))
-    return {name: value for name, value in found.items() if value != gr.skip()}
+    updates = page.from_link(*built, query)
+    return {part.elem_id.removesuffix("-setting"): value for part, value in updates.items() if value != gr.skip()}
 
 
 @pytest.fixture(scope="module")
-def cards_of() -> dict[str, Any]:
+def cards_of() -> Any:
+    """The controls of both tabs, their players, and the tabs."""
     with gr.Blocks():
-        return {tab: module.place() for tab, module in page.TABS.items()}
+        placed = {tab: module.place() for tab, module in page.TABS.items()}
+        return placed, {tab: gr.HTML(elem_id=tab) for tab in placed}, gr.Tabs(elem_id="tab")
 
 
-def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]) -> None:
+def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
     assert opened(cards_of, {}) == {}
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
     assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
-    assert found["preset"]["value"] == "custom" and "tab" not in found
+    assert found["live-preset"]["value"] == "custom" and "tab" not in found
     assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
     found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
     assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
@@ -283,11 +283,11 @@ def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]
     assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
     for number, preset in enumerate(PRESETS):
         query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
-        found = opened(cards_of, query)["preset"]
+        found = opened(cards_of, query)["live-preset"]
         assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.config.pair)
 
 
-def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[str, Any]) -> None:
+def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: Any) -> None:
     for tab, query in (("live", {"gamma": "99"}), ("race", {"methods": "no such"}), ("live", {"drafter": "<b>"})):
         found = opened(cards_of, {**query, "prompt": "Once"})
         assert set(found) - {"tab"} == {f"{tab}-prompt", tab} and found[f"{tab}-prompt"] == "Once"
@@ -299,7 +299,7 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
 @pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
-def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: dict[str, Any]) -> None:
+def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: Any) -> None:
     """Settings are filled in, or leave a card; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
     found = opened(cards_of, query)
@@ -310,7 +310,7 @@ def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], card
     assert (found["live-prompt"], found["live-seed"], found["live-gamma"]) == ("Once", 3, 4)
 
 
-def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:
+def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
@@ -388,7 +388,7 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
-def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
+def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: Any) -> None:
     query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
     found = opened(cards_of, query)
     config = method.config(DecodeConfig()).to_dict()

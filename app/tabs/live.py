@@ -51,7 +51,7 @@ def place() -> Controls:
     gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
     asked = "() => [window.specdiff.players.live.asked]"
-    fill.click(lambda query: from_query(dict(parse_qsl(query))), own.threads, own.inputs, js=asked, **QUIET)
+    fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=asked, **QUIET)
     return own
 
 
@@ -139,17 +139,14 @@ def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
     return [cut if (value or 0) > most else whole for value in values]
 
 
-def from_query(query: Mapping[str, str]) -> list[Any] | None:
-    """The prompt and the settings in a link; None for a link without any.
+def from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The prompt and all settings in a link, by name; of a link without settings only the prompt.
 
     Raises:
         ConfigError: the link holds a setting that does not work.
     """
     known = {name: query[name] for name in SETTINGS if name in query}
-    if not known and "prompt" not in query:
-        return None
     if not known:
-        return [query["prompt"], *[gr.skip()] * len(SETTINGS)]
+        return {name: query[name] for name in ("prompt",) if name in query}
     config = controls.check_settings(known)
-    values = config.to_dict()
-    return [controls.prompt_of(query, config.pair), *(controls.shown(values[name]) for name in SETTINGS)]
+    return {"prompt": controls.prompt_of(query, config.pair), **controls.widget_values(config)}
