@@ -11,6 +11,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -78,7 +79,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
-            recorded[tab] = recordings(folder, lambda path, tab=tab: f"traces/{tab}/{path.name}")  # type: ignore[misc]
+            recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))
             for one in recorded[tab]:
                 files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
     return Chosen(recorded, files, chosen)

@@ -18,8 +18,8 @@ from pathlib import Path
 from posixpath import normpath
 from urllib.parse import quote
 
-import brotli  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import plotly  # type: ignore[import-untyped]
+import brotli  # type: ignore[import-not-found,import-untyped,unused-ignore]  # of some versions no types
+import plotly  # type: ignore[import-untyped]  # it has no types
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response

@@ -40,7 +40,7 @@ def skip_stubs() -> None:
             raise OSError("a component gets no stub")
         return getfile(thing)
 
-    inspect.getfile = file_of  # type: ignore[assignment]
+    inspect.getfile = file_of  # type: ignore[assignment]  # a patch
 
 
 def calm_queue(page: Any) -> None:
@@ -87,7 +87,7 @@ def answer_json() -> None:
             self, [json.dumps(one, ensure_ascii=False) if "finished" in one else one for one in data], root_url
         )
 
-    GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]
+    GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]  # a patch
 
 
 def early_scripts(script: str, address: str) -> None:

@@ -188,7 +188,7 @@ def settings(tokens: int) -> list[Any]:
 ODD: tuple[Any, ...] = (
     None, "", "x", -1, 0, 1e308, -1e308, "NaN", True, [], {}, [[]], {"a": 1}, "\x00", "‮", "<script>", "🦊" * 50, 2**70,
     "../../etc/passwd", "own?target=/etc", "own?target=" + "x" * 400, "'; drop table", "%00", "\\u0000",
-)  # fmt: skip
+)  # fmt: skip  # several values a line
 
 
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:

@@ -197,8 +197,7 @@ class Session:
             if settings.start is not None and not trainer.step:
                 report()
             while trainer.step < settings.steps:
-                step = trainer.step
-                event = trainer.learn(lambda step=step: (loss(step), tokens), settings.rate_at(step))  # type: ignore[misc]
+                event = trainer.learn(lambda: (loss(trainer.step), tokens), settings.rate_at(trainer.step))
                 bar.set_postfix(loss=f"{event['loss']:.3f}", tokens_per_second=f"{event['tokens_per_second']:.0f}")
                 bar.update()
                 last = trainer.step == settings.steps

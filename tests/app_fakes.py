@@ -146,7 +146,7 @@ class FakeDecoder:
             models={"target": "a scripted text, no model", "drafter": config.drafter},
             device="no device (test double)", dtype="none", reason="invented numbers for a test",
             threads=threads or 2, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
-        )  # fmt: skip
+        )  # fmt: skip  # several fields a line
         if warm_up is not None:
             fail(WARM_UP)
             self.warm(warm_up, stop)
@@ -191,7 +191,7 @@ class FakeDecoder:
             yield DraftReady(
                 round=round, ids=tuple(draft), q=q, reveal_steps=tuple(reveal), exact_q=(True,) * size, nfe=passes,
                 proposal="conditionals", span=Span(name="draft", start=began, seconds=now - began),
-            )  # fmt: skip
+            )  # fmt: skip  # several fields a line
             p = tuple(
                 rounded(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
                 for i, v in enumerate(q)
@@ -210,7 +210,7 @@ class FakeDecoder:
                 round=round, tests=tuple(tests), accepted=kept, extra=anchor, source=source, rule=config.rule.value,
                 lossless=config.rule.lossless, extra_candidates=(Candidate(id=anchor, prob=0.7),),
                 span=span("verify", 0.0004),
-            )  # fmt: skip
+            )  # fmt: skip  # several fields a line
             fresh, sources = tuple(truth[: kept + 1]), ("draft",) * kept + (source,)
             yield Committed(round=round, ids=fresh, sources=sources, total=total, at=now)
             now += 0.0003
@@ -220,7 +220,7 @@ class FakeDecoder:
         yield Finished(
             reason=reason, text="".join(VOCABULARY[i] for i in out), ids=tuple(out), rounds=round + 1, seconds=now,
             seconds_by=by, peak_bytes=1, waited_seconds=now * self.waiting,
-        )  # fmt: skip
+        )  # fmt: skip  # several fields a line
 
 
 def frames(generator: Iterator[str]) -> list[dict[str, Any]]:

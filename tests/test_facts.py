@@ -45,7 +45,7 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
     ({"max_new_tokens": 10**9}, "max_new_tokens"), ({"drafter": 3}, "drafter"),
     ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
     ({"draft_temperature": 3}, "draft_temperature"),
-])  # fmt: skip
+])  # fmt: skip  # several rows a line
 def test_bad_settings_name_their_field(values: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         DecodeConfig.parse(values)
@@ -270,7 +270,7 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     ("dflash", {}), ([], {}), (["medusa"], {}), (["dflash"], {"gamma": 2}),
     (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
     (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
-])  # fmt: skip
+])  # fmt: skip  # several rows a line
 def test_the_front_door_refuses_what_the_command_line_refuses(methods: Any, settings: dict[str, Any]) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):

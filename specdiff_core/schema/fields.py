@@ -75,7 +75,7 @@ class Field:
             elif isinstance(leaf, inspect.VarTupleType):
                 leaf, several, most = leaf.item_type, True, leaf.max_length
         default = None if declared.required else declared.default
-        options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]
+        options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]  # kind is a class here
         said |= {name: getattr(leaf, limit, None) for name, limit in LIMITS.items()}
         return cls(
             name=declared.name,
@@ -185,4 +185,4 @@ def parse(kind: Callable[..., K], values: Mapping[str, Any], base: K | None = No
         if name not in fields:
             raise no_such("setting", name, sorted(fields), str(name)[:40])
     given = {name: one.read(values.get(name)) for name, one in fields.items() if name in values or one.required}
-    return kind(**given) if base is None else msgspec.structs.replace(base, **given)  # type: ignore[type-var]
+    return kind(**given) if base is None else msgspec.structs.replace(base, **given)  # type: ignore[type-var]  # base is a struct
