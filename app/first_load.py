@@ -40,6 +40,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 """Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and from their own
 machine."""
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+_BASE = re.compile(rb"<base [^>]*>")  # Gradio's page has it before its first script
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')([^']+)(';)$""", re.MULTILINE)
 
 
@@ -131,17 +132,21 @@ def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitab
 
 
 class Kept:
-    """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to 6 ms (measured),
-    sending less than one. The page depends on the address by which a visitor reaches the server, and on nothing else of
-    a request.
+    """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to
+    6 ms (measured), sending less than one. The page depends on the address by which a visitor
+    reaches the server, and on nothing else of a request.
+
+    It puts ``scripts`` in front of all others in the page's head. ``launch(head=)`` comes too late
+    for ``static/frame_throttle.js``, because Gradio's own scripts have taken their copies of the
+    browser's functions by then, and for an import map, which must be there before the first module.
     """
 
     MOST = 400
     """Answers that are kept, the last ones; a page has 70 files."""
     ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, scripts: str = "") -> None:
+        self.app, self.scripts = app, scripts.encode()
         self.kept: dict[tuple[str, ...], list[Message]] = {}
         self.lock = Lock()
 
@@ -186,9 +191,11 @@ class Kept:
         start, *rest = messages
         headers = MutableHeaders(raw=start["headers"])
         encoding = encoding_of(Headers(scope=scope))
+        body = b"".join(message.get("body", b"") for message in rest)
+        if scope["path"] == "/":
+            body = _BASE.sub(lambda found: found[0] + self.scripts, body, count=1)
         if encoding and headers.get("content-type", "").startswith(("text/", "application/")):
-            body = PACKERS[encoding](b"".join(message.get("body", b"") for message in rest))
-            headers["content-encoding"], headers["content-length"] = encoding, str(len(body))
+            body, headers["content-encoding"] = PACKERS[encoding](body), encoding
             headers.add_vary_header("Accept-Encoding")
-            rest = [{"type": "http.response.body", "body": body}]
-        return [start, *rest]
+        headers["content-length"] = str(len(body))
+        return [start, {"type": "http.response.body", "body": body}]

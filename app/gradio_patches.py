@@ -14,13 +14,10 @@ import functools
 import inspect
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 QUEUE_SLEEP = 0.05
 """Seconds between looks of Gradio's queue for a new event: what a run may wait at most before it starts."""
-BASE = """<base href="{{ base_url | default('./') }}" />"""
-"""What Gradio's page says before its first script."""
 PROGRESS_SLEEP = 1.0
 """Seconds between its looks for the state of a ``gr.Progress``; the page has none."""
 
@@ -88,25 +85,3 @@ def answer_json() -> None:
         )
 
     GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]  # a patch
-
-
-def early_scripts(script: str, address: str) -> None:
-    """Put two scripts in front of all others, at the start of the page's head. ``launch(head=)`` comes too late for
-    ``static/frame_throttle.js``, because Gradio's own scripts have taken their copies of the browser's functions by
-    then, and for an import map, which must be there before the first module.
-
-    Args:
-        script: JavaScript without ``</``.
-        address: of the other script, relative to the page.
-    """
-    import gradio as gr
-    from gradio.routes import templates
-    from jinja2 import FunctionLoader
-
-    def page(name: str) -> str:
-        source = (Path(gr.__file__).parent / "templates" / name).read_text(encoding="utf-8")
-        start, base, rest = source.partition(BASE)
-        scripts = f'{{% raw %}}<script>{script}</script><script src="{address}"></script>{{% endraw %}}'
-        return f"{start}{base}{scripts}{rest}"
-
-    templates.env.loader = FunctionLoader(page)

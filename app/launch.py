@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from app import first_load, own_pairs
 from app.first_load import STATIC
-from app.gradio_patches import answer_json, calm_queue, count_values, early_scripts, skip_stubs
+from app.gradio_patches import answer_json, calm_queue, count_values, skip_stubs
 from app.run.engines import Engines
 from app.run.gpu import is_zero_gpu
 from app.run.process import engines_elsewhere
@@ -226,7 +226,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     calm_queue(page)
     count_values(page)
     answer_json()
-    early_scripts((STATIC / "frame_throttle.js").read_text(encoding="utf-8"), f"./{first_load.MODULES}")
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
         *first_load.routes(),
@@ -236,7 +235,9 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *probes(loading),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
-    middleware = [Middleware(first_load.Kept), Middleware(GZipMiddleware, compresslevel=6)]
+    throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
+    scripts = f'<script>{throttle}</script><script src="./{first_load.MODULES}"></script>'
+    middleware = [Middleware(first_load.Kept, scripts=scripts), Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),

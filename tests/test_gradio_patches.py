@@ -24,7 +24,6 @@ from app.gradio_patches import (
     answer_json,
     calm_queue,
     count_values,
-    early_scripts,
     unjudged,
 )
 
@@ -35,7 +34,6 @@ def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypa
     write = inspect.unwrap(GradioMCPServer.postprocess_output_data)
     monkeypatch.setattr(GradioMCPServer, "postprocess_output_data", write)
     script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
-    early_scripts(script, f"./{MODULES}")
     with gr.Blocks() as page:
         gr.HTML()
     app, *_ = launch.serve(page, prevent_thread_lock=True, quiet=True)
