@@ -88,14 +88,6 @@ def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> N
         assert all(update == gr.skip() for update in live.first_preset("embedded", kept))
 
 
-def test_a_link_to_a_race_of_another_pair() -> None:
-    query = {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm"}
-    found = race.from_query(query)
-    methods = found["methods"]
-    assert methods["value"] == ["specdiff"] and found["pair"] == "gpt2-mdlm"
-    assert [name for _, name in methods["choices"]] == [name for _, name in race.choices("gpt2-mdlm")]
-
-
 def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
     few = race.methods_here("gpt2-mdlm", ["dflash", "specdiff"])
     assert few["value"] == ["specdiff"] and {name for _, name in few["choices"]} < {

@@ -276,8 +276,10 @@ def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
     assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
     assert found["live-preset"]["value"] == "custom" and "tab" not in found
     assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
-    found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
-    assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
+    found = opened(cards_of, {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm", "prompt": "Once"})
+    methods, offered = found["race-methods"], race.choices("gpt2-mdlm")
+    assert (methods["value"], methods["choices"], found["race-pair"]) == (["specdiff"], offered, "gpt2-mdlm")
+    assert found["tab"].selected == "race"
     first = PRESETS[presets_of("smollm2")[0]]
     found = opened(cards_of, {"pair": "smollm2"})
     assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
@@ -323,24 +325,22 @@ def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
         assert found.keys() == {"tab"} and found["tab"].selected == tab
 
 
+def codes(address: str, *, everywhere: bool = False) -> TestClient:
+    """A client of the server that makes QR codes, at this address."""
+    return TestClient(Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url=address)
+
+
 def test_the_code_of_a_link_leads_to_this_page_only() -> None:
-    client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
+    client = codes("http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
     assert answer.content == launch.code_of(link) != launch.code_of(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
-    refused = [
-        "",
-        "javascript:alert(1)",
-        "http://[",
-        "//lab.example:7860/",
-        "http://elsewhere.example/",
-        link * 20,
-        "http://lab.example:7860/" + "\N{GRINNING FACE}" * 1100,
-    ]
+    refused = ["", "javascript:alert(1)", "http://[", "//lab.example:7860/", "http://elsewhere.example/", link * 20]
     refused += ["http://lab.example:7860@elsewhere.example/", "http://lab.example/", "ftp://lab.example:7860/"]
+    refused += ["http://lab.example:7860/" + "\N{GRINNING FACE}" * 1100]
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
@@ -379,10 +379,7 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
-        client = TestClient(
-            Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url="http://127.0.0.1:7860"
-        )
-        answer = client.get("/qr", params={"link": link})
+        answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
     assert answer.content == launch.code_of("http://192.168.0.7:7860/?lesson=gamma")
 
