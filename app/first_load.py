@@ -147,7 +147,7 @@ class Kept:
 
     def __init__(self, app: ASGIApp, scripts: str = "") -> None:
         self.app, self.scripts = app, scripts.encode()
-        self.kept: dict[tuple[str, ...], list[Message]] = {}
+        self.kept: dict[tuple[str, ...] | None, list[Message]] = {}
         self.lock = Lock()
 
     def key(self, scope: Scope) -> tuple[str, ...] | None:
@@ -164,13 +164,13 @@ class Kept:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = self.key(scope)
-        if key is None:
+        if key is None and (scope["type"], scope.get("path")) != ("http", "/"):
             await self.app(scope, receive, send)
             return
         if key not in self.kept:
             async with self.lock:  # others wait for the same answer
                 messages = self.kept.get(key) or await self.ask(scope, receive)
-                if messages[0]["status"] == 200:
+                if key is not None and messages[0]["status"] == 200:
                     self.kept[key] = messages
                     if len(self.kept) > self.MOST:
                         del self.kept[next(iter(self.kept))]

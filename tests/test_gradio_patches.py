@@ -44,8 +44,10 @@ def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypa
         assert (kept, zipped) == (Kept, GZipMiddleware), "what is kept is compressed once"
         for page.share in (False, True):
             ours = f'<script>{script}</script><script src="./{MODULES}">'
-            before, found, _ = TestClient(app, f"http://{page.share}").get("/").text.partition(ours)
-            assert found and "<base" in before and "<script" not in before
+            for headers in ({}, {"range": "bytes=0-"}):  # kept, and not
+                answer = TestClient(app, f"http://{page.share}").get("/", headers=headers)
+                before, found, _ = answer.text.partition(ours)
+                assert found and "<base" in before and "<script" not in before
     finally:
         page.share = False
         page.close()
