@@ -202,8 +202,9 @@ def run_in_turn(
     cancel: gr.Button,
     turns: tuple[str, int],
 ) -> Any:
-    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player presses ``cancel`` for
-    a job that waits: Gradio then drops the event, here and on the server. At the event's end it calls ``ended``."""
+    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player
+    presses ``cancel`` for a job that waits: Gradio then drops the event, here and on the server. At
+    the event's end it calls ``ended``."""
     name, at_once = turns
     event = gr.on(
         pressed,
@@ -268,8 +269,8 @@ def drafter_choices(pair: str) -> list[tuple[str, str]]:
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
-    """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's own: once it is
-    loaded, the free memory is too small to load it again."""
+    """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's
+    own: once it is loaded, the free memory is too small to load it again."""
     here = [(spec.label, name) for name, spec in PAIRS.items() if name == chosen or name not in unavailable]
     return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 

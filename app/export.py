@@ -42,8 +42,8 @@ REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 
 class Chosen(NamedTuple):
-    """The content of an export: the recordings of Live and Race, and the file behind every address, compressed, as
-    base64."""
+    """The content of an export: the recordings of Live and Race, and the file behind every address,
+    compressed, as base64."""
 
     recorded: dict[str, list[dict[str, Any]]]
     files: dict[str, str]
@@ -86,8 +86,8 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
 
 
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparisons,
-    come without their races, which are the largest."""
+    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the
+    comparisons, come without their races, which are the largest."""
     maps, compared = (explore.recordings(explore.RECORDED[tab], name) for tab, name in MANY)
     without = [*[*maps][1:], *compared]
     for tab, folder in explore.RECORDED.items():

@@ -1,9 +1,9 @@
 """What every visitor loads first, made once for all of them: thirty phones that open one lesson share two processors.
 
-The modules that the first tab needs are one script: a browser needs one request for all of them. They are included
-without comments, and with other names in their imports; each becomes a ``data:`` address in an import map. The other
-tabs' modules are fetched when one of them opens; an export has them all in its map, because a page from disk can fetch
-nothing.
+The modules that the first tab needs are one script: a browser needs one request for all of them.
+They are included without comments, and with other names in their imports; each becomes a ``data:``
+address in an import map. The other tabs' modules are fetched when one of them opens; an export has
+them all in its map, because a page from disk can fetch nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "br": partial(brotli.compress, quality=9),
     "gzip": partial(gzip.compress, compresslevel=6, mtime=0),
 }
-"""Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and from their own
-machine."""
+"""Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and
+from their own machine."""
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 _BASE = re.compile(rb"<base [^>]*>")  # Gradio's page has it before its first script
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')([^']+)(';)$""", re.MULTILINE)
@@ -110,8 +110,8 @@ def routes() -> list[Route]:
 
 
 def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitable[Response]]:
-    """The handler that sends a script made of ``files``. A browser asks whether its copy is still good. In the event
-    loop, so that thirty first visitors wait for one compression."""
+    """The handler that sends a script made of ``files``. A browser asks whether its copy is still
+    good. In the event loop, so that thirty first visitors wait for one compression."""
 
     @lru_cache(maxsize=1 + len(PACKERS))
     def packed(changed: int, encoding: str) -> tuple[bytes, str]:

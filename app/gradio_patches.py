@@ -41,8 +41,8 @@ def skip_stubs() -> None:
 
 
 def calm_queue(page: Any) -> None:
-    """Let the queue poll less often. By default it looks for new events a thousand times a second and for progress a
-    hundred times, which takes 6 % of a core (measured) from the decode."""
+    """Let the queue poll less often. By default it looks for new events a thousand times a second
+    and for progress a hundred times, which takes 6 % of a core (measured) from the decode."""
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)

@@ -151,9 +151,9 @@ def trace_file(request: Request) -> Response:
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
-    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the projector shows. A
-    POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and shows the question, a DELETE closes it.
-    The status is 404 if the room isn't open."""
+    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the
+    projector shows. A POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and
+    shows the question, a DELETE closes it. The status is 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]

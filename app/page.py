@@ -37,8 +37,8 @@ TRACES = ASSETS / "traces"
 INDEX = "index.json"
 """Beside recordings: file name -> {"title", "asked"}, the latter the controls' values, in the order of a link."""
 FONTS = {
-    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
-    "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
+    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
+    "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
     "inter-greek.woff2": "U+0391-03C9",
     "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
 }
@@ -47,9 +47,9 @@ MathML: without a mathematical font, fractions and sums depend on the visitor's 
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    "race": "No race yet. Choose one to five methods and press Run race. They answer the same prompt with the same "
-    "target model, one after the other so that they don’t slow each other down. Then all lanes are replayed "
-    "together on one clock.",
+    "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
+    "prompt with the same target model, one after the other so that they don’t slow each other "
+    "down. Then all lanes are replayed together on one clock.",
 }
 MISSING = "This part of the page wasn’t loaded. Reload the page."
 TABS = {live.TAB: live, race.TAB: race}

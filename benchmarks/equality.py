@@ -90,8 +90,8 @@ STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
 
 
 def stock_of(engine: Engine, role: str = "target") -> Any:
-    """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as a reference. Loaded
-    again, and kept, if this lab's network runs them."""
+    """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as
+    a reference. Loaded again, and kept, if this lab's network runs them."""
     kept, pair = STOCK.setdefault(engine, {}), engine.pair
     if role not in kept:
         drafter: Any = pair.drafters.get(role)

@@ -211,8 +211,8 @@ class Page(Tabled, kw_only=True, tag="page"):
             + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
             *(
-                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is there, and "
-                f"{value['whole']['median']:.0f} kB with the charts."
+                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is "
+                f"there, and {value['whole']['median']:.0f} kB with the charts."
                 for value in [self.visits]
                 if value
             ),
@@ -220,10 +220,9 @@ class Page(Tabled, kw_only=True, tag="page"):
             f"({bounds(held['low'], held['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
             "clock of the same decode with no page open. The interval is a bootstrap over starts "
-            "and their turns; threads waiting for a processor are medians. "
-            f"{self.turns} turns of each, the page's second run every time; "
-            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, T "
-            f"{settings['steps']}:",
+            f"and their turns; threads waiting for a processor are medians. {self.turns} turns of "
+            f"each, the page's second run every time; {settings['max_new_tokens']} tokens, "
+            f"{settings['drafter']} γ {settings['gamma']}, T {settings['steps']}:",
             table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
 

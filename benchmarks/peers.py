@@ -104,9 +104,10 @@ class Lane(NamedTuple):
     def refusal(self) -> str:
         """Why the installed packages cannot run it; empty where they can.
 
-        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``, ``block_size`` and
-        ``mask_token_id``, and for a forward pass from ``noise_embeds`` and ``context_hidden_states``:
-        the block drafter's network, with :mod:`benchmarks.dflash`, has them.
+        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``,
+        ``block_size`` and ``mask_token_id``, and for a forward pass from ``noise_embeds`` and
+        ``context_hidden_states``: the block drafter's network, with :mod:`benchmarks.dflash`, has
+        them.
         """
         from transformers.generation import candidate_generator
 
@@ -360,15 +361,16 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every lane "
-            "once, on the same loaded weights. Ours is timed by its decode clock, prefill included, "
-            "`generate` from call to return; by wall clock, both are. The ratio pools all turns; "
-            "its interval is over prompts. `assistant_model` is our small drafter: "
-            "with our γ and no confidence threshold, with our γ and transformers' default "
-            "threshold, and with all of its defaults; `dflash` is transformers' loop with our "
-            f"block drafter. Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
+            "lane once, on the same loaded weights. Ours is timed by its decode clock, prefill "
+            "included, `generate` from call to return; by wall clock, both are. The ratio pools "
+            "all turns; its interval is over prompts. `assistant_model` is our small drafter: with "
+            "our γ and no confidence threshold, with our γ and transformers' default threshold, "
+            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. "
+            f"Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
             f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
-            f"{TIES[self.dtype]:g} apart in log p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
+            f"{TIES[self.dtype]:g} apart in log "
+            "p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),

@@ -1,5 +1,5 @@
-"""Two figures on alignment (SpecDiff-2), from the recorded comparison: acceptance by position before and after
-streak-distillation, and what K drafts gain and cost.
+"""Two figures on alignment (SpecDiff-2), from the recorded comparison: acceptance by position
+before and after streak-distillation, and what K drafts gain and cost.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def twins() -> str:
     ]
     before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
     said = (
-        f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for its "
-        f"twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at temperature 1: "
-        f"{warm[0]['tau']:.2f} and {warm[1]['tau']:.2f}."
+        f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for "
+        f"its twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at "
+        f"temperature 1: {warm[0]['tau']:.2f} and {warm[1]['tau']:.2f}."
     )
     axes = draw.axes("position in the window", "α_j", xaxis={"dtick": 1, "showgrid": False}, yaxis={"range": [0, 1]})
     return _figure("Acceptance by position, before and after streak-distillation", said, lines, axes)
@@ -47,11 +47,12 @@ def drafts() -> str:
     tau, speed = evidence.GREEDY
     more = next(k for k, own, _ in points if own > tau)
     said = (
-        f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: from K = {ks[0]} to "
-        f"{ks[-1]}, the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the speed-up falls from "
-        f"{draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of "
-        f"the same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, {evidence.SWEPT} "
-        f"prompts): faster than any K; only K = {more} or more gives more tokens."
+        f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: "
+        f"from K = {ks[0]} to {ks[-1]}, the tokens per round rise from {taus[0]:.2f} to "
+        f"{taus[-1]:.2f}, but the speed-up falls from {draw.times(speeds[0])} to "
+        f"{draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of the "
+        f"same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, "
+        f"{evidence.SWEPT} prompts): faster than any K; only K = {more} or more gives more tokens."
     )
     places = [*["top right"] * (len(ks) - 1), "bottom left"]
     names = [str(k) for k in ks]

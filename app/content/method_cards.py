@@ -93,8 +93,8 @@ def _paper(paper: Paper) -> str:
 def section(pair: str = "embedded") -> str:
     """All methods of a pair."""
     lead = (
-        "Every method is a setting of the same loop on the same target. E is the expected number of tokens per round; "
-        "the passes of a round are its cost."
+        "Every method is a setting of the same loop on the same target. E is the expected number "
+        "of tokens per round; the passes of a round are its cost."
     )
     return element(
         "section",

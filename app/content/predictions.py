@@ -1,5 +1,5 @@
-"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it runs, and the typical
-speed-ups of settings that ran."""
+"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it
+runs, and the typical speed-ups of settings that ran."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """Measured speed-ups of the shipped results: races of several prompts with equal settings, the comparison by kind
-    of text, and the cells of γ × T maps.
+    """Measured speed-ups of the shipped results: races of several prompts with equal settings, the
+    comparison by kind of text, and the cells of γ × T maps.
 
-    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``spread``, whether it is a range over prompts, which
-    only the races have; the words ``over`` and ``about``, which say what the range is; and ``cells``: drafter and shape
-    (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up, settings in words."""
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``spread``, whether it is a range
+    over prompts, which only the races have; the words ``over`` and ``about``, which say what the
+    range is; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest
+    and highest speed-up, settings in words."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 

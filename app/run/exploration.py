@@ -160,8 +160,8 @@ JOBS = Jobs()
 
 
 def request_of(asked: object) -> Mapping[str, Any]:
-    """A browser's request: its secret ``token``, and an exploration (none: the current one) with its settings. Empty if
-    it is invalid."""
+    """A browser's request: its secret ``token``, and an exploration (none: the current one) with
+    its settings. Empty if it is invalid."""
     try:
         request: dict[str, Any] = json.loads(str(asked))
         valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)

@@ -1,8 +1,8 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-The page gets a frame after each part of the work, between two clocks, because drawing takes processor time.
-Races have priority and stop when their page is closed; long jobs pause for them, and continue for a
-moment without a page, so that a reload finds them again.
+The page gets a frame after each part of the work, between two clocks, because drawing takes
+processor time. Races have priority and stop when their page is closed; long jobs pause for them,
+and continue for a moment without a page, so that a reload finds them again.
 """
 
 from __future__ import annotations

@@ -274,8 +274,8 @@ class _Served:
         return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
-        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between two
-        parts the process can answer other calls."""
+        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between
+        two parts the process can answer other calls."""
         running = self._parts.pop(number, None) if new is None else parts(self._loaded[pair], new, self._stop)
         if running is None:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")

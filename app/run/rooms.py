@@ -13,8 +13,8 @@ CODE, QUESTION, VOTER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[a-z-]{1,40}")
 
 
 class Rooms:
-    """Counts by room and question, of rooms that a projector opened, and the question that it shows. A voter is a page,
-    whose first choice counts."""
+    """Counts by room and question, of rooms that a projector opened, and the question that it
+    shows. A voter is a page, whose first choice counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -93,8 +93,8 @@ class Shares:
 
     @contextmanager
     def of(self, visitor: str, tokens: Callable[[], int]) -> Iterator[Callable[[], None]]:
-        """Count a run at its end. Yields a function to call during the run, which raises LimitReached
-        once the visitor's seconds are used up.
+        """Count a run at its end. Yields a function to call during the run, which raises
+        LimitReached once the visitor's seconds are used up.
 
         Args:
             tokens: returns the new tokens of the run so far.
@@ -133,8 +133,8 @@ class Shares:
             wait = duration(max(1, runs[free - 1].at + WINDOW - now))
             raise LimitReached(
                 f"Each visitor gets {most:,.0f} {what} per {duration(WINDOW)} on this server, and you have used yours.",
-                hint=f"You can run again in about {wait}. Recordings and lessons still work, and on your own machine "
-                "there is no limit.",
+                hint=f"You can run again in about {wait}. Recordings and lessons still work, and "
+                "on your own machine there is no limit.",
             )
 
 

@@ -93,8 +93,8 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
 
 
 def described(pair: str) -> dict[str, Any]:
-    """A pair's label, its drafters and methods with their labels, for the forms, and its ``weight``: about how
-    long a token of its target takes, in tokens of the embedded target."""
+    """A pair's label, its drafters and methods with their labels, for the forms, and its
+    ``weight``: about how long a token of its target takes, in tokens of the embedded target."""
     spec = find_pair(pair)
     size = spec.published.parameters if spec.published else 0
     weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))

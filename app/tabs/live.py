@@ -71,8 +71,8 @@ def settings_of(preset: str, pair: str) -> list[Any]:
 
 
 def first_preset(pair: str, chosen: str) -> list[Any]:
-    """The first preset of another pair, and its settings. The chosen preset stays if the pair has it, and so do custom
-    settings."""
+    """The first preset of another pair, and its settings. The chosen preset stays if the pair has
+    it, and so do custom settings."""
     choices = controls.preset_choices(pair)
     first = choices[0][1]
     if chosen in [name for _, name in choices]:

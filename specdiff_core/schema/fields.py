@@ -1,5 +1,6 @@
-"""Fields of settings, questions, training and pairs of your own. Each is declared once, in a struct or a dataclass, as
-``name: Annotated[type, ask(…)] = default``; sliders, forms, flags, API documents and validation are made from that."""
+"""Fields of settings, questions, training and pairs of your own. Each is declared once, in a struct
+or a dataclass, as ``name: Annotated[type, ask(…)] = default``; sliders, forms, flags, API documents
+and validation are made from that."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ def ask(title: str, about: str = "", low: float | None = None, high: float | Non
     Args:
         title: its label; without one, errors name its flag.
         low, high: limits of a number.
-        form: ``above``, a limit that a number must exceed; ``least`` and ``most`` entries of a list or characters of
-            a text; ``enum``, names to choose from (others are rejected on use); and fields of :class:`Field`.
+        form: ``above``, a limit that a number must exceed; ``least`` and ``most`` entries of a list
+            or characters of a text; ``enum``, names to choose from (others are rejected on use);
+            and fields of :class:`Field`.
     """
     named = {"above": "gt", "least": "min_length", "most": "max_length"}
     limits: dict[str, Any] = {own: form.pop(name) for name, own in named.items() if name in form}
