@@ -36,11 +36,12 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, read_trace
 
 TEXT = (
-    "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
-    "the narrow stairs and lit the big lamp . The ships saw the light and knew the way home . One night , a storm "
-    "came from the sea . The wind was loud and the lamp went out . Tom was afraid , but he did not give up . He took a "
-    "little lantern , opened the window and waved it until the first ship answered with its horn . In the morning the "
-    "sailors came to thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
+    "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper "
+    "named Tom climbed the narrow stairs and lit the big lamp . The ships saw the light and knew "
+    "the way home . One night , a storm came from the sea . The wind was loud and the lamp went "
+    "out . Tom was afraid , but he did not give up . He took a little lantern , opened the window "
+    "and waved it until the first ship answered with its horn . In the morning the sailors came to "
+    "thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
 )
 WORDS = TEXT.split()
 VOCABULARY = sorted(

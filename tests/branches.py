@@ -138,8 +138,8 @@ def cell(*values: Any, quick: bool) -> Any:
 
 
 def spread(*lists: Sequence[Any]) -> list[Any]:
-    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds every value of each
-    list; the rest is marked slow."""
+    """The product of ``lists`` as parameters of a test. By default a part of it runs that holds
+    every value of each list; the rest is marked slow."""
     chosen = {tuple(n % len(values) for values in lists) for n in range(max(map(len, lists)))}
     cells = itertools.product(*(range(len(values)) for values in lists))
     return [cell(*(values[i] for values, i in zip(lists, at, strict=True)), quick=at in chosen) for at in cells]

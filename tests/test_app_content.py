@@ -286,8 +286,8 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
 
 
 def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
-    """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all positions gives less
-    than it in as many cells as the lesson counts."""
+    """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all
+    positions gives less than it in as many cells as the lesson counts."""
     cells = evidence.answer("explore/window-map.block").rows
     wide = [cell for cell in cells if cell["gamma"] > 1]
     low = sum(cell["geometric_tau"] < cell["predicted_tau"] for cell in wide)
@@ -353,8 +353,8 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
 
 
 def test_what_is_typical_was_measured(tmp_path: Path) -> None:
-    """The opening preset has a range over prompts, the comparison one at each of its temperatures, and every end of a
-    range of the comparison is a row of it; without results there is none."""
+    """The opening preset has a range over prompts, the comparison one at each of its temperatures,
+    and every end of a range of the comparison is a row of it; without results there is none."""
     known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
     opening = BenchSetting.of_config(OPENING)
     ranges = [one["cells"] for one in known if one["pair"] == OPENING.pair and opening.group in one["cells"]]

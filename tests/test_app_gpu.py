@@ -1,5 +1,5 @@
-"""A GPU that the host attaches for one run (Spaces ZeroGPU). The tests on it are in ``zero_gpu.py``: this process is
-their hub."""
+"""A GPU that the host attaches for one run (Spaces ZeroGPU). The tests on it are in
+``zero_gpu.py``: this process is their hub."""
 
 from __future__ import annotations
 

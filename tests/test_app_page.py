@@ -56,16 +56,14 @@ def built() -> gr.Blocks:
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
-    """Importing and building the whole page imports neither torch nor transformers. Gradio does not write its stubs;
-    every component is there all the same."""
+    """Importing and building the whole page imports neither torch nor transformers. Gradio does not
+    write its stubs; every component is there all the same."""
     code = (
-        "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();"
-        "import sys;"
-        "from app.page import build, head; from app.launch import theme; build(); head(); theme();"
-        "import gradio;"
-        "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'));"
-        "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
-        "print([m for m in heavy if m in sys.modules])"
+        "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();import sys;from "
+        "app.page import build, head; from app.launch import theme; build(); head(); "
+        "theme();import gradio;print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, "
+        "'submit'));heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', "
+        "'specdiff_core.loading');print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
@@ -117,8 +115,8 @@ def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) 
 
 
 def test_nothing_on_the_page_points_outside() -> None:
-    """Head, scripts and texts name no other host (the typeface ships with the page), except that a paper's number may
-    be a link: it fetches nothing until somebody follows it."""
+    """Head, scripts and texts name no other host (the typeface ships with the page), except that a
+    paper's number may be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]

@@ -175,8 +175,8 @@ PLAIN = Lane(VANILLA, CALLS["vanilla"][0])
 
 
 def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:
-    """If a new transformers refuses it, this test says so, and the report does too, instead of leaving the lane out
-    silently."""
+    """If a new transformers refuses it, this test says so, and the report does too, instead of
+    leaving the lane out silently."""
     from transformers.generation import candidate_generator
 
     same, default = (Lane(BenchSetting("block", 4, 1), call) for call in CALLS["block_diffusion"])

@@ -107,8 +107,8 @@ def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> 
 
 
 def test_gradio_would_still_judge_values() -> None:
-    """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of any instance: an
-    event that updates a widget makes another."""
+    """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of
+    any instance: an event that updates a widget makes another."""
     unjudged(gr.Dropdown, gr.Slider)
     for widget, value in ((gr.Dropdown(["a"]), "b"), (gr.Slider(1, 3), 9)):
         with pytest.raises(gr.Error):
