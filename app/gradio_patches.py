@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 QUEUE_SLEEP = 0.05
-"""Seconds between looks of Gradio's queue for a new event: what a run may wait at most before it starts."""
+"""Seconds between Gradio's looks for a new event: the longest wait of a run before it starts."""
 PROGRESS_SLEEP = 1.0
 """Seconds between its looks for the state of a ``gr.Progress``; the page has none."""
 

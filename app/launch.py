@@ -40,7 +40,7 @@ frame. Gradio's default is ten thousand."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the flags; their defaults are Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
+    """Parse the flags; their defaults are Gradio's environment variables."""
     parser = argparse.ArgumentParser(description=DESCRIPTION)
     parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
@@ -267,7 +267,7 @@ def _interrupt(signum: int, frame: Any) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the page and serve it until it is interrupted: ``python app.py``, or ``specdiff page`` once installed."""
     options = arguments(argv)
-    for name in (signal.SIGINT, signal.SIGTERM):  # background processes of scripts start with interrupts ignored
+    for name in (signal.SIGINT, signal.SIGTERM):  # scripts' background processes ignore them
         signal.signal(name, _interrupt)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -1,4 +1,4 @@
-"""The whole page: places the tabs and wires what they share. Imports no torch before the first run."""
+"""The whole page: places the tabs and wires what they share. Imports no torch before a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from specdiff_core.schema.symbols import glossary
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
-"""Beside recordings: file name -> {"title", "asked"}, the latter the controls' values, in the order of a link."""
+"""Beside recordings: file name -> {"title", "asked"}: the controls' values, as in a link."""
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
     "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
@@ -61,7 +61,7 @@ def served(path: Path) -> str:
 
 
 def head(address: Callable[[Path], str] = served) -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``; the typeface lies where ``address`` says."""
+    """Typeface, palette and style sheet, for ``launch(head=)``; ``address`` locates the fonts."""
     faces = [
         f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
         f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
@@ -87,7 +87,7 @@ def known_methods() -> dict[str, dict[str, str]]:
 
 
 def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings in a folder's index: title, address and settings. Empty if the index cannot be read."""
+    """The recordings in a folder's index: title, address, settings; none if it cannot be read."""
     index = folder / INDEX
     try:
         known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
@@ -331,7 +331,7 @@ def _preset_of(chosen: Mapping[str, Any]) -> Any:
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line for each reason why pairs other than the ``chosen`` one are missing."""
+    """The update of the pair list, and a line for each reason why pairs are missing."""
     missing = {name: reason for name, reason in look().items() if name != chosen}
     by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):

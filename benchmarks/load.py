@@ -146,7 +146,7 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
 
 
 def asked_by_a_phone(url: str, lesson: str) -> list[str]:
-    """The files that a browser fetches when it opens a lesson for the first time, the page first."""
+    """The files that a browser fetches when it first opens a lesson, the page first."""
     from benchmarks.page import browser_page
 
     asked: list[str] = []

@@ -107,7 +107,7 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     page.wait_for_function(FIRST_EVENT, timeout=PATIENCE, polling=50)
     first_event = time.monotonic() - began
     over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
-    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # by default in every frame: it would measure itself
+    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
     return first_event, page.evaluate(RESULT)
 
@@ -177,7 +177,7 @@ class Page(Tabled, kw_only=True, tag="page"):
     load_seconds: dict[str, float]
     memory_mib: dict[str, float]
     first_event_seconds: dict[str, dict[str, float]]  # first and later
-    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
+    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over that without
     waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
     idle: bool = False  # whether the browser took only time that no other program wanted
     visits: dict[str, dict[str, float]] | None = None  # of a browser with an empty cache (:func:`first_visit`)

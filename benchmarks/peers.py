@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 CALLS = {
     "vanilla": (Call("plain", "generate"), Call("llama.cpp", "llama.cpp")),
-    # An assistant with our γ that drafts as we do, to the end; one that may end a draft early; and all its defaults.
+    # An assistant that drafts as we do; one that may end a draft early; and all its defaults.
     "autoregressive": (
         Call("assisted", "assistant_model={drafter} (γ={gamma})"),
         Call("assisted", "assistant_model={drafter} (γ={gamma}, default confidence)", confident=True),
@@ -192,7 +192,7 @@ def lanes_of(
             if refusal:
                 left_out[refusal] = None
             else:
-                lanes.setdefault(lane.name, lane)  # the defaults of one drafter are measured once, whatever our γ
+                lanes.setdefault(lane.name, lane)  # defaults once, whatever our γ
     return tuple(lanes.values()), tuple(left_out)
 
 
@@ -219,7 +219,7 @@ def timed(
 
 @functools.cache
 def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
+    """llama.cpp with the file at ``path``, loaded once: contexts share the memory bandwidth."""
     xllamacpp: Any = importlib.import_module(LLAMA_CPP)
 
     params = xllamacpp.CommonParams()
@@ -231,7 +231,7 @@ def _llama_server(path: str, threads: int) -> Any:
 def _llama_cpp(
     engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
+    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
     asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
     asked |= {"ignore_eos": True, "cache_prompt": False}

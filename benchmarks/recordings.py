@@ -1,4 +1,4 @@
-"""``python -m benchmarks.recordings``: records the races that ship with the page, on a quiet machine.
+"""``python -m benchmarks.recordings``: records the races that ship, on a quiet machine.
 
 For each pair with examples. Live: its first preset on every example, and every other preset and
 method on the first. Race: what its tab opens with, on every example of the embedded pair and the

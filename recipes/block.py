@@ -29,7 +29,7 @@ from specdiff_core.train.losses import weighted_mean
 DECAY = 4.0
 """Of the position weights, in slots."""
 ALONE = 0.25
-"""With a Markov head, fraction of the slots that are scored without it: decoding chooses its candidates without it."""
+"""Fraction of the slots scored without a Markov head, as decoding chooses its candidates."""
 SUMMARY = (
     "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
     "target's hidden states and uses its embedding and head. Trained on random anchors and mask "

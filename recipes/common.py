@@ -130,7 +130,7 @@ S = TypeVar("S", bound=CorpusSettings)
 
 
 def run(main: Callable[[S], Path], defaults: S, argv: list[str] | None = None) -> int:
-    """Call ``main`` with the settings of a command; prints the path that it returns, or an error."""
+    """Call ``main`` with the settings of a command; prints the path it returns, or an error."""
     parser = argparse.ArgumentParser(description=sys.modules[main.__module__].__doc__)
     for field in fields_of(type(defaults)).values():
         add_field(parser, dataclasses.replace(field, default=getattr(defaults, field.name)))
@@ -166,7 +166,7 @@ class Session:
         self._earlier = self._read_earlier()
 
     def _read_earlier(self) -> tuple[Training, ...]:
-        """The history of ``--start``, kept in the run's folder: the result may replace the original."""
+        """The history of ``--start``, kept with the run: the result may replace the original."""
         kept, start = self.run / "before.json", self.settings.start
         if start is None:
             return ()
@@ -212,7 +212,7 @@ class Session:
                 report()
 
     def card(self, model: nn.Module, summary: str, **facts: Any) -> Path:
-        """Write the card of the exported ``model``, with this project's credits only for its text."""
+        """Write the card of the exported ``model``; this project's credits are for its text."""
         millions, corpus = sum(p.numel() for p in model.parameters()) / 1e6, self.text.corpus.fingerprint()
         words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
         record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
@@ -257,7 +257,7 @@ class DrafterSession(Session):
         return write_text(self.engine, self.text, folder, **plan, seed=settings.seed)
 
     def draw_rows(self, written: np.ndarray, rng: np.random.Generator, rows: int) -> tuple[np.ndarray, int]:
-        """Packed rows ``[rows, length]`` int64, and how many, the last ones, are of ``written [N]``."""
+        """Packed rows ``[rows, length]`` int64, and how many of the last are of ``written [N]``."""
         own, length = round(rows * self.settings.share), self.settings.length
         parts = [self.text.draw_rows(rng, rows - own, length)] if own < rows else []
         return np.concatenate([*parts, *([windows(written, rng, own, length)] if own else [])]), own

@@ -127,7 +127,7 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
+    """N drafting problems of one length L: a clean prefix and a window, padded on the left."""
 
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
@@ -218,7 +218,7 @@ class DraftTask:
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
-        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
+        """The target's distribution at the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
         ids = torch.as_tensor(rows).to(self.model.device)
         with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state

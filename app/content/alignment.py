@@ -12,7 +12,7 @@ from app.content.html import element
 from specdiff_core.explorations import figures as draw
 
 STYLES = {"mdlm": ("@residual", "dash", "bottom center"), "mdlm_streak": ("@accent", "solid", "top center")}
-"""Drafter -> colour and dash of its line, and the side of the second-to-last mark where its name is."""
+"""Drafter -> colour and dash of its line, and where its name is beside the second-to-last mark."""
 
 
 def figures() -> str:
@@ -21,7 +21,7 @@ def figures() -> str:
 
 
 def twins() -> str:
-    """Acceptance by position of the drafter mdlm and of its streak-distilled twin, at temperature 0."""
+    """Acceptance by position of mdlm and of its streak-distilled twin, at temperature 0."""
     cold, warm = evidence.twins(0.0), evidence.twins(1.0)
     size = len(cold[0]["alpha_at"])
     lines = [
@@ -39,7 +39,7 @@ def twins() -> str:
 
 
 def drafts() -> str:
-    """Speed-up by K under self-selection, with the tokens per round at each point, beside one greedy window."""
+    """Speed-up and tokens per round by K under self-selection, beside one greedy window."""
     temperature, points = evidence.selection()
     ks, taus, speeds = zip(*points, strict=True)
     found = evidence.answer("compare/selection")

@@ -35,7 +35,7 @@ def new_run_id() -> str:
 
 
 def card(error: BaseException, run: str) -> ErrorCard:
-    """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
+    """Describe ``error`` for a visitor; log it under ``run``, if unexpected with its traceback."""
     expected = error if isinstance(error, SpecDiffError) else OutOfMemory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})

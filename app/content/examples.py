@@ -41,7 +41,7 @@ MOST = max(map(len, EXAMPLES.values()))
 
 
 def examples_of(pair: str) -> tuple[Example, ...]:
-    """The examples of a pair; for other pairs those of SmolLM2 if they chat, otherwise the embedded pair's."""
+    """The examples of a pair; by default SmolLM2's if it chats, otherwise the embedded pair's."""
     spec = known_pair(pair)
     return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
 
@@ -95,7 +95,7 @@ OPENING = PRESETS[0].config
 
 
 def presets_of(pair: str) -> list[int]:
-    """Places in :data:`PRESETS`: those of a pair's own, or of the embedded pair's whose drafter it has."""
+    """Places in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
     places = {place: preset.config for place, preset in enumerate(PRESETS)}
     if own := [place for place, config in places.items() if config.pair == pair]:
         return own

@@ -1,4 +1,4 @@
-"""The methods' cards: description, formula, papers, and training cost from the history beside the weights."""
+"""The methods' cards: description, formulas, papers, and training cost from the history."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SAMPLED, DRAFTS = "sampling-exact-ratio-test", "specdiff-2"
 FIRST, LIKE_TO, PEOPLE, OKAY, WHAT_TIME = 0, 41, 49, 30, 5
 """Positions in the answer at which one of their rounds begins, in tokens."""
 
-Token = tuple[str, str]  # its text and its result: accepted, rejected, untested, target, before or shared
+Token = tuple[str, str]  # text; accepted, rejected, untested, target, before or shared
 
 
 class Round(NamedTuple):
@@ -44,7 +44,7 @@ class Round(NamedTuple):
         return self.path(range(len(self.draft)), self.kept)
 
     def path(self, nodes: Sequence[int], kept: Sequence[int], shared: int = 0) -> list[Token]:
-        """The tokens of one path through the draft; ``shared``: how many of them an earlier path has shown."""
+        """The tokens of a path through the draft; an earlier path has shown ``shared`` of them."""
         became = [
             "accepted" if node in kept else "rejected" if i == 0 or nodes[i - 1] in kept else "untested"
             for i, node in enumerate(nodes)
@@ -144,7 +144,7 @@ def _accept() -> str:
 
 
 def _areas(token: str) -> str:
-    """The bar of p for a token of the lesson's question: the accepted part, and the part from the residual."""
+    """The bar of p for a token of the lesson's question: accepted, and from the residual."""
     p, kept = evidence.P[token], min(evidence.P[token], evidence.Q[token])
     parts = [("kept", kept, "min(p, q)")] + ([("added", p - kept, "residual")] if p > kept else [])
     bars = (

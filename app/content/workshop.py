@@ -81,7 +81,7 @@ def letters(words: str) -> str:
 
 
 def article(number: int, lesson: Lesson) -> str:
-    """A lesson to read and to print. Its explanation is hidden until the question is answered or skipped."""
+    """A lesson to read and to print. An answer, or skipping it, shows the explanation."""
 
     def button(words: str, **more: object) -> str:
         return element("button", text=words, type="button", data_lesson=lesson.name, **more)

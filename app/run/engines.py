@@ -181,7 +181,7 @@ def missing_file(pair: str) -> File | None:
 
 
 def _check_download(spec: PairSpec, drafter: str) -> None:
-    """Raise PairUnavailable if a public host would have to download a model that its owner has not allowed."""
+    """Raise PairUnavailable if a public host had to download a model that isn't allowed."""
     chosen = spec.drafter(drafter)
     for source, revision in ((spec.target, spec.revision), (chosen.source, chosen.revision)):
         if source and not own_pairs.may_fetch(source) and not is_local(source) and not is_cached(source, revision):
@@ -244,7 +244,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 
 def unavailable() -> dict[str, str]:
-    """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
+    """Pair name -> why it is not available here; cached, as it takes seconds without the hub."""
     with _looking:  # a whole class may open the page at the same time
         return dict(_unavailable(int(time.monotonic() / AGE)))
 

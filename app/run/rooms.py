@@ -1,4 +1,4 @@
-"""What rooms guess: how many chose each answer to a lesson's question. Holds no names, and writes nothing to disk."""
+"""What rooms guess: how many chose each answer to a question. No names, nothing on disk."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rooms:
         return True
 
     def counts(self, room: str, question: str) -> list[int] | None:
-        """How many chose each option, up to the last that was chosen; None if the room isn't open."""
+        """How many chose each option, up to the last chosen one; None if the room isn't open."""
         with self._lock:
             if room not in self._rooms or room in self._closed:
                 return None

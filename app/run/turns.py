@@ -84,7 +84,7 @@ class Used(NamedTuple):
 
 
 class Shares:
-    """Each visitor's use within the last :data:`WINDOW` seconds; without a visitor nothing is counted."""
+    """Each visitor's use within the last :data:`WINDOW` seconds; of "" nothing is counted."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -38,7 +38,7 @@ class _Recorded(msgspec.Struct):
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which a question's recordings may differ; labels name those that do, else the pair."""
+"""Settings by which a question's recordings may differ; labels name those, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
@@ -145,7 +145,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         js=ask,
         queue=queue,
         cancel=pressed["cancel"],
-        turns=("explore", 2),  # part by part, in turns; nobody waits for the longest question to end
+        turns=("explore", 2),  # part by part, in turns
     )
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 

@@ -81,7 +81,7 @@ def first_preset(pair: str, chosen: str) -> list[Any]:
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:
-    """The form for the visitor's own pair, if the server allows any; its button chooses the pair."""
+    """The form for a visitor's own pair, if the server allows any; its button chooses it."""
     if not own_pairs.patterns():
         return
     with gr.Accordion("Use your own pair", open=False, elem_id="live-own", elem_classes=["sd-own"]):
@@ -133,7 +133,7 @@ def drafters_of(pair: str, drafter: str) -> Any:
 
 
 def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
-    """The maximum of γ and T, the longest window that the drafter was trained for; larger values become it."""
+    """The maximum of γ and T, the drafter's longest window; larger values become it."""
     most = controls.longest_window(pair, drafter)
     whole, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
     return [cut if (value or 0) > most else whole for value in values]

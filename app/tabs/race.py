@@ -1,4 +1,4 @@
-"""The Race tab: two to six methods on one prompt. Vanilla is the baseline of every race: it always runs, first."""
+"""The Race tab: two to six methods on one prompt. Vanilla, the baseline, always runs, first."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Field:
 
     @classmethod
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
-        """Read a declaration: ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
+        """Read ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
         leaf: Any = declared.type
         said, several, optional, most = dict[str, Any](), False, False, None
         while not (kind := KINDS.get(type(leaf).__name__) or getattr(leaf, "cls", None)):
@@ -139,7 +139,7 @@ class Field:
         plain = self._plain(value)
         entries = plain if isinstance(plain, list) else [plain]
         try:
-            "".join(map(str, entries)).encode()  # fails for half of a surrogate pair, which tokenizers reject
+            "".join(map(str, entries)).encode()  # fails for half a surrogate pair
             return msgspec.convert(plain, self.type, strict=False, dec_hook=lambda kind, value: kind(value))
         except (msgspec.ValidationError, UnicodeEncodeError):
             shown = "" if value is None else ",".join(map(str, entries))
