@@ -1,4 +1,4 @@
-"""Exact enumeration of everything that is left to sampler: a :class:`Sampler` that walks every branch.
+"""Exact enumeration of what is left to a sampler: a :class:`Sampler` that walks every branch.
 
 ``outcomes(experiment)`` runs ``experiment(sampler)`` once per branch and returns the distribution of its result.
 """
@@ -21,7 +21,7 @@ Result = TypeVar("Result", bound=Hashable)
 
 
 class Branches:
-    """Follows a given path of branch numbers, then always the first branch, and remembers what else there was."""
+    """Follows a path of branch numbers, then always the first branch; remembers the others."""
 
     def __init__(self, path: Sequence[int]) -> None:
         self._path = list(path)

@@ -47,7 +47,7 @@ def save_target(folder: Path, vocab_size: int, end: int = 0) -> None:
 
 
 def save_drafter(folder: Path, vocab_size: int) -> None:
-    """MDLM's released format: vocabulary + 1 mask id, ``backbone.`` names, float32, one file, a full config.json."""
+    """MDLM's released format: a mask id more, ``backbone.`` names, float32, a full config.json."""
     torch.manual_seed(1)
     config = MdlmConfig(vocab_size=vocab_size, model_length=48, hidden_dim=16, cond_dim=4, n_blocks=2, n_heads=2)
     values = {k: v for k, v in config.to_json().items() if k != "mask_token_id"}
@@ -59,7 +59,7 @@ def save_drafter(folder: Path, vocab_size: int) -> None:
 
 
 def pair_of(folder: Path, name: str, *, context: int = 64, **declared: Any) -> PairSpec:
-    """A pair of the target in ``folder / 'target'`` and the drafter ``name`` in ``folder / 'drafter'``."""
+    """A pair of ``folder / 'target'`` and the drafter ``name`` in ``folder / 'drafter'``."""
     spec = DrafterSpec(name=name, label="", source=str(folder / "drafter"), **declared)
     return PairSpec(name="tiny", label="Tiny", target=str(folder / "target"), context=context, drafters=(spec, NONE))
 
@@ -107,7 +107,7 @@ def finished(engine: Engine, prompt: str = "the cat", **settings: Any) -> Finish
 
 
 def same_text(engine: Engine, *drafters: str, prompt: str = "the cat", **settings: Any) -> Finished:
-    """The end of vanilla's run at temperature 0; every drafter's text is the same under two rules."""
+    """The end of vanilla's greedy run; every drafter's text is the same under two rules."""
     vanilla = finished(engine, prompt, drafter="none", **settings)
     for name in drafters:
         for rule in (Rule.RATIO, Rule.MATCH):

@@ -24,8 +24,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile a
 
 gc.disable()  # until all tests are collected: a quarter of the time of the imports
 skip_stubs()  # a second or two in each process
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background process begins without
-hypothesis.settings.register_profile("lab", deadline=None)  # what is slow is measured in benchmarks, not here
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes have none
+hypothesis.settings.register_profile("lab", deadline=None)  # benchmarks measure speed
 hypothesis.settings.load_profile("lab")
 
 
@@ -37,12 +37,12 @@ EARLY = {"test_packaging.py", "test_doctor.py", "test_fetch.py", "test_train_dra
 """Files with few tests, some of them long."""
 TOGETHER = {"test_browser_smollm2.py": "test_browser_explore.py", "test_browser_compare.py": "test_browser_explore.py"}
 TOGETHER |= {"test_browser_export.py": "test_browser_learn.py"}
-"""Smaller files with a browser -> whose server, and whose Chromium with all scripts compiled, they use."""
+"""Smaller files with a browser -> whose server and warmed-up Chromium they use."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort files as processes should take them: with a browser, long ones, and then by their number of tests."""
+    """Sort files as processes should take them: with a browser, long ones, then by size."""
     tests = collections.Counter(item.path for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
@@ -73,7 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def event_loops() -> Iterator[None]:
-    """Gradio 6 leaves an event loop behind for every Blocks that never launches; collect them without a warning."""
+    """Collect the event loops of Blocks that never launch, without a warning."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

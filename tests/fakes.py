@@ -1,4 +1,4 @@
-"""A target and drafters made of functions: the loop and its cache run for real, without a network."""
+"""A target and drafters made of functions: the loop and its cache are real, the network isn't."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORIGIN: Provenance = {
 
 
 class FakeClock(DeviceClock):
-    """Every look at the clock is one millisecond later: golden traces have the same bytes everywhere."""
+    """Every look at the clock is 1 ms later: golden traces have the same bytes everywhere."""
 
     def __init__(self) -> None:
         ticks = itertools.count(1)
@@ -144,7 +144,7 @@ class FakeTarget(Target):
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:
-    """Near the fake target's law where the context is known, so that runs of accepted tokens happen."""
+    """Near the fake target's law where the context is known, so that runs are accepted."""
 
     def script(known: tuple[int, ...], window: Tensor) -> Tensor:
         rows, text = [], list(known)

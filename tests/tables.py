@@ -66,7 +66,7 @@ class Tables:
         return torch.cat([self.dirichlet("p", prefix), torch.zeros(1, dtype=torch.float64)])
 
     def logits(self, prefix: Text, window: Tensor) -> Tensor:
-        """``[g, size + 1]`` of the drafter; the mask's logit is high, to prove that it is never drawn."""
+        """``[g, size + 1]`` of the drafter; the mask's logit is high: it must never be drawn."""
         key = (prefix, tuple(window.tolist()))
         if key not in self._known:
             rows = [self.dirichlet("q", *key, i).log() for i in range(len(window))]
@@ -75,7 +75,7 @@ class Tables:
         return self._known[key]
 
     def scores(self, prefix: Text, draft: Draft) -> Tensor:
-        """``[g+1, size + 1]``: p after the anchor and after each drafted token, of a window or a tree."""
+        """``[g+1, size + 1]``: p after the anchor and each drafted token, of a window or a tree."""
         return torch.stack([self.p((*prefix, *text)) for text in [(), *texts(draft.ids, draft.parents)]])
 
     def joint(self, length: int) -> dict[Text, float]:
@@ -119,14 +119,14 @@ def drafted(session: DraftSession, *arguments: Any, **values: Any) -> Draft:
 
 
 def first_draft(drafter: Any, ids: Sequence[int], *arguments: Any, **values: Any) -> Any:
-    """The first draft of a drafter without features behind ``ids``; further arguments as of :func:`context_of`."""
+    """The first draft of a drafter without features; arguments as of :func:`context_of`."""
     session = drafter.start()
     session.observe(ids[:-1], None)
     return drafted(session, ids, *arguments, **values)
 
 
 def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence[int] = (), **values: Any) -> Draft:
-    """One production draft of a denoiser; of :class:`Pairs`, one with a Markov head, behind a first anchor 0."""
+    """One production draft of a denoiser; of :class:`Pairs`, with a Markov head, behind an id 0."""
     chained = isinstance(tables, Pairs)
     context = context_of((0, *prefix) if chained else prefix, sampler=sampler, **values)
     follow = tables.follow(prefix) if chained else None
@@ -150,7 +150,7 @@ def verified(rule: Rule, selection: Selection = Selection.TRIE) -> Emit:
 
 
 def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGTH) -> float:
-    """Total variation between what chained rounds emit and what the target says, over whole texts of ``length``."""
+    """Total variation between chained rounds and the target, over whole texts of ``length``."""
 
     def round_of(prefix: Text) -> dict[Text, float]:
         return in_turn(partial(drafting, prefix), lambda draft, sampler: emit(tables, prefix, draft, sampler))
@@ -161,7 +161,7 @@ def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGT
 
 
 def sequential(tables: Tables, gamma: int, **values: Any) -> Drafting:
-    """Drafts of a small causal model's production session; its conditionals, behind a first id, are the tables' q."""
+    """Drafts of a causal model's production session; behind a first id, its q are the tables'."""
     size = tables.size
     model = FakeTarget(lambda ids: tables.logits(ids[1:], torch.zeros(1))[0], size=size + 1, suppress=(size,))
     drafter = AutoregressiveDrafter("tables", model)

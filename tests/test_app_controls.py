@@ -44,7 +44,7 @@ def test_a_pair_brings_its_drafters() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.label)
 def test_presets_are_valid_and_complete(preset: Preset) -> None:
-    """A preset sets everything but pair, seed and length, whatever was set before, and says if it is not lossless."""
+    """A preset sets everything but pair, seed and length, and says if it is not lossless."""
     values = controls.preset_values(preset)
     assert set(values) == set(DEFAULTS) - {"pair", "seed", "max_new_tokens"}
     config = controls.check_settings(values)

@@ -262,7 +262,7 @@ def test_a_reload_finds_it_again() -> None:
     final = frames(json.dumps({"token": TOKEN}), jobs)
     assert final[0]["done"] >= 3
     assert (final[-1]["phase"], final[-1]["done"]) == ("finished", 40)
-    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its last update was read
+    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # it was read
     assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
 
 
@@ -291,7 +291,7 @@ def test_races_go_first(turns: Turns) -> None:
 
 
 def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
-    """The race starts while both measure, takes its turn and ends before them; then both go on to their end."""
+    """The race starts while both measure and ends before them; then both go on to their end."""
     jobs, ended, free = Jobs(), list[str](), list[bool]()
 
     class Looking(FakeDecoder):
@@ -318,7 +318,7 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
     assert free == [False, False] and turns.wait(5)
 
 
-def test_two_explorations_and_a_decode_take_turns_and_one_that_was_given_up_takes_no_steps(remote: Any) -> None:
+def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:
     stops = [threading.Event(), threading.Event()]
     given_up, other = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
@@ -372,7 +372,7 @@ def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
     assert page.recordings(tmp_path) == []
 
 
-def test_recordings_of_the_real_model_come_first_then_those_near_the_form_and_labels_tell_them_apart() -> None:
+def test_recordings_of_the_real_model_come_first_and_labels_differ() -> None:
     folder = explore.RECORDED["explore"]
     for name in EXPLORATIONS:
         labels = [*explore.recordings(folder, name).values()]

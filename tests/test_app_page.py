@@ -148,7 +148,7 @@ def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
-    """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
+    """Programs see every setting with type, default and sentence, and every choice by name."""
     one, several = endpoints(running.decoding(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     parameters = set(inspect.signature(several).parameters)
@@ -171,7 +171,7 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 
 def test_the_endpoint_of_two_lanes() -> None:
-    """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
+    """A number out of range is named with its range, and a lane that fails is an error."""
     endpoint, _ = endpoints(running.decoding(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
@@ -349,7 +349,7 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
     assert client.get(place).status_code == client.post(f"{place}?voter={one}&option=0").status_code == 404, "not open"
     assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
     assert client.put(place).json() == {"counts": [], "shown": "gamma-guess"}
-    for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts: then the phone shows the answer
+    for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts
         assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
     kept.close("0123456789ab")
     assert client.post(f"{place}?voter={one}&option=0").status_code == 404, "it is closed"

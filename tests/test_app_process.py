@@ -47,7 +47,7 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
 
 
 class There(FakeDecoder):
-    """Loads drafters when they are asked for; kills its process in the middle of a decode if the prompt says so."""
+    """Loads drafters on request; kills its process in the middle of a decode if asked to."""
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         if drafter == "absent":
@@ -110,7 +110,7 @@ def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])
-def test_stop_and_a_closed_generator_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
+def test_stop_and_close_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
     """The visitor's event lives here, the decode there."""
     far, stop = decoder(remote, "slow"), threading.Event()
     events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)

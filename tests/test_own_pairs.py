@@ -1,4 +1,4 @@
-"""Pairs of your own: their names, what is read from a drafter's config, and what must be declared."""
+"""Pairs of your own: their names, what a drafter's config says, and what must be declared."""
 
 from __future__ import annotations
 

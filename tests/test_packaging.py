@@ -1,4 +1,4 @@
-"""The wheel, installed and used from a folder that is not a checkout; and the requirements, which all name the same."""
+"""The wheel, used from a folder that is not a checkout; and the requirements, all the same."""
 
 from __future__ import annotations
 
