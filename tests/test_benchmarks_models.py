@@ -90,7 +90,7 @@ def engine() -> Engine:
         torch.manual_seed(0)
         target = new_target(VOCAB, layers=4, width=64, context=96).eval().requires_grad_(False)
         small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
-        config = drafter_config(target.config, layers=2, features=2, block_size=7)
+        config = drafter_config(target.config, layers=2, block_size=7)
         network = new_drafter(target, config).eval().requires_grad_(False)
     spec = PairSpec(
         name="tiny",

@@ -335,7 +335,7 @@ def llama() -> Any:
 
 
 def drafter_for(target: Any, seed: int = 0) -> DFlashDraftModel:
-    values = block.drafter_config(target.config, layers=1, features=2, block_size=5)
+    values = block.drafter_config(target.config, layers=1, block_size=5)
     return block.new_drafter(target, values, seed)
 
 
@@ -442,7 +442,8 @@ def test_a_new_markov_head_changes_nothing_until_it_learns(llama: Any, tmp_path:
 
 def draft_task(llama: Any, model: Any, **options: Any) -> tuple[DraftTask, np.ndarray]:
     rows = counting(8, 96)[0].numpy()
-    return DraftTask(model, llama, mask_id=MASK, tokens=512, **options), rows
+    settings = mdlm.Settings(batch_tokens=512, compile=False, **options)
+    return DraftTask(model, llama, MASK, settings), rows
 
 
 def test_labels_are_the_targets_distribution_of_each_slot(llama: Any) -> None:
