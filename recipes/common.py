@@ -78,15 +78,12 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
     out: Annotated[Path | None, ask("", "where the result goes [default: its place in assets/embedded]")] = None
 
 
-class RunSettings(CorpusSettings, frozen=True, kw_only=True):
+class ModelSettings(CorpusSettings, frozen=True, kw_only=True):
     tokenizer: Annotated[Path, ask("", "folder of the tokenizer")] = SHIPPED / "tokenizer"
     cache: Annotated[Path, ask("", "folder for encoded text")] = Path("runs/cache")
     seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
     device: Annotated[str, ask("", "auto, cpu or cuda")] = "auto"
     threads: Annotated[Annotated[int, ask("", low=1)] | None, ask("", "CPU threads [default: torch's choice]")] = None
-
-
-class ModelSettings(RunSettings, frozen=True, kw_only=True):
     steps: Annotated[int, ask("", "optimiser steps", 1)] = 4000
     warmup: Annotated[int, ask("", "steps of rising learning rate", 1)] = 50
     decay_from: Annotated[float, ask("", "fraction of the steps after which the learning rate falls", 0, 1)] = 0.5
