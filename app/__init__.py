@@ -1,1 +1,1 @@
-"""The page: a Gradio shell around a player in the browser (``app/static``). torch stays out until somebody runs."""
+"""The page: a Gradio shell around the player in ``app/static``. Imports no torch before a run."""

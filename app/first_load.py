@@ -1,9 +1,9 @@
 """What every visitor loads first, made once for all of them: thirty phones that open one lesson share two processors.
 
-The modules that the first tab needs are one script: a browser needs one request for all of them. They are included
-without comments, and with other names in their imports; each becomes a ``data:`` address in an import map. The other
-tabs' modules are fetched when one of them opens; an export has them all in its map, because a page from disk can fetch
-nothing.
+The modules that the first tab needs are one script: a browser needs one request for all of them.
+They are included without comments, and with other names in their imports; each becomes a ``data:``
+address in an import map. The other tabs' modules are fetched when one of them opens; an export has
+them all in its map, because a page from disk can fetch nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from posixpath import normpath
 from urllib.parse import quote
 
-import brotli  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import plotly  # type: ignore[import-untyped]
+import brotli  # type: ignore[import-not-found,import-untyped,unused-ignore]  # of some versions no types
+import plotly  # type: ignore[import-untyped]  # it has no types
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,9 +37,10 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "br": partial(brotli.compress, quality=9),
     "gzip": partial(gzip.compress, compresslevel=6, mtime=0),
 }
-"""Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and from their own
-machine."""
+"""Content encoding -> how it is made, the smallest first. Browsers accept ``br`` over HTTPS and
+from their own machine."""
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+_BASE = re.compile(rb"<base [^>]*>")  # Gradio's page has it before its first script
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')([^']+)(';)$""", re.MULTILINE)
 
 
@@ -75,7 +76,7 @@ def first() -> set[str]:
 
 
 def import_map(sent: Iterable[str] | None = None) -> str:
-    """The import map of all modules, as JSON for a script element. Those in ``sent``, by default all, are inlined."""
+    """The import map of all modules, as JSON; those in ``sent``, by default all, are inlined."""
     # A browser's tools show a module by its source URL.
     addresses = {
         name: f"data:text/javascript,{quote(f'{code}//# sourceURL={name}', safe=_PLAIN)}"
@@ -109,8 +110,8 @@ def routes() -> list[Route]:
 
 
 def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitable[Response]]:
-    """The handler that sends a script made of ``files``. A browser asks whether its copy is still good. In the event
-    loop, so that thirty first visitors wait for one compression."""
+    """The handler that sends a script made of ``files``. A browser asks whether its copy is still
+    good. In the event loop, so that thirty first visitors wait for one compression."""
 
     @lru_cache(maxsize=1 + len(PACKERS))
     def packed(changed: int, encoding: str) -> tuple[bytes, str]:
@@ -131,18 +132,22 @@ def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitab
 
 
 class Kept:
-    """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to 6 ms (measured),
-    sending less than one. The page depends on the address by which a visitor reaches the server, and on nothing else of
-    a request.
+    """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to
+    6 ms (measured), sending less than one. The page depends on the address by which a visitor
+    reaches the server, and on nothing else of a request.
+
+    It puts ``scripts`` in front of all others in the page's head. ``launch(head=)`` comes too late
+    for ``static/frame_throttle.js``, because Gradio's own scripts have taken their copies of the
+    browser's functions by then, and for an import map, which must be there before the first module.
     """
 
     MOST = 400
     """Answers that are kept, the last ones; a page has 70 files."""
     ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self.kept: dict[tuple[str, ...], list[Message]] = {}
+    def __init__(self, app: ASGIApp, scripts: str = "") -> None:
+        self.app, self.scripts = app, scripts.encode()
+        self.kept: dict[tuple[str, ...] | None, list[Message]] = {}
         self.lock = Lock()
 
     def key(self, scope: Scope) -> tuple[str, ...] | None:
@@ -159,13 +164,13 @@ class Kept:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = self.key(scope)
-        if key is None:
+        if key is None and (scope["type"], scope.get("path")) != ("http", "/"):
             await self.app(scope, receive, send)
             return
         if key not in self.kept:
             async with self.lock:  # others wait for the same answer
                 messages = self.kept.get(key) or await self.ask(scope, receive)
-                if messages[0]["status"] == 200:
+                if key is not None and messages[0]["status"] == 200:
                     self.kept[key] = messages
                     if len(self.kept) > self.MOST:
                         del self.kept[next(iter(self.kept))]
@@ -186,9 +191,11 @@ class Kept:
         start, *rest = messages
         headers = MutableHeaders(raw=start["headers"])
         encoding = encoding_of(Headers(scope=scope))
+        body = b"".join(message.get("body", b"") for message in rest)
+        if scope["path"] == "/":
+            body = _BASE.sub(lambda found: found[0] + self.scripts, body, count=1)
         if encoding and headers.get("content-type", "").startswith(("text/", "application/")):
-            body = PACKERS[encoding](b"".join(message.get("body", b"") for message in rest))
-            headers["content-encoding"], headers["content-length"] = encoding, str(len(body))
+            body, headers["content-encoding"] = PACKERS[encoding](body), encoding
             headers.add_vary_header("Accept-Encoding")
-            rest = [{"type": "http.response.body", "body": body}]
-        return [start, *rest]
+        headers["content-length"] = str(len(body))
+        return [start, {"type": "http.response.body", "body": body}]

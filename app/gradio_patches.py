@@ -14,13 +14,10 @@ import functools
 import inspect
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 QUEUE_SLEEP = 0.05
-"""Seconds between looks of Gradio's queue for a new event: what a run may wait at most before it starts."""
-BASE = """<base href="{{ base_url | default('./') }}" />"""
-"""What Gradio's page says before its first script."""
+"""Seconds between Gradio's looks for a new event: the longest wait of a run before it starts."""
 PROGRESS_SLEEP = 1.0
 """Seconds between its looks for the state of a ``gr.Progress``; the page has none."""
 
@@ -40,12 +37,12 @@ def skip_stubs() -> None:
             raise OSError("a component gets no stub")
         return getfile(thing)
 
-    inspect.getfile = file_of  # type: ignore[assignment]
+    inspect.getfile = file_of  # type: ignore[assignment]  # a patch
 
 
 def calm_queue(page: Any) -> None:
-    """Let the queue poll less often. By default it looks for new events a thousand times a second and for progress a
-    hundred times, which takes 6 % of a core (measured) from the decode."""
+    """Let the queue poll less often. By default it looks for new events a thousand times a second
+    and for progress a hundred times, which takes 6 % of a core (measured) from the decode."""
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
@@ -74,11 +71,9 @@ def unjudged(*kinds: Any) -> None:
 
 
 def answer_json() -> None:
-    """Write the answers of MCP tools as JSON instead of a Python repr. Do nothing without the package ``mcp``."""
-    try:
-        from gradio.mcp import GradioMCPServer
-    except ImportError:
-        return
+    """Write the answers of MCP tools as JSON instead of a Python repr."""
+    from gradio.mcp import GradioMCPServer
+
     write = GradioMCPServer.postprocess_output_data
     if hasattr(write, "__wrapped__"):
         return
@@ -89,26 +84,4 @@ def answer_json() -> None:
             self, [json.dumps(one, ensure_ascii=False) if "finished" in one else one for one in data], root_url
         )
 
-    GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]
-
-
-def early_scripts(script: str, address: str) -> None:
-    """Put two scripts in front of all others, at the start of the page's head. ``launch(head=)`` comes too late for
-    ``static/frame_throttle.js``, because Gradio's own scripts have taken their copies of the browser's functions by
-    then, and for an import map, which must be there before the first module.
-
-    Args:
-        script: JavaScript without ``</``.
-        address: of the other script, relative to the page.
-    """
-    import gradio as gr
-    from gradio.routes import templates
-    from jinja2 import FunctionLoader
-
-    def page(name: str) -> str:
-        source = (Path(gr.__file__).parent / "templates" / name).read_text(encoding="utf-8")
-        start, base, rest = source.partition(BASE)
-        scripts = f'{{% raw %}}<script>{script}</script><script src="{address}"></script>{{% endraw %}}'
-        return f"{start}{base}{scripts}{rest}"
-
-    templates.env.loader = FunctionLoader(page)
+    GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]  # a patch

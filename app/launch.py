@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import io
 import json
 import logging
@@ -24,7 +23,7 @@ from starlette.routing import Route
 
 from app import first_load, own_pairs
 from app.first_load import STATIC
-from app.gradio_patches import answer_json, calm_queue, count_values, early_scripts, skip_stubs
+from app.gradio_patches import answer_json, calm_queue, count_values, skip_stubs
 from app.run.engines import Engines
 from app.run.gpu import is_zero_gpu
 from app.run.process import engines_elsewhere
@@ -41,7 +40,7 @@ frame. Gradio's default is ten thousand."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the flags; their defaults are Gradio's environment variables (GRADIO_SERVER_PORT and the like)."""
+    """Parse the flags; their defaults are Gradio's environment variables."""
     parser = argparse.ArgumentParser(description=DESCRIPTION)
     parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
@@ -152,9 +151,9 @@ def trace_file(request: Request) -> Response:
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
-    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the projector shows. A
-    POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and shows the question, a DELETE closes it.
-    The status is 404 if the room isn't open."""
+    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the
+    projector shows. A POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and
+    shows the question, a DELETE closes it. The status is 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
@@ -227,7 +226,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     calm_queue(page)
     count_values(page)
     answer_json()
-    early_scripts((STATIC / "frame_throttle.js").read_text(encoding="utf-8"), f"./{first_load.MODULES}")
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
         *first_load.routes(),
@@ -237,7 +235,9 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *probes(loading),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
-    middleware = [Middleware(first_load.Kept), Middleware(GZipMiddleware, compresslevel=6)]
+    throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
+    scripts = f'<script>{throttle}</script><script src="./{first_load.MODULES}"></script>'
+    middleware = [Middleware(first_load.Kept, scripts=scripts), Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),
@@ -248,7 +248,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         "max_threads": 100,
         "max_file_size": "32mb",
         "state_session_capacity": SESSIONS,
-        "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "mcp_server": True,
         "show_error": False,
         "run_history": False,
         "enable_monitoring": False,
@@ -267,7 +267,7 @@ def _interrupt(signum: int, frame: Any) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the page and serve it until it is interrupted: ``python app.py``, or ``specdiff page`` once installed."""
     options = arguments(argv)
-    for name in (signal.SIGINT, signal.SIGTERM):  # background processes of scripts start with interrupts ignored
+    for name in (signal.SIGINT, signal.SIGTERM):  # scripts' background processes ignore them
         signal.signal(name, _interrupt)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -1,5 +1,5 @@
-"""Which of their own pairs visitors may load: any on a private server; on a public host only what the
-environment allows.
+"""Which of their own pairs visitors may load: any on a private server; on a public host only what
+the environment allows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.published import FILES
 
 ALLOWED = "SPECDIFF_OWN_PAIRS"
-"""Environment variable: patterns of hub repositories and folders that visitors may load, separated by commas
-(``Qwen/*, /models/*``); empty: none."""
+"""Environment variable: patterns of hub repositories and folders that visitors may load, separated
+by commas (``Qwen/*, /models/*``); empty: none."""
 _served = {"public": "SPACE_ID" in os.environ}
 
 
@@ -28,8 +28,8 @@ def is_loopback(host: str | None) -> bool:
 
 
 def served_to(host: str | None, *, shared: bool) -> None:
-    """Note who can reach the server. It is public if other machines reach its address, and with a share
-    link or a proxy's path (``shared``)."""
+    """Note who can reach the server. It is public if other machines reach its address, and with a
+    share link or a proxy's path (``shared``)."""
     alone = is_loopback(host or os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
     _served["public"] = not alone or shared or "SPACE_ID" in os.environ
 
@@ -46,8 +46,8 @@ def patterns() -> tuple[str, ...]:
 
 
 def may_fetch(source: str) -> bool:
-    """Whether a visitor's run may download a hub repository: on a public host only one of a single small file,
-    or one that the environment allows."""
+    """Whether a visitor's run may download a hub repository: on a public host only one of a single
+    small file, or one that the environment allows."""
     return not is_public() or source in FILES or any(fnmatchcase(source, one) for one in patterns())
 
 

@@ -1,13 +1,12 @@
-"""The whole page: places the tabs and wires what they share. Imports no torch before the first run."""
+"""The whole page: places the tabs and wires what they share. Imports no torch before a run."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -26,7 +25,6 @@ from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
-from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
@@ -37,10 +35,10 @@ from specdiff_core.schema.symbols import glossary
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
-"""Beside recordings: file name -> {"title", "asked"}, the latter the controls' values, in the order of a link."""
+"""Beside recordings: file name -> {"title", "asked"}: the controls' values, as in a link."""
 FONTS = {
-    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, U+20AC, U+2122, "
-    "U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
+    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
+    "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
     "inter-greek.woff2": "U+0391-03C9",
     "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
 }
@@ -49,9 +47,9 @@ MathML: without a mathematical font, fractions and sums depend on the visitor's 
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    "race": "No race yet. Choose one to five methods and press Run race. They answer the same prompt with the same "
-    "target model, one after the other so that they don’t slow each other down. Then all lanes are replayed "
-    "together on one clock.",
+    "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
+    "prompt with the same target model, one after the other so that they don’t slow each other "
+    "down. Then all lanes are replayed together on one clock.",
 }
 MISSING = "This part of the page wasn’t loaded. Reload the page."
 TABS = {live.TAB: live, race.TAB: race}
@@ -63,7 +61,7 @@ def served(path: Path) -> str:
 
 
 def head(address: Callable[[Path], str] = served) -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``; the typeface lies where ``address`` says."""
+    """Typeface, palette and style sheet, for ``launch(head=)``; ``address`` locates the fonts."""
     faces = [
         f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
         f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
@@ -89,7 +87,7 @@ def known_methods() -> dict[str, dict[str, str]]:
 
 
 def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings in a folder's index: title, address and settings. Empty if the index cannot be read."""
+    """The recordings in a folder's index: title, address, settings; none if it cannot be read."""
     index = folder / INDEX
     try:
         known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
@@ -205,13 +203,13 @@ def build(
         share.click(None, None, None, js=scripts.SHARE)
         theme.click(None, None, None, js=scripts.THEME)
 
-        def opened(request: gr.Request) -> Sequence[Any]:
-            return from_link(placed, of_moment(dict(request.query_params), traces))
+        def opened(request: gr.Request) -> dict[Any, Any]:
+            return from_link(placed, players, tabs, of_moment(dict(request.query_params), traces))
 
         filled = [component for own in placed.values() for component in own.inputs]
         link = page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET)
         for own in placed.values():
-            link.then(None, own.inputs, None, js=scripts.controls(own.tab, own.names), **QUIET)
+            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(  # type: ignore[attr-defined]  # what Gradio exports is not typed
                 endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1
@@ -223,29 +221,22 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
     pair, (*_, get, stop) = own.settings["pair"], own.model
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
-    stops: dict[str | None, Event] = {}  # by session
 
-    def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
+    def fetch(pair: str) -> Iterator[list[Any]]:
         ended = ""
         try:
-            stop = stops.setdefault(request.session_hash, Event())
-            for message in following(lambda progress: load(pair, progress), stop):
+            for message in following(lambda progress: load(pair, progress)):
                 yield controls.model_of(pair, message, fetching=True)
-        except Stopped:
-            ended = "Stopped. The next download continues from here."
         except Exception as error:  # shown beside the model; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
-        finally:
-            stops.pop(request.session_hash, None)
         yield controls.model_of(pair, ended)
 
-    def halt(request: gr.Request) -> None:
-        if (stopped := stops.get(request.session_hash)) is not None:
-            stopped.set()
+    def stopped(pair: str) -> list[Any]:
+        return controls.model_of(pair, "Stopped. The next download continues from here.")
 
-    get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
-    stop.click(halt, None, None, **QUIET)
+    fetching = get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
+    stop.click(stopped, pair, own.model, cancels=[fetching], **QUIET)
 
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
@@ -292,31 +283,31 @@ def show_file(path: str | None) -> list[Any]:
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
 
 
-def from_link(placed: dict[str, Controls], query: dict[str, str]) -> Sequence[Any]:
-    """Updates from a link's query: the controls of its tab, Live's preset, an error card, and the
-    tab to open. A link to Live that sets nothing but the pair gets that pair's first preset. An invalid link
-    only sets the prompt and shows a card."""
+def from_link(
+    placed: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
+) -> dict[Any, Any]:
+    """Updates from a link's query, by component: the controls of its tab, Live's preset, an error
+    card, and the tab to open. A link to Live that sets nothing but the pair gets that pair's first
+    preset. An invalid link only sets the prompt and shows a card."""
     tab = race.TAB if "methods" in query else live.TAB
     opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
     opened = opened or query.get("tab", "")
     if opened not in {*explore.RECORDED, *placed, "learn", "api"}:
         opened = tab
-    filled: dict[str, list[Any]] = {tab: [gr.skip()] * len(own.inputs) for tab, own in placed.items()}
-    frames: dict[str, Any] = dict.fromkeys(placed, gr.skip())
-    preset = gr.skip()
+    updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
+    own = placed[tab]
     asked = SETTINGS.keys() & query.keys()
     if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
-        if "explore" not in query and (found := TABS[tab].from_query(query)) is not None:
-            filled[tab] = found
-            if tab == live.TAB and asked:
-                preset = _preset_of(dict(zip(SETTINGS, found[1:], strict=True)))
+        found = {} if "explore" in query else TABS[tab].from_query(query)
+        updates |= own.fill(found)
+        if tab == live.TAB and found.keys() > {"prompt"}:
+            updates[own.beside] = _preset_of(found)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
-        frames[tab] = job.refusal(error)
-        filled[tab][0] = query.get("prompt") or gr.skip()
-    selected = gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()
-    return [*filled[live.TAB], *filled[race.TAB], preset, *frames.values(), selected]
+        updates[players[tab]] = job.refusal(error)
+        updates[own.prompt] = query.get("prompt") or gr.skip()
+    return updates
 
 
 def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
@@ -340,7 +331,7 @@ def _preset_of(chosen: Mapping[str, Any]) -> Any:
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line for each reason why pairs other than the ``chosen`` one are missing."""
+    """The update of the pair list, and a line for each reason why pairs are missing."""
     missing = {name: reason for name, reason in look().items() if name != chosen}
     by_reason: dict[str, list[str]] = {}
     for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):

@@ -32,8 +32,8 @@ SHARE = """() => {
   window.specdiff.giveLink(button, query);
   if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
 }"""
-"""A link to what the visible tab shows, or with its prompt and settings (``static/views/link.js``); in
-a Space, also sent to the surrounding frame."""
+"""A link to what the visible tab shows, or with its prompt and settings (``static/views/link.js``);
+in a Space, also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
   const query = new URLSearchParams();

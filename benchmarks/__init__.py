@@ -1,1 +1,1 @@
-"""The measurements behind BENCHMARKS.md, as scripts over ``specdiff_core.measure``: ``python -m benchmarks --help``."""
+"""The measurements behind BENCHMARKS.md: ``python -m benchmarks --help``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks COMMAND``: the measurements behind BENCHMARKS.md. Everything at once: ``suite``."""
+"""``python -m benchmarks COMMAND``: the measurements behind BENCHMARKS.md; all: ``suite``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import torch
@@ -29,58 +30,38 @@ from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.folders import resolve
 from specdiff_core.models.network import CausalLM
+from specdiff_core.models.target import Scores, Target, TargetSession
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import final
-
-if TYPE_CHECKING:
-    from specdiff_core.models.target import Scores, Target
 
 GENERATE = "generate"
 """Stands for transformers where others name a setting."""
 
 
-class RecordingEngine(Engine):
-    """An engine that shares another engine's weights and records the target's logits.
+@contextmanager
+def recorded(target: Target) -> Iterator[list[Tensor]]:
+    """Collect the logits of ``target`` behind each token that runs commit, ``[V]`` on the CPU."""
+    logits: list[Tensor] = []
+    start = target.start
 
-    Attributes:
-        logits: of the last run, ``[V]`` for each committed token, on the CPU.
-    """
+    def recording(layers: Sequence[int] = ()) -> TargetSession:
+        run, scored = start(layers), []
+        score, rollback = run.score, run.rollback
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine.pair)
-        self.logits: list[Tensor] = []
-        self.target = cast("Target", _Target(engine.target, self))
+        def scoring(*args: Any, **options: Any) -> Scores:
+            scored[:] = [score(*args, **options)]
+            return scored[0]
 
+        def keep(count: int, rows: Sequence[int]) -> None:
+            logits.extend(scored[0].logits[list(rows)].cpu())
+            rollback(count, rows)
 
-class _Target:
-    def __init__(self, target: Target, engine: RecordingEngine) -> None:
-        self._target, self._engine = target, engine
+        vars(run).update(score=scoring, rollback=keep)
+        return run
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._target, name)
-
-    def start(self, layers: Sequence[int] = ()) -> _Run:
-        self._engine.logits = []
-        return _Run(self._target.start(layers), self._engine.logits)
-
-
-class _Run:
-    def __init__(self, run: Any, logits: list[Tensor]) -> None:
-        self._run, self._logits = run, logits
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def score(self, *args: Any, **options: Any) -> Scores:
-        scores: Scores = self._run.score(*args, **options)
-        self._scores = scores
-        return scores
-
-    def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        """Record the logits of the kept rows: each produced the next token."""
-        self._logits.extend(self._scores.logits[list(rows)].cpu())
-        self._run.rollback(scored, rows)
+    with patch.object(target, "start", recording):
+        yield logits
 
 
 class EqualityRow(Measured, kw_only=True):
@@ -115,8 +96,8 @@ STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
 
 
 def stock_of(engine: Engine, role: str = "target") -> Any:
-    """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as a reference. Loaded
-    again, and kept, if this lab's network runs them."""
+    """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as
+    a reference. Loaded again, and kept, if this lab's network runs them."""
     kept, pair = STOCK.setdefault(engine, {}), engine.pair
     if role not in kept:
         drafter: Any = pair.drafters.get(role)
@@ -174,7 +155,7 @@ def check_equality(
     Yields:
         (prompts × temperatures done, in all, the log).
     """
-    base, engine = dataclasses.replace(base, rule=Rule.MATCH), RecordingEngine(engine)
+    base = dataclasses.replace(base, rule=Rule.MATCH)
     with_generate = sorted(range(len(prompts)), key=ranks(prompts).__getitem__)[:generate_prompts]  # of every flavour
 
     def one(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
@@ -182,9 +163,10 @@ def check_equality(
         texts: dict[str, Sequence[int]] = {}
         logits: dict[str, list[Tensor]] = {}
         for setting in (VANILLA, *settings):
-            last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
+            with recorded(engine.target) as logits[setting.key]:
+                last = final(engine.decode(prompt.prompt, setting.config(shared), detail=False, grain="total"))
             assert last is not None, "a decode ends with Finished or raises"
-            texts[setting.key], logits[setting.key] = last.ids, engine.logits
+            texts[setting.key] = last.ids
         vanilla, expected = texts.pop(VANILLA.key), logits.pop(VANILLA.key)
         bits = {key: different_bits(texts[key], logits[key], vanilla, expected) for key in texts}
         if temperature == 0 and number in with_generate:

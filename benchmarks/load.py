@@ -1,10 +1,11 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
 Starts a server on the embedded pair, lets that many clients start races at once, repeatedly, and
-reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the last, and the server's
-memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one lesson at once first: nothing is
-decoded, and the report has the seconds of each request and of a whole page. ``--fuzz N`` adds malformed calls, which
-must not cause a traceback or stop the server. The exit code is 1 after any error.
+reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the
+last, and the server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N
+phones open one lesson at once first: nothing is decoded, and the report has the seconds of each
+request and of a whole page. ``--fuzz N`` adds malformed calls, which must not cause a traceback or
+stop the server. The exit code is 1 after any error.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
 
 
 def asked_by_a_phone(url: str, lesson: str) -> list[str]:
-    """The files that a browser fetches when it opens a lesson for the first time, the page first."""
+    """The files that a browser fetches when it first opens a lesson, the page first."""
     from benchmarks.page import browser_page
 
     asked: list[str] = []
@@ -160,8 +161,8 @@ def asked_by_a_phone(url: str, lesson: str) -> list[str]:
 
 
 async def phone(url: str, asked: Sequence[str], met: Met) -> None:
-    """A phone that fetches the page, and then all other files over six connections, as a browser does. It is curl,
-    which takes little of the two processors that server and phones share here."""
+    """A phone that fetches the page, and then all other files over six connections, as a browser
+    does. It is curl, which takes little of the two processors that server and phones share here."""
     began = time.monotonic()
     for files, times in ((asked[:1], met.heads), (asked[1:], met.requests)):
         command = ["curl", "--no-progress-meter", "--parallel", "--parallel-max", "6", "--write-out"]
@@ -188,7 +189,7 @@ def settings(tokens: int) -> list[Any]:
 ODD: tuple[Any, ...] = (
     None, "", "x", -1, 0, 1e308, -1e308, "NaN", True, [], {}, [[]], {"a": 1}, "\x00", "‮", "<script>", "🦊" * 50, 2**70,
     "../../etc/passwd", "own?target=/etc", "own?target=" + "x" * 400, "'; drop table", "%00", "\\u0000",
-)  # fmt: skip
+)  # fmt: skip  # several values a line
 
 
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:

@@ -107,7 +107,7 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     page.wait_for_function(FIRST_EVENT, timeout=PATIENCE, polling=50)
     first_event = time.monotonic() - began
     over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
-    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # by default in every frame: it would measure itself
+    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
     return first_event, page.evaluate(RESULT)
 
@@ -177,7 +177,7 @@ class Page(Tabled, kw_only=True, tag="page"):
     load_seconds: dict[str, float]
     memory_mib: dict[str, float]
     first_event_seconds: dict[str, dict[str, float]]  # first and later
-    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over its clock without, and an interval
+    attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over that without
     waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
     idle: bool = False  # whether the browser took only time that no other program wanted
     visits: dict[str, dict[str, float]] | None = None  # of a browser with an empty cache (:func:`first_visit`)
@@ -211,8 +211,8 @@ class Page(Tabled, kw_only=True, tag="page"):
             + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
             *(
-                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is there, and "
-                f"{value['whole']['median']:.0f} kB with the charts."
+                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is "
+                f"there, and {value['whole']['median']:.0f} kB with the charts."
                 for value in [self.visits]
                 if value
             ),
@@ -220,10 +220,9 @@ class Page(Tabled, kw_only=True, tag="page"):
             f"({bounds(held['low'], held['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
             "clock of the same decode with no page open. The interval is a bootstrap over starts "
-            "and their turns; threads waiting for a processor are medians. "
-            f"{self.turns} turns of each, the page's second run every time; "
-            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, T "
-            f"{settings['steps']}:",
+            f"and their turns; threads waiting for a processor are medians. {self.turns} turns of "
+            f"each, the page's second run every time; {settings['max_new_tokens']} tokens, "
+            f"{settings['drafter']} γ {settings['gamma']}, T {settings['steps']}:",
             table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
         ]
 

@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 CALLS = {
     "vanilla": (Call("plain", "generate"), Call("llama.cpp", "llama.cpp")),
-    # An assistant with our γ that drafts as we do, to the end; one that may end a draft early; and all its defaults.
+    # An assistant that drafts as we do; one that may end a draft early; and all its defaults.
     "autoregressive": (
         Call("assisted", "assistant_model={drafter} (γ={gamma})"),
         Call("assisted", "assistant_model={drafter} (γ={gamma}, default confidence)", confident=True),
@@ -104,9 +104,10 @@ class Lane(NamedTuple):
     def refusal(self) -> str:
         """Why the installed packages cannot run it; empty where they can.
 
-        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``, ``block_size`` and
-        ``mask_token_id``, and for a forward pass from ``noise_embeds`` and ``context_hidden_states``:
-        the block drafter's network, with :mod:`benchmarks.dflash`, has them.
+        Its DFlash candidate generator asks an assistant for ``config.target_layer_ids``,
+        ``block_size`` and ``mask_token_id``, and for a forward pass from ``noise_embeds`` and
+        ``context_hidden_states``: the block drafter's network, with :mod:`benchmarks.dflash`, has
+        them.
         """
         from transformers.generation import candidate_generator
 
@@ -191,7 +192,7 @@ def lanes_of(
             if refusal:
                 left_out[refusal] = None
             else:
-                lanes.setdefault(lane.name, lane)  # the defaults of one drafter are measured once, whatever our γ
+                lanes.setdefault(lane.name, lane)  # defaults once, whatever our γ
     return tuple(lanes.values()), tuple(left_out)
 
 
@@ -218,7 +219,7 @@ def timed(
 
 @functools.cache
 def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once; several contexts would share its memory bandwidth."""
+    """llama.cpp with the file at ``path``, loaded once: contexts share the memory bandwidth."""
     xllamacpp: Any = importlib.import_module(LLAMA_CPP)
 
     params = xllamacpp.CommonParams()
@@ -230,7 +231,7 @@ def _llama_server(path: str, threads: int) -> Any:
 def _llama_cpp(
     engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """llama.cpp's greedy decoding of the same ids, by its own clock (prompt and tokens) and by the wall clock."""
+    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
     asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
     asked |= {"ignore_eos": True, "cache_prompt": False}
@@ -360,15 +361,16 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every lane "
-            "once, on the same loaded weights. Ours is timed by its decode clock, prefill included, "
-            "`generate` from call to return; by wall clock, both are. The ratio pools all turns; "
-            "its interval is over prompts. `assistant_model` is our small drafter: "
-            "with our γ and no confidence threshold, with our γ and transformers' default "
-            "threshold, and with all of its defaults; `dflash` is transformers' loop with our "
-            f"block drafter. Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
+            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
+            "lane once, on the same loaded weights. Ours is timed by its decode clock, prefill "
+            "included, `generate` from call to return; by wall clock, both are. The ratio pools "
+            "all turns; its interval is over prompts. `assistant_model` is our small drafter: with "
+            "our γ and no confidence threshold, with our γ and transformers' default threshold, "
+            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. "
+            f"Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
             f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
-            f"{TIES[self.dtype]:g} apart in log p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
+            f"{TIES[self.dtype]:g} apart in log "
+            "p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.recordings``: records the races that ship with the page, on a quiet machine.
+"""``python -m benchmarks.recordings``: records the races that ship, on a quiet machine.
 
 For each pair with examples. Live: its first preset on every example, and every other preset and
 method on the first. Race: what its tab opens with, on every example of the embedded pair and the
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, presets_of
-from app.controls import shown
+from app.controls import widget_values
 from app.page import INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
@@ -58,22 +58,22 @@ def recordings(folder: Path) -> Iterator[Recording]:
             yield _live(folder, example, first)
         seen = [first.config]
         shown_in_learn = [method for method in METHODS if pair == "embedded" and method.name != BASELINE]
-        methods = (Preset(label=method.label, method=method.name) for method in shown_in_learn)
+        methods = (Preset(method.label, method.config(DecodeConfig())) for method in shown_in_learn)
         for preset in (*presets, *methods):
             if preset.config not in seen:
                 seen.append(preset.config)
                 yield _live(folder, examples[0], preset)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
-            usual = DecodeConfig(pair=pair).to_dict()
+            usual = widget_values(DecodeConfig(pair=pair))
             asked = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
-            asked |= {name: shown(usual[name]) for name in race.SETTINGS}
+            asked |= {name: usual[name] for name in race.SETTINGS}
             file = folder / race.TAB / _named(pair, example.flavour)
             yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", asked)
 
 
 def _live(folder: Path, example: Example, preset: Preset) -> Recording:
     config = preset.config
-    asked = {"prompt": example.prompt, **{name: shown(value) for name, value in config.to_dict().items()}}
+    asked = {"prompt": example.prompt, **widget_values(config)}
     file = folder / _named(config.pair, f"{example.flavour} {preset.slug or preset.label}")
     return Recording(file, f"{_title(config.pair, example)}: {preset.label}", asked)
 

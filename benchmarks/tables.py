@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from specdiff_core.explorations.figures import percent, plural
 from specdiff_core.measure.store import Bench, write_result
@@ -77,7 +77,7 @@ def section(result: Bench) -> str:
         f"commit {commit(result)}",
     ]
     try:
-        parts = sweep_tables(result) if isinstance(result, Sweep) else result.tables()  # type: ignore[attr-defined]
+        parts = sweep_tables(result) if isinstance(result, Sweep) else cast(Tabled, result).tables()
         return "\n\n".join([*filter(None, parts), f"{'; '.join(facts)}.", f"```\n{origin['command']}\n```"])
     except (LookupError, TypeError, ValueError) as error:
         message = f"The result of {origin['command']!r} is not whole ({type(error).__name__}: {error})."

@@ -71,7 +71,7 @@ WORKLOADS: dict[str, Workload] = {
             prompt=lambda row: str(row["prompt"]),
         ),
     )
-}  # fmt: skip
+}  # fmt: skip  # several fields a line
 """By name. Spec-Bench is a file of its authors' repository, which ``--prompts FILE`` reads."""
 
 

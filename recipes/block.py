@@ -29,8 +29,10 @@ from specdiff_core.train.losses import weighted_mean
 
 DECAY = 4.0
 """Of the position weights, in slots."""
+FEATURES = 3
+"""Layers of the target that a new drafter reads, or as many as there are."""
 ALONE = 0.25
-"""With a Markov head, fraction of the slots that are scored without it: decoding chooses its candidates without it."""
+"""Fraction of the slots scored without a Markov head, as decoding chooses its candidates."""
 SUMMARY = (
     "A target-conditioned block-diffusion drafter (DFlash, arXiv 2602.06036): it reads its "
     "target's hidden states and uses its embedding and head. Trained on random anchors and mask "
@@ -67,29 +69,18 @@ def feature_layers(count: int, target_layers: int) -> list[int]:
 
 
 def drafter_config(
-    config: PretrainedConfig,
-    *,
-    layers: int = 3,
-    features: int = 3,
-    intermediate: int | None = None,
-    block_size: int = 17,
-    mask_id: int = 1,
+    config: PretrainedConfig, *, layers: int = 3, block_size: int = 17, mask_id: int = 1
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new drafter for a target that has ``config``, in the released format.
-
-    Args:
-        features: how many layers of the target it reads, or as many as there are.
-        intermediate: width of its MLPs; by default 8/3 of the target's width.
-    """
+    """The ``config.json`` of a new drafter for a target with ``config``, in the released format."""
     width, depth = config.hidden_size, config.num_hidden_layers
     return {
         **sizes_of(config),
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
         "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_id, "target_layer_ids": feature_layers(features, depth)},
+        "dflash_config": {"mask_token_id": mask_id, "target_layer_ids": feature_layers(FEATURES, depth)},
         "dtype": "bfloat16",
-        "intermediate_size": intermediate or 64 * max(1, round(width * 8 / 3 / 64)),
+        "intermediate_size": 64 * max(1, round(width * 8 / 3 / 64)),
         "layer_types": ["full_attention"] * layers,
         "num_hidden_layers": layers,
         "num_target_layers": depth,

@@ -78,15 +78,12 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
     out: Annotated[Path | None, ask("", "where the result goes [default: its place in assets/embedded]")] = None
 
 
-class RunSettings(CorpusSettings, frozen=True, kw_only=True):
+class ModelSettings(CorpusSettings, frozen=True, kw_only=True):
     tokenizer: Annotated[Path, ask("", "folder of the tokenizer")] = SHIPPED / "tokenizer"
     cache: Annotated[Path, ask("", "folder for encoded text")] = Path("runs/cache")
     seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
     device: Annotated[str, ask("", "auto, cpu or cuda")] = "auto"
     threads: Annotated[Annotated[int, ask("", low=1)] | None, ask("", "CPU threads [default: torch's choice]")] = None
-
-
-class ModelSettings(RunSettings, frozen=True, kw_only=True):
     steps: Annotated[int, ask("", "optimiser steps", 1)] = 4000
     warmup: Annotated[int, ask("", "steps of rising learning rate", 1)] = 50
     decay_from: Annotated[float, ask("", "fraction of the steps after which the learning rate falls", 0, 1)] = 0.5
@@ -130,7 +127,7 @@ S = TypeVar("S", bound=CorpusSettings)
 
 
 def run(main: Callable[[S], Path], defaults: S, argv: list[str] | None = None) -> int:
-    """Call ``main`` with the settings of a command; prints the path that it returns, or an error."""
+    """Call ``main`` with the settings of a command; prints the path it returns, or an error."""
     parser = argparse.ArgumentParser(description=sys.modules[main.__module__].__doc__)
     for field in fields_of(type(defaults)).values():
         add_field(parser, dataclasses.replace(field, default=getattr(defaults, field.name)))
@@ -166,7 +163,7 @@ class Session:
         self._earlier = self._read_earlier()
 
     def _read_earlier(self) -> tuple[Training, ...]:
-        """The history of ``--start``, kept in the run's folder: the result may replace the original."""
+        """The history of ``--start``, kept with the run: the result may replace the original."""
         kept, start = self.run / "before.json", self.settings.start
         if start is None:
             return ()
@@ -197,8 +194,7 @@ class Session:
             if settings.start is not None and not trainer.step:
                 report()
             while trainer.step < settings.steps:
-                step = trainer.step
-                event = trainer.learn(lambda step=step: (loss(step), tokens), settings.rate_at(step))  # type: ignore[misc]
+                event = trainer.learn(lambda: (loss(trainer.step), tokens), settings.rate_at(trainer.step))
                 bar.set_postfix(loss=f"{event['loss']:.3f}", tokens_per_second=f"{event['tokens_per_second']:.0f}")
                 bar.update()
                 last = trainer.step == settings.steps
@@ -213,7 +209,7 @@ class Session:
                 report()
 
     def card(self, model: nn.Module, summary: str, **facts: Any) -> Path:
-        """Write the card of the exported ``model``, with this project's credits only for its text."""
+        """Write the card of the exported ``model``; this project's credits are for its text."""
         millions, corpus = sum(p.numel() for p in model.parameters()) / 1e6, self.text.corpus.fingerprint()
         words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
         record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
@@ -258,7 +254,7 @@ class DrafterSession(Session):
         return write_text(self.engine, self.text, folder, **plan, seed=settings.seed)
 
     def draw_rows(self, written: np.ndarray, rng: np.random.Generator, rows: int) -> tuple[np.ndarray, int]:
-        """Packed rows ``[rows, length]`` int64, and how many, the last ones, are of ``written [N]``."""
+        """Packed rows ``[rows, length]`` int64, and how many of the last are of ``written [N]``."""
         own, length = round(rows * self.settings.share), self.settings.length
         parts = [self.text.draw_rows(rng, rows - own, length)] if own < rows else []
         return np.concatenate([*parts, *([windows(written, rng, own, length)] if own else [])]), own

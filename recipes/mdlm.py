@@ -35,6 +35,8 @@ DECAY = 4.0
 """Decay length of the position weights, in positions."""
 ROWS = 8
 """Rows that the target reads per step; many windows are cut from each."""
+CONTEXT = 64
+"""Tokens that a new drafter reads."""
 SUMMARY = (
     "A masked discrete diffusion model (MDLM, arXiv 2406.07524) that drafts for its target as in "
     "SpecDiff (arXiv 2408.05636): trained with the SUBS objective, then on windows of masks with "
@@ -54,16 +56,15 @@ def new_mdlm(
     vocab_size: int,
     mask_id: int,
     *,
-    layers: int = 4,
-    width: int = 256,
-    context: int = 64,
+    layers: int,
+    width: int,
     cond_dim: int = 32,
     target: LlamaForCausalLM | None = None,
 ) -> Mdlm:
     """An untrained drafter; every block starts as the identity, with open gates. If ``target`` is
     as wide, the drafter starts with its embedding and its head (with the final norm's weight)."""
     sizes: Any = {"hidden_dim": width, "cond_dim": cond_dim, "n_blocks": layers, "n_heads": heads_of(width)}
-    config = MdlmConfig(vocab_size=vocab_size, model_length=context, **sizes, dropout=0.0, mask_token_id=mask_id)
+    config = MdlmConfig(vocab_size=vocab_size, model_length=CONTEXT, **sizes, dropout=0.0, mask_token_id=mask_id)
     model = Mdlm(config)
     body: Any = model.backbone  # the layers of a ModuleList have no type
     with torch.no_grad():
@@ -128,7 +129,7 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """N drafting problems of one length L: a clean prefix and a window at its right end, padded on the left."""
+    """N drafting problems of one length L: a clean prefix and a window, padded on the left."""
 
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
@@ -169,37 +170,19 @@ def autocast(device: torch.device) -> torch.autocast:
 
 class DraftTask:
     """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The
-    target reads each row once; many windows are cut from it.
+    target reads each row once; many windows are cut from it."""
 
-    Args:
-        tokens: number of tokens in the windows of one step, contexts included.
-        whole: fraction of the windows that are fully masked, as with T = 1.
-        streak: weight of streak distillation, on whole windows of text that the target wrote.
-        compiled: whether to use torch.compile.
-    """
-
-    def __init__(
-        self,
-        model: Mdlm,
-        target: LlamaForCausalLM,
-        *,
-        mask_id: int,
-        tokens: int,
-        whole: float = 0.5,
-        streak: float = 0.0,
-        compiled: bool = False,
-    ) -> None:
-        self.model, self.mask_id, self.tokens = model, mask_id, tokens
+    def __init__(self, model: Mdlm, target: LlamaForCausalLM, mask_id: int, settings: Settings) -> None:
+        self.model, self.mask_id, self.settings = model, mask_id, settings
         self.target = target.train(False).requires_grad_(False)
-        self.whole, self.streak = whole, streak
-        self._objective = torch.compile(self.objective, dynamic=False) if compiled else self.objective
+        self._objective = torch.compile(self.objective, dynamic=False) if settings.compile else self.objective
 
     def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
         """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
         longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
-        count = max(1, self.tokens // length)
-        windows = draw_windows(rows, rng, count=count, length=length, mask_id=self.mask_id, whole=self.whole)
+        plan: Any = {"count": max(1, self.settings.batch_tokens // length), "whole": self.settings.whole}
+        windows = draw_windows(rows, rng, length=length, mask_id=self.mask_id, **plan)
         return self._objective(*self.inputs(rows, windows, own))
 
     def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
@@ -219,7 +202,7 @@ class DraftTask:
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:
-        """The target's distribution at each of the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
+        """The target's distribution at the last slots, ``[N, SLOTS, V]``: logits at t − 1."""
         ids = torch.as_tensor(rows).to(self.model.device)
         with autocast(ids.device):
             states = self.target.model(input_ids=ids, use_cache=False).last_hidden_state
@@ -231,14 +214,14 @@ class DraftTask:
         with autocast(ids.device):
             logits: Tensor = self.model(ids, first=ids.shape[1] - SLOTS, padding=padding)
         loss = weighted_mean(soft_cross_entropy(logits, labels), weights)
-        if not self.streak:
+        if not self.settings.streak:
             return loss
         mask = torch.tensor([self.mask_id], device=ids.device)
         log_q = logits.float().index_fill(-1, mask, -torch.inf).log_softmax(-1).gather(-1, truth[..., None])[..., 0]
         # Slots before a window are certain; windows that aren't chains don't count.
         known = chains[:, None].expand_as(inside)
         streak = cross_entropy_streak(log_q * inside, known) * len(ids) / chains.sum().clamp_min(1)
-        return loss + self.streak * streak
+        return loss + self.settings.streak * streak
 
 
 def main(settings: Settings, kind: str = "mdlm", summary: str = SUMMARY) -> Path:
@@ -254,8 +237,7 @@ def main(settings: Settings, kind: str = "mdlm", summary: str = SUMMARY) -> Path
     written = session.write_text().packed
     denoising = 0 if settings.start else round(settings.steps * DENOISING)
     length = model.config.model_length
-    weights: Any = {"whole": settings.whole, "streak": settings.streak, "compiled": settings.compile}
-    task = DraftTask(model, target, mask_id=text.mask, tokens=settings.batch_tokens, **weights)
+    task = DraftTask(model, target, text.mask, settings)
 
     def loss(step: int) -> Tensor:
         rng = generator(settings, step)

@@ -26,9 +26,10 @@ def soft_cross_entropy(logits: Tensor, target_probs: Tensor) -> Tensor:
 
 
 def cross_entropy_streak(log_q: Tensor, known: Tensor) -> Tensor:
-    """SpecDiff-2's streak distillation (arXiv 2511.00606, docs/theory.md): each slot's cross-entropy
-    by :func:`~specdiff_core.train.losses.streak_weights`, mean over blocks. The gradient stays large
-    where q is small; that of the expected accepted run Σ_m Π_{j≤m} q_j itself vanishes there.
+    """SpecDiff-2's streak distillation (arXiv 2511.00606, docs/theory.md): each slot's
+    cross-entropy by :func:`~specdiff_core.train.losses.streak_weights`, mean over blocks. The
+    gradient stays large where q is small; that of the expected accepted run Σ_m Π_{j≤m} q_j itself
+    vanishes there.
 
     Args:
         log_q: ``[blocks, γ]`` log-probability of the target's own token at each slot.

@@ -86,9 +86,9 @@ def main(settings: Settings) -> Path:
         model,
         f"A small, deep causal language model of {len(flavours)} flavours of text "
         f"({', '.join(flavours)}): the target of a pair for SpecDiff Lab.",
-        shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × {config.hidden_size}, "
-        f"{config.num_attention_heads} heads, vocabulary {config.vocab_size}, context "
-        f"{config.max_position_embeddings}, tied embedding.",
+        shape=f"A stock `LlamaForCausalLM`: {config.num_hidden_layers} layers × "
+        f"{config.hidden_size}, {config.num_attention_heads} heads, vocabulary "
+        f"{config.vocab_size}, context {config.max_position_embeddings}, tied embedding.",
         scores=scores,
         score_name="Held-out loss (nats per token, whole validation split, windows of 512)",
         samples=samples(stored, text),

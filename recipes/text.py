@@ -51,7 +51,7 @@ class Documents:
         return int(self.starts[index]), int(ends[0])
 
     def beginnings(self, length: int, count: int) -> np.ndarray:
-        """``[n, length]`` int64: first tokens of evenly spaced documents (n = ``count`` if possible)."""
+        """``[n, length]`` int64: first tokens of evenly spaced documents; n ≤ ``count``."""
         starts = self.starts[self.starts <= len(self.tokens) - length]
         starts = starts[np.linspace(0, len(starts) - 1, min(count, len(starts))).astype(int)]
         found: np.ndarray = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)

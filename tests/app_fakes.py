@@ -36,29 +36,43 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, read_trace
 
 TEXT = (
-    "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper named Tom climbed "
-    "the narrow stairs and lit the big lamp . The ships saw the light and knew the way home . One night , a storm "
-    "came from the sea . The wind was loud and the lamp went out . Tom was afraid , but he did not give up . He took a "
-    "little lantern , opened the window and waved it until the first ship answered with its horn . In the morning the "
-    "sailors came to thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
+    "Once upon a time , a small lighthouse stood on a rocky island . Every evening , an old keeper "
+    "named Tom climbed the narrow stairs and lit the big lamp . The ships saw the light and knew "
+    "the way home . One night , a storm came from the sea . The wind was loud and the lamp went "
+    "out . Tom was afraid , but he did not give up . He took a little lantern , opened the window "
+    "and waved it until the first ship answered with its horn . In the morning the sailors came to "
+    "thank him . They brought bread and a warm blanket , and they sang until the sun was high ."
 )
 WORDS = TEXT.split()
 VOCABULARY = sorted(
     {f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"}
 )
 IDS = {piece: i for i, piece in enumerate(VOCABULARY)}
+START, WARM_UP = -2, -1
 SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
 class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``fail`` is raised
-    after some rounds of a narrated run, or of any run if it is after none (the page's warm-up is
-    not narrated); ``waiting`` threads had no processor, on average."""
+    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``waiting`` threads had
+    no processor, on average.
+
+    Args:
+        fail: is raised after so many rounds of a narrated run (the page's warm-up is not narrated),
+            or in any run after 0 rounds, in the :data:`WARM_UP`, or at the :data:`START`.
+        drafter: the runs that fail; by default all.
+    """
 
     def __init__(
-        self, *, pace: float = 0.0, fail: Exception | None = None, fail_after: int = 3, waiting: float = 0.02
+        self,
+        *,
+        pace: float = 0.0,
+        fail: Exception | None = None,
+        fail_after: int = 3,
+        drafter: str = "",
+        waiting: float = 0.02,
     ) -> None:
-        self.pace, self.fail, self.fail_after, self.waiting = pace, fail, fail_after, waiting
+        self.pace, self.waiting = pace, waiting
+        self.fail, self.fail_after, self.drafter = fail, fail_after, drafter
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
         self.warm_ups: list[float | None] = []  # of each call
@@ -83,7 +97,7 @@ class FakeDecoder:
         """A token for each word."""
         return list(range(len(prompt.split())))
 
-    def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
+    def warm(self, seconds: float, stop: threading.Event | None) -> None:
         """Take as long as a warm-up."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not (stop is not None and stop.is_set()):
@@ -109,6 +123,13 @@ class FakeDecoder:
         self.calls.append((prompt, config))
         self.warm_ups.append(warm_up)
         self.threads.append(threads)
+
+        def fail(place: int) -> None:
+            ours = place == self.fail_after and self.drafter in ("", config.drafter) and (detail or place <= 0)
+            if self.fail is not None and ours:
+                raise self.fail
+
+        fail(START)
         rng, now = random.Random(config.seed), 0.0
         by = {"prefill": 0.0, "draft": 0.0, "score": 0.0, "verify": 0.0}
 
@@ -126,15 +147,15 @@ class FakeDecoder:
             models={"target": "a scripted text, no model", "drafter": config.drafter},
             device="no device (test double)", dtype="none", reason="invented numbers for a test",
             threads=threads or 2, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
-        )  # fmt: skip
+        )  # fmt: skip  # several fields a line
         if warm_up is not None:
-            self.warm(config, warm_up, stop)
+            fail(WARM_UP)
+            self.warm(warm_up, stop)
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", list[int]()
         while not reason:
             round += 1
-            if self.fail is not None and round == self.fail_after and (detail or not round):
-                raise self.fail
+            fail(round)
             if self.pace:
                 time.sleep(self.pace)
             yield RoundStarted(round=round, length=1 + total, anchor=anchor)
@@ -171,7 +192,7 @@ class FakeDecoder:
             yield DraftReady(
                 round=round, ids=tuple(draft), q=q, reveal_steps=tuple(reveal), exact_q=(True,) * size, nfe=passes,
                 proposal="conditionals", span=Span(name="draft", start=began, seconds=now - began),
-            )  # fmt: skip
+            )  # fmt: skip  # several fields a line
             p = tuple(
                 rounded(min(1.0, v * rng.uniform(0.9, 1.2)) if i < kept else v * rng.uniform(0.05, 0.5))
                 for i, v in enumerate(q)
@@ -190,7 +211,7 @@ class FakeDecoder:
                 round=round, tests=tuple(tests), accepted=kept, extra=anchor, source=source, rule=config.rule.value,
                 lossless=config.rule.lossless, extra_candidates=(Candidate(id=anchor, prob=0.7),),
                 span=span("verify", 0.0004),
-            )  # fmt: skip
+            )  # fmt: skip  # several fields a line
             fresh, sources = tuple(truth[: kept + 1]), ("draft",) * kept + (source,)
             yield Committed(round=round, ids=fresh, sources=sources, total=total, at=now)
             now += 0.0003
@@ -200,7 +221,7 @@ class FakeDecoder:
         yield Finished(
             reason=reason, text="".join(VOCABULARY[i] for i in out), ids=tuple(out), rounds=round + 1, seconds=now,
             seconds_by=by, peak_bytes=1, waited_seconds=now * self.waiting,
-        )  # fmt: skip
+        )  # fmt: skip  # several fields a line
 
 
 def frames(generator: Iterator[str]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from app.gradio_patches import skip_stubs  # noqa: E402
 
 skip_stubs()
 # These tests watch denoising, so their page opens on the embedded pair.
-examples.OPENING = next(preset for preset in examples.PRESETS if preset.pair == "embedded")
+examples.OPENING = next(one.config for one in examples.PRESETS if one.config.pair == "embedded")
 examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve  # noqa: E402

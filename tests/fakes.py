@@ -30,7 +30,7 @@ ORIGIN: Provenance = {
     "date": "2026-01-02T03:04+00:00", "command": "python -m specdiff_core bench sweep --json sweep.json",
     "commit": "0123456789ab", "dirty": False, "cpu": "A test processor", "cores": 2, "threads": 1, "gpu": "",
     "system": "Linux x86_64", "versions": {"python": "3", "torch": "0"},
-}  # fmt: skip
+}  # fmt: skip  # several fields a line
 
 
 class FakeClock(DeviceClock):
@@ -168,5 +168,5 @@ def small_model(layers: int = 2) -> Any:
     config = LlamaConfig(
         vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.4, eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
+    )  # fmt: skip  # several fields a line
     return LlamaForCausalLM(config).eval()

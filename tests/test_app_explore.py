@@ -31,7 +31,7 @@ from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
 from specdiff_core.models import own_pairs as own_models
-from specdiff_core.schema.errors import OutOfMemory
+from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
@@ -142,12 +142,24 @@ def test_stop_keeps_what_was_found() -> None:
     jobs.stop("another-visitor", 5.0)
 
 
-def test_what_fails_in_the_middle_keeps_what_was_found() -> None:
-    last = frames(ask(pause=0.05, fails_at=4))[-1]
+def test_what_cannot_be_kept_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> str:
+        raise SpecDiffError("The disk is full.")
+
+    monkeypatch.setattr(running.Traces, "keep", full)
+    last = frames(ask())[-1]
+    assert last["card"]["message"] == "The disk is full." and len(last["result"]["rows"]) == 5
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in the other process"])
+def test_what_fails_in_the_middle_keeps_what_was_found(elsewhere: bool, remote: Any) -> None:
+    engine = remote if elsewhere else FakeDecoder()
+    last = frames(ask(pause=0.05, fails_at=4), factory=lambda *_: engine)[-1]
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
     assert len(last["result"]["rows"]) == 3
     assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
+    assert "result" not in frames(ask(fails_at=1), factory=lambda *_: engine)[-1]
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> None:
@@ -162,39 +174,13 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch,
     assert frames(ask())[-1]["phase"] == "finished"
 
 
-def test_what_fails_in_the_other_process_keeps_its_races(remote: Any) -> None:
-    parts = remote.explore(Counting(fails_at=4), threading.Event())
-    last = next(parts)
-    assert (last.done, last.over, last.races) == (3, False, {"1": b"race"})
-    with pytest.raises(OutOfMemory):
-        next(parts)
-    with pytest.raises(OutOfMemory):
-        next(remote.explore(Counting(fails_at=1), threading.Event()))
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "",
-        "[]",
-        "{}",
-        None,
-        ask("short"),
-        json.dumps({"token": 12345678, "explore": "counting"}),
-        json.dumps({"token": ["a"] * 8, "explore": "counting"}),
-        ask(explore="no such"),
-        json.dumps({"token": TOKEN, "explore": "counting", "choice": []}),
-        ask(to="far"),
-        ask(unknown=1),
-        ask(words="half of a pair: \ud800"),
-        "[" * 100_000,
-    ],
-    ids=repr,
-)
-def test_what_the_browser_may_not_ask_is_a_card(asked: object) -> None:
-    (frame,) = frames(asked)
-    assert frame["phase"] == "failed"
-    assert frame["card"]["hint"]
+def test_what_the_browser_may_not_ask_is_a_card() -> None:
+    tokens = [json.dumps({"token": token, "explore": "counting"}) for token in (12345678, ["a"] * 8, "short")]
+    choices = [ask(to="far"), ask(unknown=1), ask(words="half of a pair: \ud800")]
+    choices += [ask(explore="no such"), json.dumps({"token": TOKEN, "explore": "counting", "choice": []})]
+    for asked in ("", "[]", "{}", None, "[" * 100_000, *tokens, *choices):
+        (frame,) = frames(asked)
+        assert frame["phase"] == "failed" and frame["card"]["hint"], asked
 
 
 @pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
@@ -233,15 +219,13 @@ def test_the_forms_narrow_to_what_a_pair_has() -> None:
     assert [*final["gpt2-mdlm:xl"]["methods"]] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
     assert final["embedded"]["weight"] == 1 < final["gpt2-mdlm:xl"]["weight"]
+    of: dict[str, dict[str, str]] = {}
     for name, form in exploration.forms("explore").items():
         assert form["takes"] > 0 and set(form["scales"]) <= {field["name"] for field in form["fields"]}, name
         for field in form["fields"]:
             assert field["of"] in ("", "drafters", "methods"), name
             assert not field["of"] or set(field["choices"]) <= known
-    of = {
-        name: {field["name"]: field["of"] for field in form["fields"]}
-        for name, form in exploration.forms("explore").items()
-    }
+        of[name] = {field["name"]: field["of"] for field in form["fields"]}
     assert (of["window-map"]["drafter"], of["text"]["methods"]) == ("drafters", "methods")
     assert all(("pair" in fields) == (name not in ("losslessness", "learn")) for name, fields in of.items())
 
@@ -278,7 +262,7 @@ def test_a_reload_finds_it_again() -> None:
     final = frames(json.dumps({"token": TOKEN}), jobs)
     assert final[0]["done"] >= 3
     assert (final[-1]["phase"], final[-1]["done"]) == ("finished", 40)
-    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # its last update was read
+    assert frames(json.dumps({"token": TOKEN}), jobs)[-1]["phase"] == "gone"  # it was read
     assert frames(json.dumps({"token": "another-visitor"}), jobs)[-1]["phase"] == "gone"
 
 
@@ -306,9 +290,15 @@ def test_races_go_first(turns: Turns) -> None:
     assert json.loads(list(stream)[-1])["done"] == 30
 
 
-def test_two_visitors_explore_and_one_races() -> None:
-    """The race starts while both measure and ends before them; afterwards both go on to their end."""
-    jobs, ended = Jobs(), list[str]()
+def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
+    """The race starts while both measure and ends before them; then both go on to their end."""
+    jobs, ended, free = Jobs(), list[str](), list[bool]()
+
+    class Looking(FakeDecoder):
+        def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
+            free.append(turns.wait(0))
+            return super().decode(*args, **options)
+
     explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02) for name in ("visitor-1", "visitor-2")}
 
     def follow(name: str, updates: Iterator[str]) -> None:
@@ -316,7 +306,7 @@ def test_two_visitors_explore_and_one_races() -> None:
         assert last["phase"] == "finished" and last.get("done", 60) == 60
         ended.append(name)
 
-    decode = running.decoding(lambda *_: FakeDecoder(pace=0.01))
+    decode = running.decoding(lambda *_: Looking(pace=0.01))
     ask = running.Ask(prompt="Once", plan=live.plan({"drafter": "block", "max_new_tokens": 24}))
     raced = job.stream(lambda run: running.Race(decode, ask), jobs, "visitor-3")
     threads = [threading.Thread(target=follow, args=item) for item in {**explored, "race": raced}.items()]
@@ -325,25 +315,10 @@ def test_two_visitors_explore_and_one_races() -> None:
     for thread in threads:
         thread.join(30)
     assert ended[0] == "race" and sorted(ended) == ["race", "visitor-1", "visitor-2"]
+    assert free == [False, False] and turns.wait(5)
 
 
-def test_a_race_takes_its_turn(turns: Turns) -> None:
-    seen: list[bool] = []
-
-    class Looking(FakeDecoder):
-        def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
-            seen.append(turns.wait(0))
-            return super().decode(*args, **options)
-
-    plan = {"vanilla": DecodeConfig(drafter="none", max_new_tokens=4)}
-    race = running.Race(running.decoding(lambda *_: Looking()), running.Ask(prompt="Once", plan=plan))
-    race.start()
-    assert race.done.wait(10)
-    assert seen == [False]
-    assert turns.wait(5)
-
-
-def test_two_explorations_and_a_decode_take_turns_and_one_that_was_given_up_takes_no_steps(remote: Any) -> None:
+def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:
     stops = [threading.Event(), threading.Event()]
     given_up, other = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
@@ -385,13 +360,7 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
 def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = (explore.RECORDED["explore"] / "losslessness.coins.json").read_bytes()
     (tmp_path / "losslessness.coins.json").write_bytes(good)
-    for word, broken in (
-        ("cut", good[:5000]),
-        ("list", b"[]"),
-        ("none", b""),
-        ("bytes", b"\xff\x00"),
-        ("other", b"{}"),
-    ):
+    for word, broken in enumerate((good[:5000], b"[]", b"", b"\xff\x00", b"{}")):
         (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
     (tmp_path / "losslessness.folder.json").mkdir()
     assert [*explore.recordings(tmp_path, "losslessness")] == ["losslessness.coins"]
@@ -403,7 +372,7 @@ def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
     assert page.recordings(tmp_path) == []
 
 
-def test_recordings_of_the_real_model_come_first_then_those_near_the_form_and_labels_tell_them_apart() -> None:
+def test_recordings_of_the_real_model_come_first_and_labels_differ() -> None:
     folder = explore.RECORDED["explore"]
     for name in EXPLORATIONS:
         labels = [*explore.recordings(folder, name).values()]

@@ -1,5 +1,5 @@
-"""A GPU that the host attaches for one run (Spaces ZeroGPU). The tests on it are in ``zero_gpu.py``: this process is
-their hub."""
+"""A GPU that the host attaches for one run (Spaces ZeroGPU). The tests on it are in
+``zero_gpu.py``: this process is their hub."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Hub(BaseHTTPRequestHandler):
 
 PRETENDED = """
 import sys, torch
-torch.version.cuda = torch.version.cuda or "12.8"  # of a torch without CUDA, what the package patches
+torch.version.cuda = torch.version.cuda or "12.8"  # torch may have no CUDA
 torch._C._cuda_init = getattr(torch._C, "_cuda_init", print)
 torch.cuda._is_in_bad_fork = bool
 from app.run.engines import Engines
@@ -110,7 +110,7 @@ def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) ->
     assert paths.count("/release") == len(scheduled) - 1 > paths.count("/allow"), "workers are used again"
     spaces = find_spec("spaces")
     assert spaces is not None and spaces.origin is not None
-    configs = Path(spaces.origin).parent / "zero" / "configs.json"  # found without importing the package
+    configs = Path(spaces.origin).parent / "zero" / "configs.json"  # without an import
     factor = json.loads(configs.read_text(encoding="utf-8"))[0]["duration_factor"]
     wanted = round(gpu.seconds_of(live.plan({"max_new_tokens": 40})) * factor)
     assert str(wanted) in {asked["durationSeconds"] for asked in scheduled}

@@ -56,16 +56,14 @@ def built() -> gr.Blocks:
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
-    """Importing and building the whole page imports neither torch nor transformers. Gradio does not write its stubs;
-    every component is there all the same."""
+    """Importing and building the whole page imports neither torch nor transformers. Gradio does not
+    write its stubs; every component is there all the same."""
     code = (
-        "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();"
-        "import sys;"
-        "from app.page import build, head; from app.launch import theme; build(); head(); theme();"
-        "import gradio;"
-        "print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, 'submit'));"
-        "heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', 'specdiff_core.loading');"
-        "print([m for m in heavy if m in sys.modules])"
+        "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();import sys;from "
+        "app.page import build, head; from app.launch import theme; build(); head(); "
+        "theme();import gradio;print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, "
+        "'submit'));heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', "
+        "'specdiff_core.loading');print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
@@ -117,8 +115,8 @@ def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) 
 
 
 def test_nothing_on_the_page_points_outside() -> None:
-    """Head, scripts and texts name no other host (the typeface ships with the page), except that a paper's number may
-    be a link: it fetches nothing until somebody follows it."""
+    """Head, scripts and texts name no other host (the typeface ships with the page), except that a
+    paper's number may be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
@@ -150,7 +148,7 @@ def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -
 
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
-    """Programs and agents see every setting with a type, a default and a whole sentence, and every choice by name."""
+    """Programs see every setting with type, default and sentence, and every choice by name."""
     one, several = endpoints(running.decoding(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     parameters = set(inspect.signature(several).parameters)
@@ -173,7 +171,7 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 
 def test_the_endpoint_of_two_lanes() -> None:
-    """A number out of range is named with its range, and a lane that fails is an error: there is nothing to compare."""
+    """A number out of range is named with its range, and a lane that fails is an error."""
     endpoint, _ = endpoints(running.decoding(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
@@ -255,39 +253,41 @@ def test_pairs_that_cannot_run_are_not_offered_and_the_reason_is_told() -> None:
     assert "gpt2-mdlm" in [name for _, name in update["choices"]] and not line
 
 
-def opened(built: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def opened(built: Any, query: dict[str, str]) -> dict[str, Any]:
     """What a link puts on the page, by element."""
-    values = list(page.from_link(built, query))
-    names = [f"{tab}-{name}" for tab, card in built.items() for name in card.names]
-    found = dict(zip([*names, "preset", "live", "race", "tab"], values, strict=True))
-    return {name: value for name, value in found.items() if value != gr.skip()}
+    updates = page.from_link(*built, query)
+    return {part.elem_id.removesuffix("-setting"): value for part, value in updates.items() if value != gr.skip()}
 
 
 @pytest.fixture(scope="module")
-def cards_of() -> dict[str, Any]:
+def cards_of() -> Any:
+    """The controls of both tabs, their players, and the tabs."""
     with gr.Blocks():
-        return {tab: module.place() for tab, module in page.TABS.items()}
+        placed = {tab: module.place() for tab, module in page.TABS.items()}
+        return placed, {tab: gr.HTML(elem_id=tab) for tab in placed}, gr.Tabs(elem_id="tab")
 
 
-def test_a_link_fills_the_controls_and_names_the_preset(cards_of: dict[str, Any]) -> None:
+def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
     assert opened(cards_of, {}) == {}
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
     assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
-    assert found["preset"]["value"] == "custom" and "tab" not in found
+    assert found["live-preset"]["value"] == "custom" and "tab" not in found
     assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
-    found = opened(cards_of, {"methods": "specdiff", "prompt": "Once"})
-    assert found["race-methods"]["value"] == ["specdiff"] and found["tab"].selected == "race"
+    found = opened(cards_of, {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm", "prompt": "Once"})
+    methods, offered = found["race-methods"], race.choices("gpt2-mdlm")
+    assert (methods["value"], methods["choices"], found["race-pair"]) == (["specdiff"], offered, "gpt2-mdlm")
+    assert found["tab"].selected == "race"
     first = PRESETS[presets_of("smollm2")[0]]
     found = opened(cards_of, {"pair": "smollm2"})
     assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
     for number, preset in enumerate(PRESETS):
         query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
-        found = opened(cards_of, query)["preset"]
-        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.pair)
+        found = opened(cards_of, query)["live-preset"]
+        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.config.pair)
 
 
-def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: dict[str, Any]) -> None:
+def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: Any) -> None:
     for tab, query in (("live", {"gamma": "99"}), ("race", {"methods": "no such"}), ("live", {"drafter": "<b>"})):
         found = opened(cards_of, {**query, "prompt": "Once"})
         assert set(found) - {"tab"} == {f"{tab}-prompt", tab} and found[f"{tab}-prompt"] == "Once"
@@ -299,7 +299,7 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
 @pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
-def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: dict[str, Any]) -> None:
+def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: Any) -> None:
     """Settings are filled in, or leave a card; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
     found = opened(cards_of, query)
@@ -310,7 +310,7 @@ def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], card
     assert (found["live-prompt"], found["live-seed"], found["live-gamma"]) == ("Once", 3, 4)
 
 
-def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) -> None:
+def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
@@ -323,24 +323,22 @@ def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: dict[str, Any]) 
         assert found.keys() == {"tab"} and found["tab"].selected == tab
 
 
+def codes(address: str, *, everywhere: bool = False) -> TestClient:
+    """A client of the server that makes QR codes, at this address."""
+    return TestClient(Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url=address)
+
+
 def test_the_code_of_a_link_leads_to_this_page_only() -> None:
-    client = TestClient(Starlette(routes=[Route("/qr", launch.link_code())]), base_url="http://lab.example:7860")
+    client = codes("http://lab.example:7860")
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
     assert answer.content == launch.code_of(link) != launch.code_of(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
-    refused = [
-        "",
-        "javascript:alert(1)",
-        "http://[",
-        "//lab.example:7860/",
-        "http://elsewhere.example/",
-        link * 20,
-        "http://lab.example:7860/" + "\N{GRINNING FACE}" * 1100,
-    ]
+    refused = ["", "javascript:alert(1)", "http://[", "//lab.example:7860/", "http://elsewhere.example/", link * 20]
     refused += ["http://lab.example:7860@elsewhere.example/", "http://lab.example/", "ftp://lab.example:7860/"]
+    refused += ["http://lab.example:7860/" + "\N{GRINNING FACE}" * 1100]
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
@@ -351,7 +349,7 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
     assert client.get(place).status_code == client.post(f"{place}?voter={one}&option=0").status_code == 404, "not open"
     assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
     assert client.put(place).json() == {"counts": [], "shown": "gamma-guess"}
-    for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts: then the phone shows the answer
+    for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts
         assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
     kept.close("0123456789ab")
     assert client.post(f"{place}?voter={one}&option=0").status_code == 404, "it is closed"
@@ -379,16 +377,13 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
-        client = TestClient(
-            Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url="http://127.0.0.1:7860"
-        )
-        answer = client.get("/qr", params={"link": link})
+        answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
     assert answer.content == launch.code_of("http://192.168.0.7:7860/?lesson=gamma")
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
-def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: dict[str, Any]) -> None:
+def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: Any) -> None:
     query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
     found = opened(cards_of, query)
     config = method.config(DecodeConfig()).to_dict()
@@ -446,25 +441,14 @@ def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
     assert client.get("/readyz").status_code == 503
 
 
-def test_logs_for_programs_name_the_run() -> None:
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.setFormatter(launch.JsonLines())
-    handler.emit = lambda record: lines.append(handler.format(record))
-    loggers = [logging.getLogger(name) for name in ("specdiff.page", "specdiff.runs")]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    try:
+def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caplog.handler, "formatter", launch.JsonLines())
+    with caplog.at_level(logging.INFO):
         shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
-        plan = lambda values: {"vanilla": DecodeConfig(drafter="none")}  # noqa: E731
-        (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {}, plan)
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-    failed, begun, ended = map(json.loads, lines)
+        (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {"drafter": "none"}, live.plan)
+    failed, begun, ended = map(json.loads, caplog.text.splitlines())
     assert (failed["run"], failed["level"]) == (shown["run"], "error") == ("abcd1234", "error")
-    assert "nobody foresaw" in failed["error"] and "Once" not in "".join(lines), "what visitors write is not logged"
+    assert "nobody foresaw" in failed["error"] and "Once" not in caplog.text, "what visitors write is not logged"
     run = json.loads(last)["run"]
     assert begun["run"] == ended["run"] == run
     assert begun["message"] == f"run {run}: vanilla" and " ended after " in ended["message"]

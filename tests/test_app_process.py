@@ -37,34 +37,25 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
     progress(f"Loading {pair}")
     if pair == "absent":
         raise ConfigError("No such pair.", field="pair", hint="Choose another.")
-    if pair == "embedded":
-        return Deadly()
     if pair == "who":
         progress(str(os.getpid()))
     while pair == "endless":
         progress("Downloading")
         time.sleep(0.005)
-    if pair == "hub":
-        return Bringing()
     errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
-    return FakeDecoder(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
+    return There(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
 
 
-class Bringing(FakeDecoder):
-    """Loads drafters when they are asked for."""
+class There(FakeDecoder):
+    """Loads drafters on request; kills its process in the middle of a decode if asked to."""
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         if drafter == "absent":
             raise SpecDiffError("No such drafter.")
         progress(f"Loading {drafter}")
 
-
-class Deadly:
-    """Kills its process in the middle of a decode if the prompt says so."""
-
-    def decode(self, prompt: str, config: DecodeConfig, **rest: Any) -> Iterator[Event]:
-        events = FakeDecoder().decode(prompt, config)
-        for event in events:
+    def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+        for event in super().decode(prompt, config, **options):
             yield event
             if isinstance(event, Committed) and prompt == "die":
                 os._exit(9)
@@ -119,7 +110,7 @@ def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])
-def test_stop_and_a_closed_generator_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
+def test_stop_and_close_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
     """The visitor's event lives here, the decode there."""
     far, stop = decoder(remote, "slow"), threading.Event()
     events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)

@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from app_fakes import FakeDecoder, frames, raced, trace_of
+from app_fakes import START, WARM_UP, FakeDecoder, frames, raced, trace_of
 
 from app import page
 from app.content.error_cards import card
@@ -56,30 +56,6 @@ def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) 
 def several(decoder: Any, prompt: Any = "Once", values: Any = METHODS, **options: Any) -> Iterator[str]:
     """A race of the Race tab."""
     return raced(lambda *_: decoder, prompt, values, race.plan, **options)
-
-
-class Failing(FakeDecoder):
-    """Fails in lanes of one drafter: at the start, in the warm-up, or after a round."""
-
-    def __init__(self, when: str, error: Exception = MISSING, drafter: str = "mdlm") -> None:
-        super().__init__()
-        self.when, self.error, self.drafter = when, error, drafter
-
-    def give_up(self) -> None:
-        raise self.error
-
-    def warm(self, config: DecodeConfig, seconds: float, stop: threading.Event | None) -> None:
-        if (config.drafter, "warm-up") == (self.drafter, self.when):
-            self.give_up()
-        super().warm(config, seconds, stop)
-
-    def decode(self, prompt: str, config: DecodeConfig, *, detail: bool = True, **options: Any) -> Iterator[Event]:
-        if (config.drafter, "start") == (self.drafter, self.when):
-            self.give_up()
-        for event in super().decode(prompt, config, detail=detail, **options):
-            yield event
-            if detail and (config.drafter, "decode") == (self.drafter, self.when) and isinstance(event, Committed):
-                self.give_up()
 
 
 def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +177,7 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the race, in its middle, and where a file of an exploration would be kept."""
+    """Before the race, in its middle, and where a file would be kept."""
     monkeypatch.setattr(running.Traces, "new", lambda *_: Path("/dev/full"))
     last = frames(one(FakeDecoder()))[-1]
     assert last["card"]["message"] == "The server's disk is full, so the run can't be kept." and not last["trace"]
@@ -213,19 +189,6 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SpecDiffError, match="disk is full") as full:
             act()
         assert "operator" in full.value.hint
-
-    class Unkept(job.Job):
-        def work(self) -> Iterator[object]:
-            return iter(())
-
-        def progress(self) -> dict[str, Any]:
-            return {"result": "all that was found"}
-
-        def result(self) -> dict[str, Any]:
-            return {"files": running.TRACES.keep(b"race")}
-
-    last = frames(job.stream(Unkept, Jobs()))[-1]
-    assert "disk is full" in last["card"]["message"] and last["result"] == "all that was found"
 
 
 @pytest.mark.parametrize(
@@ -269,12 +232,15 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
         assert "secret internals" in caplog.text and shown["run"] in shown["hint"]
 
 
-@pytest.mark.parametrize("when", ["load", "start", "warm-up", "decode"])
-def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
-    decoder = Failing(when)
+LOAD = -3
+
+
+@pytest.mark.parametrize("after", [LOAD, START, WARM_UP, 1])
+def test_a_lane_that_fails_says_why_and_the_others_run(after: int) -> None:
+    decoder = FakeDecoder(fail=MISSING, fail_after=after, drafter="mdlm")
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
-        if (drafter, when) == ("mdlm", "load"):
+        if (drafter, after) == ("mdlm", LOAD):
             raise MISSING
         return decoder
 
@@ -287,21 +253,19 @@ def test_a_lane_that_fails_says_why_and_the_others_run(when: str) -> None:
     assert isinstance(reason, Failed) and (reason.code, reason.message) == ("weights", MISSING.message)
     assert reason.hint == MISSING.hint and reason.run == last["run"]
     kinds = {type(event) for event in lanes["specdiff"]}
-    assert (RunStarted in kinds) == (when in {"warm-up", "decode"})
-    assert (Committed in kinds) == (when == "decode")
+    assert (RunStarted in kinds, Committed in kinds) == (after >= WARM_UP, after == 1)
     early = [lanes_of(frame)["specdiff"] for frame in updates[:-1] if frame["size"]]
     assert any(events and isinstance(events[-1], Failed) for events in early), "shown while the race goes on"
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["while measured", "in its warm-up"])
-def test_a_failed_drafted_lane_is_a_card_beside_vanilla(early: bool) -> None:
-    decoder = Failing("warm-up" if early else "decode", MEMORY, "block")
-    last = frames(one(decoder))[-1]
+@pytest.mark.parametrize("after", [1, WARM_UP])
+def test_a_failed_drafted_lane_is_a_card_beside_vanilla(after: int) -> None:
+    last = frames(one(FakeDecoder(fail=MEMORY, fail_after=after, drafter="block")))[-1]
     assert last["card"]["code"] == "memory" and last["source"] == "failed"
     lanes = lanes_of(last)
     assert isinstance(lanes["vanilla"][-1], Finished)
     assert lanes["drafted"][-1] == Failed(code="memory", message=MEMORY.message, hint=MEMORY.hint, run=last["run"])
-    assert any(isinstance(event, Verified) for event in lanes["drafted"]) != early
+    assert any(isinstance(event, Verified) for event in lanes["drafted"]) == (after == 1)
 
 
 @pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "mdlm", "block"}], ids=["vanilla", "all drafters"])
@@ -321,7 +285,7 @@ def test_vanilla_that_cannot_begin_is_a_card_and_later_a_lane() -> None:
     decoder = FakeDecoder(fail=ContextOverflow("Too long.", hint="Shorten it."), fail_after=0)
     last = frames(several(decoder))[-1]
     assert last["card"]["field"] == "prompt" and last["card"]["message"] == "Too long."
-    lanes = lanes_of(frames(several(Failing("decode", MEMORY, "none")))[-1])
+    lanes = lanes_of(frames(several(FakeDecoder(fail=MEMORY, drafter="none")))[-1])
     assert isinstance(lanes["vanilla"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
 
 
@@ -330,15 +294,18 @@ def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
     loads: list[str] = []
     living: list[bool] = [True]
 
-    class Mortal(Failing):
-        def give_up(self) -> None:
-            living[0] = False
-            super().give_up()
+    class Mortal(FakeDecoder):
+        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
+            try:
+                yield from super().decode(*args, **options)
+            except WeightsError:
+                living[0] = False
+                raise
 
     def load(pair: str, progress: Any) -> FakeDecoder:
         loads.append(pair)
         living[0] = True
-        return Mortal("decode")
+        return Mortal(fail=MISSING, drafter="mdlm")
 
     engines = Engines(load, alive=lambda: living[0])
     lanes = lanes_of(frames(raced(engines, "Once", METHODS, race.plan))[-1])
@@ -418,11 +385,10 @@ def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
     warmed, messages = list[bool](), list[str]()
 
     class Endless(FakeDecoder):
-        def decode(self, *args: Any, stop: Any, **options: Any) -> Iterator[Event]:
+        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
             warmed.append(True)
-            while len(warmed) == 1 and not stop.is_set():
-                time.sleep(0.005)
-            return iter(())
+            while len(warmed) == 1:
+                yield from super().decode(*args, **options)
 
     def gone(message: str) -> None:
         if warmed:

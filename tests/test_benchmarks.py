@@ -157,7 +157,7 @@ PAGE: dict[str, Any] = {
     "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
     "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
     "provenance": {**ORIGIN, "command": "python -m benchmarks page"},
-}  # fmt: skip
+}  # fmt: skip  # several fields a line
 
 
 def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:

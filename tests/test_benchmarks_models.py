@@ -20,7 +20,7 @@ from benchmarks import equality
 from benchmarks import forwards as forwards_module
 from benchmarks import peers as hf
 from benchmarks.__main__ import main
-from benchmarks.equality import RecordingEngine, check_equality, generate
+from benchmarks.equality import check_equality, generate, recorded
 from benchmarks.forwards import efficiency
 from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, one_turn, prepared
 from benchmarks.prompts import write_prompts
@@ -89,7 +89,7 @@ def engine() -> Engine:
         torch.manual_seed(0)
         target = new_target(VOCAB, layers=4, width=64, context=96).eval().requires_grad_(False)
         small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
-        config = drafter_config(target.config, layers=2, features=2, block_size=7)
+        config = drafter_config(target.config, layers=2, block_size=7)
         network = new_drafter(target, config).eval().requires_grad_(False)
     spec = PairSpec(
         name="tiny",
@@ -173,8 +173,8 @@ PLAIN = Lane(VANILLA, CALLS["vanilla"][0])
 
 
 def test_transformers_dflash_generator_takes_our_block_drafter(engine: Engine) -> None:
-    """If a new transformers refuses it, this test says so, and the report does too, instead of leaving the lane out
-    silently."""
+    """If a new transformers refuses it, this test says so, and the report does too, instead of
+    leaving the lane out silently."""
     from transformers.generation import candidate_generator
 
     same, default = (Lane(BenchSetting("block", 4, 1), call) for call in CALLS["block_diffusion"])
@@ -283,7 +283,7 @@ def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
     assert "block/8/1" in hf.usual_settings(PAIRS["smollm2"]), "its drafter's longest window"
     lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
     names = [lane.name for lane in lanes]
-    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # transformers' defaults once, none for mdlm
+    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # defaults once, none for mdlm
     for key in ("block_markov/9/1", "block/9/1/9", "block/9/1/0/4/self", "block/16/1/auto"):
         lanes, _ = lanes_of(EMBEDDED, listed([key], BASE))
         assert [lane.name for lane in lanes if lane.call] == ["generate"], "DFlash's own loop has nothing like it"
@@ -306,13 +306,14 @@ def test_equality_grid_on_a_real_model(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_logits_are_recorded_beside_the_engine_and_not_in_it(engine: Engine) -> None:
-    """The recorded run is the plain one; the shared engine keeps its target."""
-    target, config = engine.target, dataclasses.replace(BASE, drafter="block", gamma=4, steps=1)
-    recording = RecordingEngine(engine)
-    found, plain = final(list(recording.decode("abc", config))), final(list(engine.decode("abc", config)))
-    assert found is not None and plain is not None and found.ids == plain.ids and engine.target is target
-    assert len(recording.logits) == len(found.ids)
-    likeliest = [int(row[2:].argmax()) + 2 for row in recording.logits]
+    """The recorded run is the plain one, and nothing of the drafter's own model is recorded."""
+    config = dataclasses.replace(BASE, drafter="autoregressive", gamma=4, steps=4)
+    with recorded(engine.target) as logits:
+        found = final(list(engine.decode("abc", config)))
+    plain = final(list(engine.decode("abc", config)))
+    assert found is not None and plain is not None and found.ids == plain.ids
+    assert len(logits) == len(found.ids)
+    likeliest = [int(row[2:].argmax()) + 2 for row in logits]
     assert all(token in (best, 0) for token, best in zip(found.ids, likeliest, strict=True))
 
 

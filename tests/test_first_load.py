@@ -59,7 +59,7 @@ def test_what_may_differ_between_visitors_is_asked_for_again(
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "br", "identity"])
-def test_what_is_kept_can_be_read_by_the_browser_that_asked(client: TestClient, accepted: str) -> None:
+def test_what_is_kept_can_be_read_by_whom_it_is_for(client: TestClient, accepted: str) -> None:
     client.get("/")
     texts = {client.get("/", headers={"accept-encoding": accepted}).text for _ in range(2)}
     assert len(texts) == 1 and texts.pop().startswith("/ ")

@@ -6,42 +6,48 @@ import inspect
 import json
 from pathlib import Path
 from runpy import run_path
-from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 import pytest
+from gradio.mcp import GradioMCPServer
 from gradio.queueing import Queue
 from gradio.state_holder import StateHolder
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.testclient import TestClient
 
 from app import launch
-from app.first_load import MODULES, STATIC
+from app.first_load import MODULES, STATIC, Kept
 from app.gradio_patches import (
     PROGRESS_SLEEP,
     QUEUE_SLEEP,
     answer_json,
     calm_queue,
     count_values,
-    early_scripts,
     unjudged,
 )
 
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
-def test_the_launcher_puts_the_throttle_and_the_modules_before_gradios_scripts() -> None:
+def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = inspect.unwrap(GradioMCPServer.postprocess_output_data)
+    monkeypatch.setattr(GradioMCPServer, "postprocess_output_data", write)
     script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
-    early_scripts(script, f"./{MODULES}")
     with gr.Blocks() as page:
         gr.HTML()
     app, *_ = launch.serve(page, prevent_thread_lock=True, quiet=True)
     try:
+        assert page._queue.sleep_when_free == QUEUE_SLEEP and GradioMCPServer.postprocess_output_data is not write
+        assert page.validate_inputs.__module__ == count_values.__module__
+        kept, zipped = (one.cls for one in app.user_middleware if one.cls in (Kept, GZipMiddleware))
+        assert (kept, zipped) == (Kept, GZipMiddleware), "what is kept is compressed once"
         for page.share in (False, True):
             ours = f'<script>{script}</script><script src="./{MODULES}">'
-            before, found, _ = TestClient(app, f"http://{page.share}").get("/").text.partition(ours)
-            assert found and "<base" in before and "<script" not in before
+            for headers in ({}, {"range": "bytes=0-"}):  # kept, and not
+                answer = TestClient(app, f"http://{page.share}").get("/", headers=headers)
+                before, found, _ = answer.text.partition(ours)
+                assert found and "<base" in before and "<script" not in before
     finally:
         page.share = False
         page.close()
@@ -101,8 +107,8 @@ def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> 
 
 
 def test_gradio_would_still_judge_values() -> None:
-    """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of any instance: an
-    event that updates a widget makes another."""
+    """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of
+    any instance: an event that updates a widget makes another."""
     unjudged(gr.Dropdown, gr.Slider)
     for widget, value in ((gr.Dropdown(["a"]), "b"), (gr.Slider(1, 3), 9)):
         with pytest.raises(gr.Error):
@@ -111,9 +117,6 @@ def test_gradio_would_still_judge_values() -> None:
 
 
 def test_mcp_answers_would_still_be_python() -> None:
-    pytest.importorskip("mcp", reason="the mcp extra of Gradio is not installed")
-    from gradio.mcp import GradioMCPServer
-
     answer_json()
     with gr.Blocks() as page:
         gr.HTML()
@@ -123,22 +126,6 @@ def test_mcp_answers_would_still_be_python() -> None:
     assert content.text == str(answer), "no longer needed"
     (content,) = server.postprocess_output_data([answer], "http://lab")
     assert json.loads(content.text) == answer
-
-
-def test_the_launcher_applies_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    mcp = pytest.importorskip("gradio.mcp", reason="the mcp extra of Gradio is not installed").GradioMCPServer
-    monkeypatch.setattr(mcp, "postprocess_output_data", inspect.unwrap(mcp.postprocess_output_data))
-    page = SimpleNamespace(
-        _queue=SimpleNamespace(sleep_when_free=0.001, progress_update_sleep_when_free=0.01),
-        queue=lambda **_: None,
-        launch=dict,
-    )
-    options = launch.serve(page, quiet=True)
-    assert page.validate_inputs.__module__ == count_values.__module__
-    assert page._queue.sleep_when_free == QUEUE_SLEEP and options["quiet"] is True
-    assert hasattr(mcp.postprocess_output_data, "__wrapped__")
-    _, zipped = options["app_kwargs"]["middleware"]
-    assert zipped.cls is GZipMiddleware
 
 
 def test_the_server_forgets_pages_that_are_gone() -> None:

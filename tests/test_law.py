@@ -154,7 +154,7 @@ def block(
         max_position_embeddings=64,
         num_hidden_layers=layer + 1,
     )
-    values = drafter_config(theirs, layers=1, intermediate=8, block_size=5, mask_id=MASK)
+    values = {**drafter_config(theirs, layers=1, block_size=5, mask_id=MASK), "intermediate_size": 8}
     values["dflash_config"] |= {"markov_width": markov, "target_layer_ids": [layer]}
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
     if blind:

@@ -1,4 +1,4 @@
-"""The wheel, installed and used from a folder that is not a checkout; and the requirements, which all name the same."""
+"""The wheel, used from a folder that is not a checkout; and the requirements, all the same."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Any
 
+import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from test_architecture import ROOT, shipped
 
+from benchmarks.load import wait_for
 from specdiff_core.schema.trace import read_trace
 
 if sys.version_info >= (3, 11):
@@ -62,27 +62,11 @@ class Installed:
         with log.open("wb") as out:
             server = subprocess.Popen(command, cwd=self.home, env=self.environment, stdout=out, stderr=out)
         try:
-            until = time.monotonic() + PATIENCE
-            while not _answers(f"{url}/readyz"):
-                assert server.poll() is None and time.monotonic() < until, log.read_text()
-                time.sleep(0.2)
+            wait_for(f"{url}/readyz", server)
             yield url
         finally:
             server.terminate()
             server.wait(60)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return bool(read(url))
-    except OSError:  # not listening yet, or 503 while the model loads
-        return False
-
-
-def read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        content: bytes = answer.read()
-    return content
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +118,10 @@ def test_the_engine_runs_from_another_folder(installed: Installed) -> None:
 @pytest.mark.slow
 def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
     with installed.page() as url:
-        shell = read(url).decode()
-        assert "SpecDiff" in shell
+        assert "SpecDiff" in httpx.get(url).text
         files = [installed.site / "app/static/app.js", *(installed.site / "specdiff_core/assets/traces").glob("*.gz")]
         for file in files[:2]:
-            assert read(f"{url}/gradio_api/file={file}") == file.read_bytes()
+            assert httpx.get(f"{url}/gradio_api/file={file}").content == file.read_bytes()
 
 
 def project() -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Runs, explorations, Stop and errors on ZeroGPU: with the package ``spaces`` itself, without a GPU behind it.
-``test_app_gpu.py`` gives these tests a process of their own, and is its hub."""
+"""Runs, explorations, Stop and errors on ZeroGPU: with the package ``spaces`` itself, without a GPU
+behind it. ``test_app_gpu.py`` gives these tests a process of their own, and is its hub."""
 
 from __future__ import annotations
 

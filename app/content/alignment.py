@@ -1,5 +1,5 @@
-"""Two figures on alignment (SpecDiff-2), from the recorded comparison: acceptance by position before and after
-streak-distillation, and what K drafts gain and cost.
+"""Two figures on alignment (SpecDiff-2), from the recorded comparison: acceptance by position
+before and after streak-distillation, and what K drafts gain and cost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app.content.html import element
 from specdiff_core.explorations import figures as draw
 
 STYLES = {"mdlm": ("@residual", "dash", "bottom center"), "mdlm_streak": ("@accent", "solid", "top center")}
-"""Drafter -> colour and dash of its line, and the side of the second-to-last mark where its name is."""
+"""Drafter -> colour and dash of its line, and where its name is beside the second-to-last mark."""
 
 
 def figures() -> str:
@@ -21,7 +21,7 @@ def figures() -> str:
 
 
 def twins() -> str:
-    """Acceptance by position of the drafter mdlm and of its streak-distilled twin, at temperature 0."""
+    """Acceptance by position of mdlm and of its streak-distilled twin, at temperature 0."""
     cold, warm = evidence.twins(0.0), evidence.twins(1.0)
     size = len(cold[0]["alpha_at"])
     lines = [
@@ -30,16 +30,16 @@ def twins() -> str:
     ]
     before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
     said = (
-        f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for its "
-        f"twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at temperature 1: "
-        f"{warm[0]['tau']:.2f} and {warm[1]['tau']:.2f}."
+        f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for "
+        f"its twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at "
+        f"temperature 1: {warm[0]['tau']:.2f} and {warm[1]['tau']:.2f}."
     )
     axes = draw.axes("position in the window", "α_j", xaxis={"dtick": 1, "showgrid": False}, yaxis={"range": [0, 1]})
     return _figure("Acceptance by position, before and after streak-distillation", said, lines, axes)
 
 
 def drafts() -> str:
-    """Speed-up by K under self-selection, with the tokens per round at each point, beside one greedy window."""
+    """Speed-up and tokens per round by K under self-selection, beside one greedy window."""
     temperature, points = evidence.selection()
     ks, taus, speeds = zip(*points, strict=True)
     found = evidence.answer("compare/selection")
@@ -47,11 +47,12 @@ def drafts() -> str:
     tau, speed = evidence.GREEDY
     more = next(k for k, own, _ in points if own > tau)
     said = (
-        f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: from K = {ks[0]} to "
-        f"{ks[-1]}, the tokens per round rise from {taus[0]:.2f} to {taus[-1]:.2f}, but the speed-up falls from "
-        f"{draw.times(speeds[0])} to {draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of "
-        f"the same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, {evidence.SWEPT} "
-        f"prompts): faster than any K; only K = {more} or more gives more tokens."
+        f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: "
+        f"from K = {ks[0]} to {ks[-1]}, the tokens per round rise from {taus[0]:.2f} to "
+        f"{taus[-1]:.2f}, but the speed-up falls from {draw.times(speeds[0])} to "
+        f"{draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of the "
+        f"same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, "
+        f"{evidence.SWEPT} prompts): faster than any K; only K = {more} or more gives more tokens."
     )
     places = [*["top right"] * (len(ks) - 1), "bottom left"]
     names = [str(k) for k in ks]

@@ -13,27 +13,8 @@ from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError,
 
 logger = logging.getLogger("specdiff.page")
 
-TITLES = {
-    "config": "This setting doesn’t work",
-    "prompt": "This prompt can’t be used",
-    "pair": "This model pair isn't available here",
-    "stopped": "Stopped",
-    "weights": "A model file is missing or damaged",
-    "tokenizer": "Drafter and target don’t match",
-    "draft": "The drafter returned an invalid draft",
-    "context": "The prompt is too long",
-    "memory": "Out of memory",
-    "limit": "You’ve reached this server’s limit",
-    "trace": "This file is not a readable trace",
-    "trace-schema": "This trace was written by another version",
-    "server": "The attached server failed",
-    "corpus": "The corpus cannot be read",
-    "error": "That did not work",
-    "unexpected": "Something unexpected happened",
-}
 
-
-class Unexpected(SpecDiffError, code="unexpected"):
+class Unexpected(SpecDiffError, code="unexpected", title="Something unexpected happened"):
     """The words for an error that nobody foresaw."""
 
 
@@ -54,7 +35,7 @@ def new_run_id() -> str:
 
 
 def card(error: BaseException, run: str) -> ErrorCard:
-    """Describe ``error`` for a visitor; log it under ``run``, with its traceback if it is unexpected."""
+    """Describe ``error`` for a visitor; log it under ``run``, if unexpected with its traceback."""
     expected = error if isinstance(error, SpecDiffError) else OutOfMemory() if is_memory(error) else None
     if expected is None:
         logger.error("run %s failed", run, exc_info=error, extra={"run": run})
@@ -67,7 +48,7 @@ def card(error: BaseException, run: str) -> ErrorCard:
     field = "prompt" if expected.code == "context" else getattr(expected, "field", "")
     return ErrorCard(
         code=expected.code,
-        title=TITLES["prompt"] if field == "prompt" else TITLES.get(expected.code, TITLES["error"]),
+        title="This prompt can’t be used" if field == "prompt" else expected.title,
         message=expected.message,
         hint=expected.hint,
         field=field,

@@ -1,5 +1,5 @@
-"""Numbers of the lessons, computed from recordings: the answer to each lesson's question. If a recording cannot be
-read, only its sentence is missing.
+"""Numbers of the lessons, computed from recordings: the answer to each lesson's question. If a
+recording cannot be read, only its sentence is missing.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def twins(temperature: float) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 GREEDY, SWEPT = (3.11, 1.74), 40
-"""Tokens per round and speed-up of the drafter of :func:`selection` with one window of the same γ if it is as greedy as
-the target, over so many prompts (BENCHMARKS.md)."""
+"""Tokens per round and speed-up of the drafter of :func:`selection` with one window of the same γ
+if it is as greedy as the target, over so many prompts (BENCHMARKS.md)."""
 
 
 def selection() -> tuple[float, list[tuple[int, float, float]]]:
-    """The drafter's temperature under self-selection; K, tokens per round and speed-up at the target's temperature 0,
-    on the same prompts."""
+    """The drafter's temperature under self-selection; K, tokens per round and speed-up at the
+    target's temperature 0, on the same prompts."""
     found = answer("compare/selection")
     points = [(one.num_drafts, one.tau, one.speedup.value) for one in found.entries if one.drafter != "none"]
     return found.settings["draft_temperature"], points
@@ -86,9 +86,9 @@ def _gamma() -> str:
     for stem in MAPS:
         few, many = (row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem).rows)))
         found.append(
-            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at {few['speedup']:.2f}× "
-            f"and a window of {many['gamma']} at {many['speedup']:.2f}×; the tokens per round grow from "
-            f"{few['tau']:.2f} to {many['tau']:.2f}."
+            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at "
+            f"{few['speedup']:.2f}× and a window of {many['gamma']} at {many['speedup']:.2f}×; the "
+            f"tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
         )
     return " ".join(found)
 
@@ -111,9 +111,10 @@ def _temperature() -> str:
     stem = "explore/temperature"
     cold, warm = (row(stem, temperature=own, draft_temperature=own) for own in (0.0, 1.0))
     return (
-        f"With {_model(stem)}, over {cold['prompts']} prompts, it falls from {percent(cold['alpha'])} at temperature 0 "
-        f"to {percent(warm['alpha'])} at temperature 1, if the drafter has the same temperature; τ falls from "
-        f"{cold['tau']:.2f} to {warm['tau']:.2f}."
+        f"With {_model(stem)}, over {cold['prompts']} prompts, it falls from "
+        f"{percent(cold['alpha'])} at temperature 0 to {percent(warm['alpha'])} at temperature 1, "
+        f"if the drafter has the same temperature; τ falls from {cold['tau']:.2f} to "
+        f"{warm['tau']:.2f}."
     )
 
 
@@ -122,9 +123,10 @@ def _alignment() -> str:
     alphas = plain["alpha_at"]
     first, last = gain(alphas, 0), gain(alphas, len(alphas) - 1)
     return (
-        f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at position 1, and "
-        f"{last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are accepted more often at every position: "
-        f"τ {twin['tau']:.2f} against {plain['tau']:.2f} in {twin['prompts']} texts, γ {len(alphas)}, temperature 0."
+        f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at "
+        f"position 1, and {last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are "
+        f"accepted more often at every position: τ {twin['tau']:.2f} against {plain['tau']:.2f} in "
+        f"{twin['prompts']} texts, γ {len(alphas)}, temperature 0."
     )
 
 
@@ -148,9 +150,9 @@ def _lossless() -> str:
     seen = next(one for one in rows if one["distance"] > one["floor_high"])
     hidden = seen["floor_high"] * (seen["runs"] / 10) ** 0.5
     return (
-        f"It stands out after {seen['runs']:,} runs: its text is {seen['distance']:.2f} away from the exact "
-        f"distribution, and 99 % of exact samples stay below {seen['floor_high']:.2f}. After 10 runs that noise would "
-        f"reach about {hidden:.1f} and hide it."
+        f"It stands out after {seen['runs']:,} runs: its text is {seen['distance']:.2f} away from "
+        f"the exact distribution, and 99 % of exact samples stay below {seen['floor_high']:.2f}. "
+        f"After 10 runs that noise would reach about {hidden:.1f} and hide it."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.schema.methods import find_method
@@ -41,34 +41,30 @@ MOST = max(map(len, EXAMPLES.values()))
 
 
 def examples_of(pair: str) -> tuple[Example, ...]:
-    """The examples of a pair; for other pairs those of SmolLM2 if they chat, otherwise the embedded pair's."""
+    """The examples of a pair; by default SmolLM2's if it chats, otherwise the embedded pair's."""
     spec = known_pair(pair)
     return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """Named settings for a pair: those of a method, and ``values`` that differ.
-
-    ``slug`` names its recordings' files; by default the label does.
-    """
+    """Named settings for a pair; ``slug`` names its recordings' files, by default the label does."""
 
     label: str
-    method: str = "dflash"
-    values: dict[str, Any] = field(default_factory=dict)
-    pair: str = "embedded"
+    config: DecodeConfig
     slug: str = ""
 
-    @property
-    def config(self) -> DecodeConfig:
-        """All settings, by default those of the method."""
-        base = DecodeConfig(pair=self.pair)
-        return DecodeConfig.parse({**find_method(self.method).config(base).to_dict(), **self.values})
+
+def _preset(label: str, method: str = "dflash", slug: str = "", **values: Any) -> Preset:
+    """The settings of a method for a pair, by default the embedded one, and ``values`` that differ."""
+    base = {"pair": "embedded", **values}
+    config = find_method(method).config(DecodeConfig(pair=base["pair"]))
+    return Preset(label, DecodeConfig.parse({**config.to_dict(), **base}), slug)
 
 
 def _small(label: str, method: str = "dflash", slug: str = "", **values: Any) -> Preset:
     """A preset of SmolLM2, with a window that pays on two CPU cores (BENCHMARKS.md)."""
-    return Preset(label=label, method=method, values={"gamma": 4, **values}, pair="smollm2", slug=slug)
+    return _preset(label, method, slug, **{"pair": "smollm2", "gamma": 4, **values})
 
 
 PRESETS = (  # the first is what the page opens with
@@ -82,36 +78,27 @@ PRESETS = (  # the first is what the page opens with
     _small("Prompt lookup", "prompt_lookup", gamma=8),
     _small("Sampling at 0.7, exact ratio test", temperature=0.7),
     _small("Sampling at 0.7, same noise as vanilla", rule="match", temperature=0.7),
-    Preset(label="Four denoising steps", values={"gamma": 8, "steps": 4}),
-    Preset(label="One pass (DFlash)"),
-    Preset(label="Draft tree (DDTree)", method="ddtree"),
-    Preset(label="Markov head, draft tree", method="markov_tree"),
-    Preset(label="Markov head (DSpark)", method="markov"),
-    Preset(label="Adaptive γ", method="auto", slug="chosen as it goes"),
-    Preset(label="Independent drafter (SpecDiff)", method="specdiff", values={"gamma": 6, "steps": 2}),
-    Preset(label="Self-selection of four drafts (SpecDiff-2)", method="specdiff2", values={"temperature": 1.0}),
-    Preset(label="EAGLE-2", method="eagle2"),
-    Preset(label="Small autoregressive drafter", method="autoregressive"),
-    Preset(label="Sampling, exact ratio test", values={"temperature": 1.0, "gamma": 8, "steps": 4}),
-    Preset(
-        label="Same noise as vanilla",
-        values={"rule": "match", "temperature": 1.0, "gamma": 8, "steps": 4},
-    ),
-    Preset(
-        label="Naive p/q (not lossless)",
-        values={"rule": "naive", "temperature": 1.0, "gamma": 8, "steps": 4, "order": "random"},
-    ),
+    _preset("Four denoising steps", gamma=8, steps=4),
+    _preset("One pass (DFlash)"),
+    _preset("Draft tree (DDTree)", "ddtree"),
+    _preset("Markov head, draft tree", "markov_tree"),
+    _preset("Markov head (DSpark)", "markov"),
+    _preset("Adaptive γ", "auto", slug="chosen as it goes"),
+    _preset("Independent drafter (SpecDiff)", "specdiff", gamma=6, steps=2),
+    _preset("Self-selection of four drafts (SpecDiff-2)", "specdiff2", temperature=1.0),
+    _preset("EAGLE-2", "eagle2"),
+    _preset("Small autoregressive drafter", "autoregressive"),
+    _preset("Sampling, exact ratio test", temperature=1.0, gamma=8, steps=4),
+    _preset("Same noise as vanilla", rule="match", temperature=1.0, gamma=8, steps=4),
+    _preset("Naive p/q (not lossless)", rule="naive", temperature=1.0, gamma=8, steps=4, order="random"),
 )
-OPENING = PRESETS[0]
+OPENING = PRESETS[0].config
 
 
 def presets_of(pair: str) -> list[int]:
-    """Places in :data:`PRESETS`: those of a pair's own, or of the embedded pair's whose drafter it has."""
-    if own := [place for place, preset in enumerate(PRESETS) if preset.pair == pair]:
+    """Places in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
+    places = {place: preset.config for place, preset in enumerate(PRESETS)}
+    if own := [place for place, config in places.items() if config.pair == pair]:
         return own
     spec = known_pair(pair) or EMBEDDED
-    return [
-        place
-        for place, preset in enumerate(PRESETS)
-        if preset.pair == "embedded" and spec.playing(find_method(preset.method).drafter)
-    ]
+    return [place for place, own in places.items() if own.pair == EMBEDDED.name and spec.playing(own.drafter)]

@@ -1,4 +1,4 @@
-"""Makes HTML from text, with escaping. Token text is sent as JSON instead; the browser sets it with ``textContent``."""
+"""Makes HTML from text, with escaping. Token text is sent as JSON instead."""
 
 from __future__ import annotations
 

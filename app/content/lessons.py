@@ -72,9 +72,10 @@ def api() -> str:
         ),
         card(
             "Several methods",
-            "The endpoint /race_methods runs one to five methods against vanilla, like the Race tab, and returns their "
-            f"speed-ups and numbers. Methods: {', '.join(item.name for item in METHODS if item.name != BASELINE)}. "
-            f"Besides prompt and methods it takes {', '.join(race.SETTINGS)} and include_events.",
+            "The endpoint /race_methods runs one to five methods against vanilla, like the Race "
+            "tab, and returns their speed-ups and numbers. Methods: "
+            f"{', '.join(item.name for item in METHODS if item.name != BASELINE)}. Besides prompt "
+            f"and methods it takes {', '.join(race.SETTINGS)} and include_events.",
             METHODS_PYTHON,
         ),
         card(

@@ -1,4 +1,4 @@
-"""The methods' cards: description, formula, papers, and training cost from the history beside the weights."""
+"""The methods' cards: description, formulas, papers, and training cost from the history."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def card(method: Method, pair: str) -> str:
         "article",
         element("header", element("h3", text=method.label), *([] if method.name == BASELINE else [use])),
         element("p", "; ".join(map(_paper, method.papers)), class_="sd-papers"),
-        element("p", text=" ".join(method.sentences)),
+        element("p", text=method.about),
         formulas,
         facts,
         class_="sd-lesson sd-method",
@@ -93,8 +93,8 @@ def _paper(paper: Paper) -> str:
 def section(pair: str = "embedded") -> str:
     """All methods of a pair."""
     lead = (
-        "Every method is a setting of the same loop on the same target. E is the expected number of tokens per round; "
-        "the passes of a round are its cost."
+        "Every method is a setting of the same loop on the same target. E is the expected number "
+        "of tokens per round; the passes of a round are its cost."
     )
     return element(
         "section",

@@ -1,5 +1,5 @@
-"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it runs, and the typical
-speed-ups of settings that ran."""
+"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it
+runs, and the typical speed-ups of settings that ran."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """Measured speed-ups of the shipped results: races of several prompts with equal settings, the comparison by kind
-    of text, and the cells of γ × T maps.
+    """Measured speed-ups of the shipped results: races of several prompts with equal settings, the
+    comparison by kind of text, and the cells of γ × T maps.
 
-    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``spread``, whether it is a range over prompts, which
-    only the races have; the words ``over`` and ``about``, which say what the range is; and ``cells``: drafter and shape
-    (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest and highest speed-up, settings in words."""
+    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``spread``, whether it is a range
+    over prompts, which only the races have; the words ``over`` and ``about``, which say what the
+    range is; and ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, lowest
+    and highest speed-up, settings in words."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 
@@ -69,8 +70,9 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
         if len(gains) > 2 and _usual(config):
             over = f"over {len(gains)} prompts"
             about = "The lowest and the highest speed-up of this page's recordings, one for each prompt"
-            where = config.pair, config.temperature, {"device": device, "dtype": dtype}
-            yield _typical({BenchSetting.of_config(config): (min(gains), max(gains))}, *where, over, about, spread=True)
+            ranges = {BenchSetting.of_config(config): (min(gains), max(gains))}
+            where = {"pair": config.pair, "temperature": config.temperature, "device": device, "dtype": dtype}
+            yield {**where, "spread": True, "over": over, "about": about, "cells": _cells(ranges)}
 
 
 def _usual(config: DecodeConfig) -> bool:
@@ -95,7 +97,8 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
                 f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
                 f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all"
             )
-            yield _typical(ranges, one.choice["pair"], temperature, one.machine, over, about)
+            where = {"pair": one.choice["pair"], "temperature": temperature, **_machine(one)}
+            yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
@@ -109,25 +112,21 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
         ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}
         over = f"(95 % interval of the mean of {most} prompts)"
         about = f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}"
-        yield _typical(ranges, choice.pair, choice.temperature, one.machine, over, about)
+        where = {"pair": choice.pair, "temperature": choice.temperature, **_machine(one)}
+        yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
-def _typical(
-    ranges: dict[BenchSetting, tuple[float, float]],
-    pair: str,
-    temperature: float,
-    machine: Mapping[str, Any],
-    over: str,
-    about: str,
-    spread: bool = False,
-) -> dict[str, Any]:
+def _machine(one: Explored) -> dict[str, str]:
+    return {name: one.machine[name] for name in ("device", "dtype")}
+
+
+def _cells(ranges: Mapping[BenchSetting, tuple[float, float]]) -> dict[str, list[list[Any]]]:
     cells: dict[str, list[list[Any]]] = defaultdict(list)
     for setting, (low, high) in ranges.items():
         steps = setting.steps if setting.shape == "window" and denoises(setting.drafter) else 1
         numbers = setting.gamma, steps, setting.tree_nodes, setting.num_drafts, round(low, 3), round(high, 3)
         cells[setting.group].append([*numbers, setting.words])
-    known = {"pair": pair, "temperature": temperature, "device": machine["device"], "dtype": machine["dtype"]}
-    return {**known, "spread": spread, "over": over, "about": about, "cells": dict(cells)}
+    return dict(cells)
 
 
 def _recorded(folder: Path, name: str) -> Iterator[Explored]:

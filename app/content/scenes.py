@@ -1,5 +1,5 @@
-"""The sentence that appears in all lessons: rounds from recordings of the same prompt, token by token, each with its
-result. All numbers in the captions are computed from the recordings.
+"""The sentence that appears in all lessons: rounds from recordings of the same prompt, token by
+token, each with its result. All numbers in the captions are computed from the recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLED, DRAFTS = "sampling-exact-ratio-test", "specdiff-2"
 FIRST, LIKE_TO, PEOPLE, OKAY, WHAT_TIME = 0, 41, 49, 30, 5
 """Positions in the answer at which one of their rounds begins, in tokens."""
 
-Token = tuple[str, str]  # its text and its result: accepted, rejected, untested, target, before or shared
+Token = tuple[str, str]  # text; accepted, rejected, untested, target, before or shared
 
 
 class Round(NamedTuple):
@@ -44,7 +44,7 @@ class Round(NamedTuple):
         return self.path(range(len(self.draft)), self.kept)
 
     def path(self, nodes: Sequence[int], kept: Sequence[int], shared: int = 0) -> list[Token]:
-        """The tokens of one path through the draft; ``shared``: how many of them an earlier path has shown."""
+        """The tokens of a path through the draft; an earlier path has shown ``shared`` of them."""
         became = [
             "accepted" if node in kept else "rejected" if i == 0 or nodes[i - 1] in kept else "untested"
             for i, node in enumerate(nodes)
@@ -112,9 +112,9 @@ def _one_pass() -> str:
     drafted = rounds(WINDOW)[FIRST]
     written = [*drafted.draft, drafted.own]
     caption = (
-        f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here the drafter guessed "
-        f"{len(drafted.draft)} of them in {drafted.passes} pass, and one pass of the target over {len(written)} rows "
-        "checked them all."
+        f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here the drafter "
+        f"guessed {len(drafted.draft)} of them in {drafted.passes} pass, and one pass of the "
+        f"target over {len(written)} rows checked them all."
     )
     vanilla = _row("vanilla", [(text, "target") for text in written], drafted.before)
     return _figure(caption, vanilla, _row("drafted", drafted.window(), drafted.before))
@@ -124,8 +124,9 @@ def _gamma() -> str:
     own = rounds(WINDOW)[LIKE_TO]
     kept = own.verified.accepted
     caption = (
-        f"The first {kept} guesses are accepted, “{_shown(own.draft[kept])}” is rejected: the target writes "
-        f"“{_shown(own.own)}”. The rest of the draft is discarded untested. The round commits {kept + 1} tokens."
+        f"The first {kept} guesses are accepted, “{_shown(own.draft[kept])}” is rejected: the "
+        f"target writes “{_shown(own.own)}”. The rest of the draft is discarded untested. The "
+        f"round commits {kept + 1} tokens."
     )
     return _figure(caption, _row(f"γ = {len(own.draft)}", own.window(), own.before))
 
@@ -134,15 +135,16 @@ def _accept() -> str:
     own = rounds(SAMPLED)[WHAT_TIME]
     test = own.verified.tests[-1]
     caption = (
-        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}” with q = {test.q:.2f}; the target gives it "
-        f"p = {test.p:.2f}. So it is accepted with probability p/q, about {test.threshold:.1f}. The random number was "
-        f"{test.draw:.2f}: it is rejected, and “{_shown(own.own)}” is drawn from the residual."
+        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}” with q = {test.q:.2f}; the "
+        f"target gives it p = {test.p:.2f}. So it is accepted with probability p/q, about "
+        f"{test.threshold:.1f}. The random number was {test.draw:.2f}: it is rejected, and "
+        f"“{_shown(own.own)}” is drawn from the residual."
     )
     return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))
 
 
 def _areas(token: str) -> str:
-    """The bar of p for a token of the lesson's question: the accepted part, and the part from the residual."""
+    """The bar of p for a token of the lesson's question: accepted, and from the residual."""
     p, kept = evidence.P[token], min(evidence.P[token], evidence.Q[token])
     parts = [("kept", kept, "min(p, q)")] + ([("added", p - kept, "residual")] if p > kept else [])
     bars = (
@@ -160,8 +162,8 @@ def _areas(token: str) -> str:
 def _denoise() -> str:
     one, four = rounds(WINDOW)[PEOPLE], rounds(FOUR)[PEOPLE]
     caption = (
-        f"The same place in the text: {one.verified.accepted} guesses are accepted after one pass of the drafter, "
-        f"{four.verified.accepted} after {four.passes}."
+        f"The same place in the text: {one.verified.accepted} guesses are accepted after one pass "
+        f"of the drafter, {four.verified.accepted} after {four.passes}."
     )
     rows = (_row("one pass", one.window(), one.before), _row("four passes", four.window(), four.before))
     return _figure(caption, *rows)
@@ -170,8 +172,9 @@ def _denoise() -> str:
 def _temperature() -> str:
     cold, warm = rounds(FOUR)[FIRST], rounds(SAMPLED)[FIRST]
     caption = (
-        f"The same prompt, drafter and settings. The target accepts {cold.verified.accepted} of {len(cold.draft)} "
-        f"guesses at temperature 0, and {warm.verified.accepted} of {len(warm.draft)} at temperature 1."
+        f"The same prompt, drafter and settings. The target accepts {cold.verified.accepted} of "
+        f"{len(cold.draft)} guesses at temperature 0, and {warm.verified.accepted} of "
+        f"{len(warm.draft)} at temperature 1."
     )
     found = {"temperature 0": cold, "temperature 1": warm}
     return _figure(caption, *(_row(label, own.window(), own.before) for label, own in found.items()))
@@ -188,8 +191,9 @@ def _alignment() -> str:
         for i, (branch, score) in enumerate(zip(own.branches, scores, strict=True))
     )
     caption = (
-        f"{len(scores)} drafts from one pass. S is the expected number of accepted tokens. The target tests the draft "
-        f"with S = {scores[chosen]:.1f} and accepts {own.verified.accepted}; the first has S = {scores[0]:.1f}."
+        f"{len(scores)} drafts from one pass. S is the expected number of accepted tokens. The "
+        f"target tests the draft with S = {scores[chosen]:.1f} and accepts "
+        f"{own.verified.accepted}; the first has S = {scores[0]:.1f}."
     )
     return _figure(caption, *rows)
 
@@ -214,8 +218,8 @@ def _lossless() -> str:
     ]
     same = sum(text == texts[0] for text in texts[1::2])
     caption = (
-        f"A window, a tree, four passes, four drafts: {same} of {len(names)} recordings at temperature 0 wrote the "
-        f"{len(texts[0][0])} tokens that vanilla wrote."
+        f"A window, a tree, four passes, four drafts: {same} of {len(names)} recordings at "
+        f"temperature 0 wrote the {len(texts[0][0])} tokens that vanilla wrote."
     )
     rows = (
         _row(label, own.path(own.kept, own.kept), own.before)

@@ -1,4 +1,4 @@
-"""The teacher's guide on the page: docs/teaching.md itself, which keeps to headings, lists and paragraphs."""
+"""The teacher's guide on the page: docs/teaching.md, which has headings, lists and paragraphs."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Watch(Record, frozen=True, kw_only=True):
-    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own figure. The rest of the
-    page is dimmed."""
+    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own
+    figure. The rest of the page is dimmed."""
 
     words: str
     explore: str = ""  # a question of Explore or Compare,
@@ -81,7 +81,7 @@ def letters(words: str) -> str:
 
 
 def article(number: int, lesson: Lesson) -> str:
-    """A lesson to read and to print. Its explanation is hidden until the question is answered or skipped."""
+    """A lesson to read and to print. An answer, or skipping it, shows the explanation."""
 
     def button(words: str, **more: object) -> str:
         return element("button", text=words, type="button", data_lesson=lesson.name, **more)
@@ -144,10 +144,10 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
     lead = (
-        f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains it and ends "
-        "with a check that uses your own numbers if you have measured any. All use the same dialogue: ✓ marks an "
-        "accepted guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay in this "
-        "browser; a room counts them without names."
+        f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains "
+        "it and ends with a check that uses your own numbers if you have measured any. All use the "
+        "same dialogue: ✓ marks an accepted guess, ✕ a rejected one, dots an untested one, + the "
+        "target’s own token. Your answers stay in this browser; a room counts them without names."
     )
     buttons = element(
         "p",

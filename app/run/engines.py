@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -68,21 +68,6 @@ class _OneAtATime:
             self._lock.release()
 
 
-class _Left:
-    """A stop event that is set once ``progress`` raises :class:`Stopped`."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def is_set(self) -> bool:
-        """Whether the thread that loads should end."""
-        try:
-            self._progress("")
-        except Stopped:
-            return True
-        return False
-
-
 class Engines:
     """The default factory. Runs share weights, which never change; loads are serialised.
 
@@ -120,10 +105,10 @@ class Engines:
             if (pair, drafter) not in self._warm:
                 report("Warming up: first passes are slower, so they are not measured")
                 config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
-                options: dict[str, Any] = {"detail": False, "stop": _Left(report), "threads": 0}
-                for _ in engine.decode("Once upon a time", config, **options):
-                    pass
-                report("")  # raises Stopped if the warm-up was cut short
+                events: Any = engine.decode("Once upon a time", config, detail=False, threads=0)
+                with closing(events):
+                    for _ in events:
+                        report("")  # raises Stopped if nobody waits any more
                 self._warm.add((pair, drafter))
             return engine
 
@@ -196,7 +181,7 @@ def missing_file(pair: str) -> File | None:
 
 
 def _check_download(spec: PairSpec, drafter: str) -> None:
-    """Raise PairUnavailable if a public host would have to download a model that its owner has not allowed."""
+    """Raise PairUnavailable if a public host had to download a model that isn't allowed."""
     chosen = spec.drafter(drafter)
     for source, revision in ((spec.target, spec.revision), (chosen.source, chosen.revision)):
         if source and not own_pairs.may_fetch(source) and not is_local(source) and not is_cached(source, revision):
@@ -259,7 +244,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
 
 
 def unavailable() -> dict[str, str]:
-    """Pair name -> why it is not available here. Takes seconds if the hub does not answer; the result is cached."""
+    """Pair name -> why it is not available here; cached, as it takes seconds without the hub."""
     with _looking:  # a whole class may open the page at the same time
         return dict(_unavailable(int(time.monotonic() / AGE)))
 

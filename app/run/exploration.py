@@ -36,7 +36,7 @@ SLICE = 1.0
 
 
 def forms(tab: str) -> dict[str, dict[str, Any]]:
-    """The explorations of a tab: name -> title, question, fields of the form, and meaning of the table's columns."""
+    """The explorations of a tab: name -> title, question, form, and meaning of the columns."""
     return {
         name: {
             "title": kind.title,
@@ -60,7 +60,7 @@ class Explores(Protocol):
 
 
 Explore = Callable[[Exploration, Stop], Iterator["str | Snapshot | None"]]
-"""Yields messages while an exploration's engine loads, None when it is loaded, then a snapshot after each part."""
+"""Yields messages while the engine loads, None when it is loaded, then a snapshot for each part."""
 
 
 def exploring(factory: Factory) -> Explore:
@@ -77,7 +77,7 @@ def exploring(factory: Factory) -> Explore:
 
 
 def parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
-    """Run an exploration part by part in this process. Before raising an error, yield what was measured."""
+    """Run an exploration part by part here. Before raising an error, yield what was measured."""
     exploring, over = Exploring(what, cast("Engine", engine), stop.is_set), False
     while not over:
         try:
@@ -160,8 +160,8 @@ JOBS = Jobs()
 
 
 def request_of(asked: object) -> Mapping[str, Any]:
-    """A browser's request: its secret ``token``, and an exploration (none: the current one) with its settings. Empty if
-    it is invalid."""
+    """A browser's request: its secret ``token``, and an exploration (none: the current one) with
+    its settings. Empty if it is invalid."""
     try:
         request: dict[str, Any] = json.loads(str(asked))
         valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)

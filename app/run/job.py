@@ -1,8 +1,8 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-The page gets a frame after each part of the work, between two clocks, because drawing takes processor time.
-Races have priority and stop when their page is closed; long jobs pause for them, and continue for a
-moment without a page, so that a reload finds them again.
+The page gets a frame after each part of the work, between two clocks, because drawing takes
+processor time. Races have priority and stop when their page is closed; long jobs pause for them,
+and continue for a moment without a page, so that a reload finds them again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GLANCE = 0.5
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
-    """A message for the page. ``seq`` makes equal contents differ, because Gradio ignores equal values."""
+    """A message for the page. Gradio ignores equal values, so ``seq`` makes them differ."""
     return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -54,7 +54,7 @@ class Job(ABC):
     """
 
     short: ClassVar[bool] = True
-    """Whether long jobs wait for this one; otherwise it is a long job, and a public host limits its seconds."""
+    """Whether long jobs wait for it; otherwise it is one, and a public host limits its seconds."""
     turns: ClassVar[Turns] = TURNS
     grace: ClassVar[float] = 0.0
     """Seconds that it continues without its page."""
@@ -66,7 +66,7 @@ class Job(ABC):
         self.phase, self.message = "loading", "Preparing the run"
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
-        self._timed, self._until = "", math.inf  # a long job's phase, and when the limit of time ends it
+        self._timed, self._until = "", math.inf  # a long job's phase, and its time limit
 
     @abstractmethod
     def work(self) -> Iterator[object]:
@@ -104,7 +104,7 @@ class Job(ABC):
                         self._give_way()
         except Stopped:
             pass
-        except Exception as error:  # becomes a card (content/error_cards.py) in the thread that shows it
+        except Exception as error:  # a card in the thread that shows it
             self.error = error
         finally:
             self.done.set()
@@ -195,7 +195,7 @@ def stream(make: Callable[[str], Job], jobs: Jobs, name: str = "") -> Iterator[s
 
 
 def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
-    """Yield the frames of a started job: progress, then the result. A repeated frame is a heartbeat."""
+    """Yield the frames of a started job: progress, then the result. Repeats are heartbeats."""
     began = time.monotonic()
     shown: Mapping[str, Any] = job.progress()
     seq, last = 0, frame(job.run, 0, **shown)

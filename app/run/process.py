@@ -37,7 +37,7 @@ GLANCE = 0.2
 PATIENCE = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
 HELD = 4
-"""Explorations kept between their parts: more than run at once, because one that was left is never ended."""
+"""Explorations kept between their parts: more than run at once, as those left never end."""
 
 if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
@@ -53,7 +53,7 @@ class Remote:
     def __init__(self, load: Loader = load_engine) -> None:
         self._load = load
         self._turn = threading.Condition()
-        self._calls: deque[object] = deque()  # the running one, then those that wait, first come, first served
+        self._calls: deque[object] = deque()  # the running one, then the waiting ones
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
@@ -252,12 +252,12 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The loaded pairs and the current explorations. Methods may return answers to send to the server."""
+    """The loaded pairs and current explorations. Methods may return answers for the server."""
 
     def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
         self._connection, self._stop, self._load = connection, stop, load
         self._loaded: dict[str, Decoder] = {}
-        self._parts: dict[int, Iterator[Snapshot]] = {}  # of each exploration, by its number; the last used comes last
+        self._parts: dict[int, Iterator[Snapshot]] = {}  # by number, last used last
 
     def load(self, pair: str) -> None:
         """Load a pair, sending its progress."""
@@ -274,8 +274,8 @@ class _Served:
         return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
-        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between two
-        parts the process can answer other calls."""
+        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between
+        two parts the process can answer other calls."""
         running = self._parts.pop(number, None) if new is None else parts(self._loaded[pair], new, self._stop)
         if running is None:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")

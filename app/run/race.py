@@ -34,7 +34,7 @@ from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
 
 SETTLE = 0.4
-"""Seconds of the first lane's warm-up, in which the page redraws itself for the race (measured: 0.15 s of a core)."""
+"""Seconds of the first lane's warm-up, in which the page redraws itself (measured: 0.15 s)."""
 BETWEEN = 0.5
 """Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
 FLUSH = 1.0
@@ -162,7 +162,7 @@ def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded
 
 @runtime_checkable
 class Records(Protocol):
-    """A decoder that writes trace files in its own process (:class:`app.run.process.RemoteDecoder`)."""
+    """A decoder that writes trace files in its own process (``RemoteDecoder``)."""
 
     def record(
         self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
@@ -281,7 +281,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
 
 
 class Race(Job):
-    """A race. It uses the share of its ``visitor`` (a session; "": none) from the first clock on."""
+    """A race, which from the first clock on uses its ``visitor``'s share (a session; "": none)."""
 
     def __init__(self, decode: Decode, ask: Ask, visitor: str = "") -> None:
         super().__init__(ask.run)
@@ -304,8 +304,8 @@ class Race(Job):
         except SpecDiffError as error:  # the visitor's share or the GPU time is used up
             if not self.now.tokens:
                 raise
-            self.stop.set()
-            self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)  # keep what was decoded
+            self.stop.set()  # what was decoded is kept
+            self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)
 
     def progress(self) -> dict[str, Any]:
         """The current lane, and the size of the trace file."""

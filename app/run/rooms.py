@@ -1,4 +1,4 @@
-"""What rooms guess: how many chose each answer to a lesson's question. Holds no names, and writes nothing to disk."""
+"""What rooms guess: how many chose each answer to a question. No names, nothing on disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CODE, QUESTION, VOTER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[a-z-]{1,40}")
 
 
 class Rooms:
-    """Counts by room and question, of rooms that a projector opened, and the question that it shows. A voter is a page,
-    whose first choice counts."""
+    """Counts by room and question, of rooms that a projector opened, and the question that it
+    shows. A voter is a page, whose first choice counts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -57,7 +57,7 @@ class Rooms:
         return True
 
     def counts(self, room: str, question: str) -> list[int] | None:
-        """How many chose each option, up to the last that was chosen; None if the room isn't open."""
+        """How many chose each option, up to the last chosen one; None if the room isn't open."""
         with self._lock:
             if room not in self._rooms or room in self._closed:
                 return None

@@ -24,10 +24,8 @@ PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
 """Environment variable -> default limit on a public host."""
 
 
-class LimitReached(SpecDiffError):
+class LimitReached(SpecDiffError, code="limit", title="You’ve reached this server’s limit"):
     """A visitor's share is used up; the hint says when it is available again."""
-
-    code = "limit"
 
 
 def limit(name: str) -> float:
@@ -86,7 +84,7 @@ class Used(NamedTuple):
 
 
 class Shares:
-    """Each visitor's use within the last :data:`WINDOW` seconds; without a visitor nothing is counted."""
+    """Each visitor's use within the last :data:`WINDOW` seconds; of "" nothing is counted."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -95,8 +93,8 @@ class Shares:
 
     @contextmanager
     def of(self, visitor: str, tokens: Callable[[], int]) -> Iterator[Callable[[], None]]:
-        """Count a run at its end. Yields a function to call during the run, which raises LimitReached
-        once the visitor's seconds are used up.
+        """Count a run at its end. Yields a function to call during the run, which raises
+        LimitReached once the visitor's seconds are used up.
 
         Args:
             tokens: returns the new tokens of the run so far.
@@ -135,8 +133,8 @@ class Shares:
             wait = duration(max(1, runs[free - 1].at + WINDOW - now))
             raise LimitReached(
                 f"Each visitor gets {most:,.0f} {what} per {duration(WINDOW)} on this server, and you have used yours.",
-                hint=f"You can run again in about {wait}. Recordings and lessons still work, and on your own machine "
-                "there is no limit.",
+                hint=f"You can run again in about {wait}. Recordings and lessons still work, and "
+                "on your own machine there is no limit.",
             )
 
 

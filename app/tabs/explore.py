@@ -38,7 +38,7 @@ class _Recorded(msgspec.Struct):
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which a question's recordings may differ; labels name those that do, else the pair."""
+"""Settings by which a question's recordings may differ; labels name those, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
@@ -93,8 +93,8 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
 
 
 def described(pair: str) -> dict[str, Any]:
-    """A pair's label, its drafters and methods with their labels, for the forms, and its ``weight``: about how
-    long a token of its target takes, in tokens of the embedded target."""
+    """A pair's label, its drafters and methods with their labels, for the forms, and its
+    ``weight``: about how long a token of its target takes, in tokens of the embedded target."""
     spec = find_pair(pair)
     size = spec.published.parameters if spec.published else 0
     weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))
@@ -145,7 +145,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         js=ask,
         queue=queue,
         cancel=pressed["cancel"],
-        turns=("explore", 2),  # part by part, in turns; nobody waits for the longest question to end
+        turns=("explore", 2),  # part by part, in turns
     )
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 

@@ -10,7 +10,7 @@ import gradio as gr
 
 from app import controls, own_pairs, scripts
 from app.content.error_cards import card, new_run_id
-from app.content.examples import OPENING, PRESETS, presets_of
+from app.content.examples import PRESETS, presets_of
 from app.content.html import element
 from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
@@ -35,7 +35,7 @@ def place() -> Controls:
     )
     widgets, preset = own.settings, own.beside
     pair = widgets["pair"]
-    chosen = [widgets[name] for name in controls.preset_values(OPENING)]
+    chosen = [widgets[name] for name in controls.preset_values(PRESETS[0])]
     preset.input(settings_of, [preset, pair], chosen, **QUIET)
     touched = [  # a dropdown also fires `input` when it only loses the focus
         widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
@@ -51,7 +51,7 @@ def place() -> Controls:
     gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
     asked = "() => [window.specdiff.players.live.asked]"
-    fill.click(lambda query: from_query(dict(parse_qsl(query))), own.threads, own.inputs, js=asked, **QUIET)
+    fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=asked, **QUIET)
     return own
 
 
@@ -64,15 +64,15 @@ def settings_of(preset: str, pair: str) -> list[Any]:
     """The settings of a preset, with the pair's own drafter of that kind; custom settings stay."""
     places = {str(place): PRESETS[place] for place in presets_of(pair)}
     if preset not in places:
-        return [gr.skip()] * len(controls.preset_values(OPENING))
+        return [gr.skip()] * len(controls.preset_values(PRESETS[0]))
     values = controls.preset_values(places[preset])
     drafter = find_pair(pair).playing(values["drafter"])
     return [*{**values, "drafter": drafter.name if drafter else gr.skip()}.values()]
 
 
 def first_preset(pair: str, chosen: str) -> list[Any]:
-    """The first preset of another pair, and its settings. The chosen preset stays if the pair has it, and so do custom
-    settings."""
+    """The first preset of another pair, and its settings. The chosen preset stays if the pair has
+    it, and so do custom settings."""
     choices = controls.preset_choices(pair)
     first = choices[0][1]
     if chosen in [name for _, name in choices]:
@@ -81,7 +81,7 @@ def first_preset(pair: str, chosen: str) -> list[Any]:
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:
-    """The form for the visitor's own pair, if the server allows any; its button chooses the pair."""
+    """The form for a visitor's own pair, if the server allows any; its button chooses it."""
     if not own_pairs.patterns():
         return
     with gr.Accordion("Use your own pair", open=False, elem_id="live-own", elem_classes=["sd-own"]):
@@ -133,23 +133,20 @@ def drafters_of(pair: str, drafter: str) -> Any:
 
 
 def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
-    """The maximum of γ and T, the longest window that the drafter was trained for; larger values become it."""
+    """The maximum of γ and T, the drafter's longest window; larger values become it."""
     most = controls.longest_window(pair, drafter)
     whole, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
     return [cut if (value or 0) > most else whole for value in values]
 
 
-def from_query(query: Mapping[str, str]) -> list[Any] | None:
-    """The prompt and the settings in a link; None for a link without any.
+def from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The prompt and all settings in a link, by name; of a link without settings only the prompt.
 
     Raises:
         ConfigError: the link holds a setting that does not work.
     """
     known = {name: query[name] for name in SETTINGS if name in query}
-    if not known and "prompt" not in query:
-        return None
     if not known:
-        return [query["prompt"], *[gr.skip()] * len(SETTINGS)]
+        return {name: query[name] for name in ("prompt",) if name in query}
     config = controls.check_settings(known)
-    values = config.to_dict()
-    return [controls.prompt_of(query, config.pair), *(controls.shown(values[name]) for name in SETTINGS)]
+    return {"prompt": controls.prompt_of(query, config.pair), **controls.widget_values(config)}

@@ -1,4 +1,4 @@
-"""The Race tab: two to six methods on one prompt. Vanilla is the baseline of every race: it always runs, first."""
+"""The Race tab: two to six methods on one prompt. Vanilla, the baseline, always runs, first."""
 
 from __future__ import annotations
 
@@ -86,19 +86,15 @@ def methods_here(pair: str, chosen: list[str]) -> Any:
     return gr.update(choices=offered, value=list(kept) or [name for _, name in offered][:FEWEST])
 
 
-def from_query(query: Mapping[str, str]) -> list[Any] | None:
-    """The prompt, methods and settings in a link to a race; None for other links.
+def from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The prompt, methods and settings in a link to a race, by name.
 
     Raises:
         ConfigError: the link's race is invalid.
     """
-    if "methods" not in query:
-        return None
     values = {name: query[name] for name in SETTINGS if name in query}
     lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]})
-    config = lanes[BASELINE].to_dict()
-    return [
-        controls.prompt_of(query, config["pair"]),
-        gr.update(choices=choices(config["pair"]), value=[name for name in lanes if name != BASELINE]),
-        *(controls.shown(config[name]) for name in SETTINGS),
-    ]
+    config = lanes[BASELINE]
+    methods = gr.update(choices=choices(config.pair), value=[name for name in lanes if name != BASELINE])
+    prompt = controls.prompt_of(query, config.pair)
+    return {"prompt": prompt, "methods": methods, **controls.widget_values(config)}

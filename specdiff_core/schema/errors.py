@@ -18,10 +18,11 @@ class SpecDiffError(Exception):
     """
 
     code = "error"  # the kind, for programs
+    title = "That did not work"  # of its kind, on the page
     hint = ""  # of its kind, unless it has its own
 
-    def __init_subclass__(cls, code: str = "", hint: str = "") -> None:
-        cls.code, cls.hint = code or cls.code, hint or cls.hint
+    def __init_subclass__(cls, code: str = "", title: str = "", hint: str = "") -> None:
+        cls.code, cls.title, cls.hint = code or cls.code, title or cls.title, hint or cls.hint
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -32,7 +33,7 @@ class SpecDiffError(Exception):
         return f"{self.message} {self.hint}".strip()
 
 
-class ConfigError(SpecDiffError, code="config"):
+class ConfigError(SpecDiffError, code="config", title="This setting doesn’t work"):
     """A setting is out of range. ``field`` names it, so that a page can mark its control."""
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
@@ -46,7 +47,7 @@ def no_such(what: str, name: object, names: Iterable[str], field: str) -> Config
     return ConfigError(f"There is no {what} called {str(name)[:40]!r}.", field=field, hint=hint)
 
 
-class PairUnavailable(SpecDiffError, code="pair"):
+class PairUnavailable(SpecDiffError, code="pair", title="This model pair isn't available here"):
     """A model pair cannot be used here; the message holds the reason."""
 
 
@@ -54,33 +55,36 @@ _FILES = "Download the files again, or copy them from a clean checkout."
 _TRACE = "Choose a .jsonl or .jsonl.gz file, downloaded from this page or written with --trace."
 
 
-class WeightsError(PairUnavailable, code="weights", hint=_FILES):
+class WeightsError(PairUnavailable, code="weights", title="A model file is missing or damaged", hint=_FILES):
     """A weight file is missing, truncated, or does not fit the network."""
 
 
 _IDS = "Drafter and target must share one tokenizer; choose another drafter for this pair."
 
 
-class TokenizerMismatch(SpecDiffError, code="tokenizer", hint=_IDS):
+class TokenizerMismatch(SpecDiffError, code="tokenizer", title="Drafter and target don’t match", hint=_IDS):
     """Drafter and target have different ids."""
 
 
-class Stopped(SpecDiffError, code="stopped", hint="Run again: complete files are kept."):
+class Stopped(SpecDiffError, code="stopped", title="Stopped", hint="Run again: complete files are kept."):
     """Loading was cancelled."""
 
     def __init__(self, message: str = "Loading was stopped.") -> None:
         super().__init__(message)
 
 
-class DraftContractError(SpecDiffError, code="draft"):
+class DraftContractError(SpecDiffError, code="draft", title="The drafter returned an invalid draft"):
     """A drafter broke its contract: wrong shapes, ids out of range, or an impossible q."""
 
 
-class ContextOverflow(SpecDiffError, code="context"):
+class ContextOverflow(SpecDiffError, code="context", title="The prompt is too long"):
     """The prompt fills the target's context window."""
 
 
-class OutOfMemory(SpecDiffError, code="memory", hint="Use a smaller γ, a shorter prompt, or a smaller model pair."):
+_LESS = "Use a smaller γ, a shorter prompt, or a smaller model pair."
+
+
+class OutOfMemory(SpecDiffError, code="memory", title="Out of memory", hint=_LESS):
     """The device ran out of memory."""
 
     def __init__(self, message: str = "The device ran out of memory.", *, hint: str = "") -> None:
@@ -102,19 +106,19 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-class TraceError(SpecDiffError, code="trace", hint=_TRACE):
+class TraceError(SpecDiffError, code="trace", title="This file is not a readable trace", hint=_TRACE):
     """A file is not a trace, or was cut off."""
 
 
-class TraceSchemaError(TraceError, code="trace-schema"):
+class TraceSchemaError(TraceError, code="trace-schema", title="This trace was written by another version"):
     """A trace has an unknown schema number."""
 
 
-class ServerError(SpecDiffError, code="server", hint="Its log may say why."):
+class ServerError(SpecDiffError, code="server", title="The attached server failed", hint="Its log may say why."):
     """An attached server does not answer, is unsupported, or broke off."""
 
 
-class CorpusError(SpecDiffError, code="corpus"):
+class CorpusError(SpecDiffError, code="corpus", title="The corpus cannot be read"):
     """A training corpus is missing, empty, or not in the expected format."""
 
 

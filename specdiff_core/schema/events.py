@@ -147,7 +147,7 @@ class Prefilled(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
 
 
 class RoundStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
-    """A new round: ``length`` committed tokens (prompt included), the last of which is the anchor."""
+    """A new round behind ``length`` committed tokens, prompt included; the last is the anchor."""
 
     round: Int
     length: Int
@@ -252,7 +252,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     seconds: float  # decode clock
     seconds_by: dict[str, float] = {}  # prefill, draft, score, verify, other
     peak_bytes: Int | None = None  # device memory of the run without the weights; None on a CPU
-    waited_seconds: float | None = None  # total time that threads waited for a processor; known on a CPU under Linux
+    waited_seconds: float | None = None  # of threads for a processor; known on Linux CPUs
     quoted: Quoted | None = None  # of an attached server that reports its speculation
 
 

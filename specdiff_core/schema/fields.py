@@ -1,5 +1,6 @@
-"""Fields of settings, questions, training and pairs of your own. Each is declared once, in a struct or a dataclass, as
-``name: Annotated[type, ask(…)] = default``; sliders, forms, flags, API documents and validation are made from that."""
+"""Fields of settings, questions, training and pairs of your own. Each is declared once, in a struct
+or a dataclass, as ``name: Annotated[type, ask(…)] = default``; sliders, forms, flags, API documents
+and validation are made from that."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ def ask(title: str, about: str = "", low: float | None = None, high: float | Non
     Args:
         title: its label; without one, errors name its flag.
         low, high: limits of a number.
-        form: ``above``, a limit that a number must exceed; ``least`` and ``most`` entries of a list or characters of
-            a text; ``enum``, names to choose from (others are rejected on use); and fields of :class:`Field`.
+        form: ``above``, a limit that a number must exceed; ``least`` and ``most`` entries of a list
+            or characters of a text; ``enum``, names to choose from (others are rejected on use);
+            and fields of :class:`Field`.
     """
     named = {"above": "gt", "least": "min_length", "most": "max_length"}
     limits: dict[str, Any] = {own: form.pop(name) for name, own in named.items() if name in form}
@@ -64,7 +66,7 @@ class Field:
 
     @classmethod
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
-        """Read a declaration: ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
+        """Read ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
         leaf: Any = declared.type
         said, several, optional, most = dict[str, Any](), False, False, None
         while not (kind := KINDS.get(type(leaf).__name__) or getattr(leaf, "cls", None)):
@@ -75,7 +77,7 @@ class Field:
             elif isinstance(leaf, inspect.VarTupleType):
                 leaf, several, most = leaf.item_type, True, leaf.max_length
         default = None if declared.required else declared.default
-        options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]
+        options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]  # kind is a class here
         said |= {name: getattr(leaf, limit, None) for name, limit in LIMITS.items()}
         return cls(
             name=declared.name,
@@ -137,7 +139,7 @@ class Field:
         plain = self._plain(value)
         entries = plain if isinstance(plain, list) else [plain]
         try:
-            "".join(map(str, entries)).encode()  # fails for half of a surrogate pair, which tokenizers reject
+            "".join(map(str, entries)).encode()  # fails for half a surrogate pair
             return msgspec.convert(plain, self.type, strict=False, dec_hook=lambda kind, value: kind(value))
         except (msgspec.ValidationError, UnicodeEncodeError):
             shown = "" if value is None else ",".join(map(str, entries))
@@ -185,4 +187,4 @@ def parse(kind: Callable[..., K], values: Mapping[str, Any], base: K | None = No
         if name not in fields:
             raise no_such("setting", name, sorted(fields), str(name)[:40])
     given = {name: one.read(values.get(name)) for name, one in fields.items() if name in values or one.required}
-    return kind(**given) if base is None else msgspec.structs.replace(base, **given)  # type: ignore[type-var]
+    return kind(**given) if base is None else msgspec.structs.replace(base, **given)  # type: ignore[type-var]  # base is a struct

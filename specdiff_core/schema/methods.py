@@ -38,9 +38,7 @@ class Method:
     label: str
     short: str  # where a chart has little room
     settings: Mapping[str, Any]
-    does: str  # one sentence each: what it does,
-    costs: str  # what a round costs,
-    wins: str  # when it wins and loses,
+    about: str  # what it does, what a round costs, and when it wins and loses
     exact: str  # by which rule it is exact, and why
     formulas: tuple[Formula, ...]
     letters: str  # what the letters of the formulas mean
@@ -52,11 +50,6 @@ class Method:
     def drafter(self) -> str:
         """The name of its drafter."""
         return str(self.settings["drafter"])
-
-    @property
-    def sentences(self) -> tuple[str, str, str]:
-        """The three sentences, in reading order."""
-        return self.does, self.costs, self.wins
 
     def config(self, base: DecodeConfig) -> DecodeConfig:
         """``base`` with this method's settings and the pair's drafter for it; other method settings
@@ -101,10 +94,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name=BASELINE, label="Vanilla", short="Vanilla",
         settings={"drafter": "none"},
-        does="The target writes alone, one token after the other.",
-        costs="A round is one pass of the target over one position, and yields one token.",
-        wins="It is the baseline of all others, and it wins when drafts are rarely accepted or "
-        "when reading γ + 1 positions costs much more than reading one.",
+        about="The target writes alone, one token after the other. A round is one pass of the "
+        "target over one position, and yields one token. It is the baseline of all others, and it "
+        "wins when drafts are rarely accepted or when reading γ + 1 positions costs much more than "
+        "reading one.",
         exact="It samples directly from the target's distribution, which every other method must match.",
         formulas=(
             Formula(r"y_t \sim p(\cdot \mid s, y_{<t}), \qquad E = 1",
@@ -117,11 +110,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="autoregressive", label="Small autoregressive drafter", short="Small AR drafter",
         settings={"drafter": "autoregressive", "gamma": 4, "steps": 4},
-        does="A small model of the target’s own kind drafts γ tokens one by one, and the target "
-        "tests them all in one pass.",
-        costs="A round is γ small passes and one pass of the target over γ + 1 positions.",
-        wins="It wins while the small model is cheap and agrees with the target, and loses with "
-        "wide windows, because its passes add up with γ.",
+        about="A small model of the target’s own kind drafts γ tokens one by one, and the target "
+        "tests them all in one pass. A round is γ small passes and one pass of the target over γ + "
+        "1 positions. It wins while the small model is cheap and agrees with the target, and loses "
+        "with wide windows, because its passes add up with γ.",
         exact=f"{_RATIO} Each token was drawn from the q that it is tested with, given all tokens to its left.",
         formulas=(
             _KEEP,
@@ -136,10 +128,10 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="prompt_lookup", label="Prompt lookup", short="Prompt lookup",
         settings={"drafter": "prompt_lookup", "gamma": 9},
-        does="It looks for the last place where the text’s final words occurred before, and copies what followed.",
-        costs="A round is a search of the text and one pass of the target, without any drafter pass.",
-        wins="It wins when answers repeat their prompt, as in summaries, edits and code, and is "
-        "just plain decoding when nothing repeats.",
+        about="It looks for the last place where the text’s final words occurred before, and "
+        "copies what followed. A round is a search of the text and one pass of the target, without "
+        "any drafter pass. It wins when answers repeat their prompt, as in summaries, edits and "
+        "code, and is just plain decoding when nothing repeats.",
         exact="A copy is a point mass: x is accepted with probability p(x), and after a rejection "
         "the target draws from p without x. Both together give p.",
         formulas=(
@@ -153,12 +145,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="eagle", label="EAGLE", short="EAGLE",
         settings={"drafter": "eagle", "gamma": 4, "steps": 4},
-        does="One decoder layer predicts the target’s next feature, the state just below its head, "
-        "and the target’s own head turns the prediction into a token, one after the other.",
-        costs="A round is γ passes of that one layer, each with the whole vocabulary head, and one "
-        "pass of the target over γ + 1 positions.",
-        wins="It wins because features are easier to continue than text, and loses with wide "
-        "windows, because its passes add up and its errors accumulate.",
+        about="One decoder layer predicts the target’s next feature, the state just below its "
+        "head, and the target’s own head turns the prediction into a token, one after the other. A "
+        "round is γ passes of that one layer, each with the whole vocabulary head, and one pass of "
+        "the target over γ + 1 positions. It wins because features are easier to continue than "
+        "text, and loses with wide windows, because its passes add up and its errors accumulate.",
         exact=f"{_RATIO} Each token was drawn from the q that it is tested with. (The paper drafts "
         "a fixed tree; here it is a chain, and EAGLE-2 is the tree.)",
         formulas=(
@@ -175,12 +166,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="eagle2", label="EAGLE-2 (dynamic draft tree)", short="EAGLE-2",
         settings={"drafter": "eagle", "gamma": 6, "steps": 6, "tree_nodes": 9},
-        does="The same layer makes a draft tree: at each depth it continues the prefixes with the "
-        "largest cumulative probability, and keeps the best nodes of all depths.",
-        costs="A round is one pass of the layer per depth and one pass of the target over the kept "
-        "nodes, each of which sees only its own branch.",
-        wins="It beats a chain when the drafter’s confidence shows where alternatives are needed, "
-        "and loses when the nodes cost more than the tokens they save.",
+        about="The same layer makes a draft tree: at each depth it continues the prefixes with the "
+        "largest cumulative probability, and keeps the best nodes of all depths. A round is one "
+        "pass of the layer per depth and one pass of the target over the kept nodes, each of which "
+        "sees only its own branch. It beats a chain when the drafter’s confidence shows where "
+        "alternatives are needed, and loses when the nodes cost more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(r"V(x_{1 \dots m}) = \prod_{j \le m} q_j(x_j \mid x_{<j})",
@@ -194,11 +184,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="specdiff", label="SpecDiff", short="SpecDiff",
         settings={"drafter": "mdlm", "gamma": 4},
-        does="A masked diffusion model fills a window of γ masks in T passes, all positions side by side.",
-        costs="A round is T passes of a denoiser that reads the whole context again each time, and "
-        "one pass of the target over γ + 1 positions.",
-        wins="It wins because a window of any width takes the same few passes, and loses at late "
-        "positions, where tokens that were drawn in parallel don’t fit together.",
+        about="A masked diffusion model fills a window of γ masks in T passes, all positions side "
+        "by side. A round is T passes of a denoiser that reads the whole context again each time, "
+        "and one pass of the target over γ + 1 positions. It wins because a window of any width "
+        "takes the same few passes, and loses at late positions, where tokens that were drawn in "
+        "parallel don’t fit together.",
         exact=f"{_RATIO} With T = 1, or revealed from left to right, q is the distribution that x was drawn from. In "
         "other orders a token revealed before one to its left is tested as a point mass instead.",
         formulas=(
@@ -215,11 +205,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="specdiff2", label="SpecDiff-2", short="SpecDiff-2",
         settings={"drafter": "mdlm_streak", "gamma": 9, "num_drafts": 4, "selection": "self"},
-        does="The same denoiser is trained for long accepted runs (streak-distillation), and the "
-        "target selects the best of K drafts before it tests one (self-selection).",
-        costs="A round is one drafter pass and one pass of the target over at most K · γ + 1 positions.",
-        wins="It wins when the target reads many positions nearly for free, as on a GPU, and loses "
-        "on few cores, where each draft adds cost.",
+        about="The same denoiser is trained for long accepted runs (streak-distillation), and the "
+        "target selects the best of K drafts before it tests one (self-selection). A round is one "
+        "drafter pass and one pass of the target over at most K · γ + 1 positions. It wins when "
+        "the target reads many positions nearly for free, as on a GPU, and loses on few cores, "
+        "where each draft adds cost.",
         exact="The selection depends on p, so the selected draft is tested as a point mass: accept "
         "with probability p(x), and after a rejection draw from p without x. The ratio test would "
         "be biased here, because selected drafts no longer have the distribution q.",
@@ -240,11 +230,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="dflash", label="Block diffusion (DFlash)", short="DFlash",
         settings={"drafter": "block", "gamma": 9},
-        does="A small diffusion model denoises the next block while it reads the target’s hidden "
-        "states, and uses the target’s embedding and head.",
-        costs="A round is one pass of a few layers over γ + 1 positions, and one pass of the target over as many.",
-        wins="It wins because it reads the target’s own view of the context, and loses in open "
-        "text, where a position is uncertain until its left neighbour is known.",
+        about="A small diffusion model denoises the next block while it reads the target’s hidden "
+        "states, and uses the target’s embedding and head. A round is one pass of a few layers "
+        "over γ + 1 positions, and one pass of the target over as many. It wins because it reads "
+        "the target’s own view of the context, and loses in open text, where a position is "
+        "uncertain until its left neighbour is known.",
         exact=f"{_RATIO} One pass draws every position from its own q, so the test holds. (The "
         "paper drafts the most probable tokens and accepts those that the target draws too: also "
         "exact, but fewer when sampling.)",
@@ -262,12 +252,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="ddtree", label="Block diffusion, draft tree (DDTree)", short="DDTree",
         settings={"drafter": "block", "gamma": 9, "tree_nodes": 9},
-        does="One pass of the block drafter gives a distribution for every position, and the most "
-        "probable prefixes become a draft tree of B nodes.",
-        costs="A round is one drafter pass and one pass of the target over B + 1 positions, each "
-        "of which sees only its own branch.",
-        wins="It wins when the second choice is often right, and loses when reading B more "
-        "positions costs more than the tokens they save.",
+        about="One pass of the block drafter gives a distribution for every position, and the most "
+        "probable prefixes become a draft tree of B nodes. A round is one drafter pass and one "
+        "pass of the target over B + 1 positions, each of which sees only its own branch. It wins "
+        "when the second choice is often right, and loses when reading B more positions costs more "
+        "than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\text{arg max}} \sum_{j \le m} \log q_j(x_j)",
@@ -281,12 +270,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="markov", label="Block diffusion, Markov head (DSpark)", short="DSpark",
         settings={"drafter": "block_markov", "gamma": 9},
-        does="After the block drafter’s single pass, a small head scores how well each candidate "
-        "follows its left neighbour: each token is drawn given the previous one.",
-        costs="A round is one pass of a few layers over γ + 1 positions, a small network over "
-        "pairs of candidates, and one pass of the target over γ + 1 positions.",
-        wins="It wins when tokens drawn in parallel would not fit together, and only adds the "
-        "cost of its head when every position is certain by itself.",
+        about="After the block drafter’s single pass, a small head scores how well each candidate "
+        "follows its left neighbour: each token is drawn given the previous one. A round is one "
+        "pass of a few layers over γ + 1 positions, a small network over pairs of candidates, and "
+        "one pass of the target over γ + 1 positions. It wins when tokens drawn in parallel would "
+        "not fit together, and only adds the cost of its head when every position is certain by "
+        "itself.",
         exact=f"{_RATIO} The chain is drawn from left to right, so q is the distribution given the "
         "token before, and zero outside the candidates: that q is what the test uses.",
         formulas=(
@@ -306,12 +295,12 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
         name="markov_tree",
         label="Markov head, draft tree (DSpark + DDTree)", short="DSpark + DDTree",
         settings={"drafter": "block_markov", "gamma": 16, "tree_nodes": 16},
-        does="The Markov head scores what follows each candidate, and the B most probable prefixes "
-        "become the draft tree: each branch continues with tokens that fit it.",
-        costs="A round is one drafter pass, a small network over pairs of candidates, and one pass "
-        "of the target over B + 1 positions, each of which sees only its own branch.",
-        wins="It wins when the second choice is often right, because its branch fits it, and loses "
-        "when reading B more positions costs more than the tokens they save.",
+        about="The Markov head scores what follows each candidate, and the B most probable "
+        "prefixes become the draft tree: each branch continues with tokens that fit it. A round is "
+        "one drafter pass, a small network over pairs of candidates, and one pass of the target "
+        "over B + 1 positions, each of which sees only its own branch. It wins when the second "
+        "choice is often right, because its branch fits it, and loses when reading B more "
+        "positions costs more than the tokens they save.",
         exact=_WALK,
         formulas=(
             Formula(r"\mathrm{Tree} = \underset{x_{1 \dots m},\, B}{\text{arg max}} "
@@ -326,12 +315,11 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="auto", label="Block diffusion, adaptive length (Auto)", short="Auto",
         settings={"drafter": "block", "gamma": 16, "auto": True},
-        does="The block drafter fills its whole window, and a controller cuts the draft where a "
-        "further position would gain fewer tokens than its row in the target’s pass costs.",
-        costs="A round is one drafter pass and one pass of the target over the positions that pay "
-        "off, by running estimates of acceptance and of both costs.",
-        wins="It wins when certain and uncertain passages alternate, and loses a little at the "
-        "start, before it has measured the costs.",
+        about="The block drafter fills its whole window, and a controller cuts the draft where a "
+        "further position would gain fewer tokens than its row in the target’s pass costs. A round "
+        "is one drafter pass and one pass of the target over the positions that pay off, by "
+        "running estimates of acceptance and of both costs. It wins when certain and uncertain "
+        "passages alternate, and loses a little at the start, before it has measured the costs.",
         exact=f"{_RATIO} Choices before a draft depend on the past only, and a cut depends on the "
         "drafter’s distributions, never on a drawn value, so the test remains valid.",
         formulas=(

@@ -82,7 +82,7 @@ class Metrics:
 
 
 def _plus(left: Any, right: Any) -> Any:
-    """The sum of two numbers, or of their dicts by name or tuples by position; None if one is unknown."""
+    """The sum of two numbers, dicts by name, or tuples by position; None if one is unknown."""
     if isinstance(left, dict):
         return {name: left.get(name, 0.0) + right.get(name, 0.0) for name in sorted({*left, *right})}
     if isinstance(left, tuple):

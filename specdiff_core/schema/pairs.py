@@ -53,7 +53,7 @@ class DrafterSpec:
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files don't say
     plays: str = ""  # the drafter that it replaces in methods
     declared: str = ""  # the name of its kind for ``--kind``
-    marks: tuple[str, ...] = ()  # one of them is in a config.json of its kind: in a model type, a class or a key
+    marks: tuple[str, ...] = ()  # one is in each config.json of its kind: a type, class or key
     published: Model | None = None  # published facts about ``source``
     about: str = ""
 
@@ -239,7 +239,7 @@ SMOLLM2 = PairSpec(
 
 
 def _family(name: str, family: Family) -> Iterator[PairSpec]:
-    """A pair for each target, called ``name:size``, the first just ``name``. A target does not draft for itself."""
+    """A pair for each target: ``name``, then ``name:size``. A target does not draft for itself."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
         fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]

@@ -75,7 +75,7 @@ class Template(Option):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How logits become a distribution. Temperature 0 is one-hot; top-k 0 and top-p 1.0 keep every token."""
+    """How logits become a distribution. Temperature 0: one-hot; top-k 0, top-p 1: all tokens."""
 
     temperature: float = 0.0
     top_k: int = 0

@@ -76,7 +76,7 @@ SYMBOLS = (
 _PLAIN = {
     r"\gamma": "γ", r"\alpha": "α", r"\tau": "τ", r"\dots": "…", r"\frac{1}{2}": "½", r"\sum_z": "Σ", r"\min": "min",
     r"\lvert ": "|", r" \rvert": "|", "-": "−",
-}  # fmt: skip
+}  # fmt: skip  # several pairs a line
 
 
 def plain(text: str) -> str:
