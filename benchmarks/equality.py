@@ -46,7 +46,8 @@ def recorded(target: Target) -> Iterator[list[Tensor]]:
     start = target.start
 
     def recording(layers: Sequence[int] = ()) -> TargetSession:
-        run, scored = start(layers), []
+        run = start(layers)
+        scored: list[Scores] = []
         score, rollback = run.score, run.rollback
 
         def scoring(*args: Any, **options: Any) -> Scores:
