@@ -67,7 +67,7 @@ export function commonOf(a, b) {
   return { ...known, by: 'beginnings', ...compared(letters(one.text), letters(other.text)) };
 }
 
-/** The characters that each new token takes. @param {Lane} lane */
+/** Where each new token of a run begins and ends, in characters. @param {Lane} lane */
 function spansOf(lane, start) {
   let at = start;
   return lane.shown.map((words) => [at, at += letters(words).length]);
@@ -80,39 +80,22 @@ function spansOf(lane, start) {
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
 export function columnsOfTokens(a, b, { by, agree, starts }) {
-  /** @type {{a: number[], b: number[]}} */
-  const columns = { a: [], b: [] };
-  let column = 0;
-  if (by === 'texts' || by === 'beginnings') {
-    const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
-    const end = (/** @type {'a' | 'b'} */ name) =>
-      spans[name][columns[name].length]?.[1] ?? Infinity;
-    for (
-      const [name, until]
-        of /** @type {['a' | 'b', number][]} */ ([['a', starts.b], ['b', starts.a]])
-    ) while (end(name) <= until) columns[name].push(column += 1); // before the other run begins
-    while (end('a') <= agree && end('b') <= agree) {
-      const [held, found] = [{ a: columns.a.length, b: columns.b.length }, column + 1];
-      let [one, other] = [end('a'), end('b')];
-      columns.a.push(found);
-      columns.b.push(found);
-      while (one !== other && (one < other ? end('a') : end('b')) <= agree) {
-        if (one < other) [one] = [end('a'), columns.a.push(found)];
-        else [other] = [end('b'), columns.b.push(found)];
-      }
-      if (one !== other) { // a token spans the place where the texts part
-        columns.a.length = held.a;
-        columns.b.length = held.b;
-        break;
-      }
-      column = found;
-    }
-  }
-  for (const [name, lane] of /** @type {['a' | 'b', Lane][]} */ ([['a', a], ['b', b]])) {
-    let next = column;
-    while (columns[name].length < lane.ids.length) columns[name].push(next += 1);
-  }
-  return columns;
+  const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
+  const [ends, others] = [spans.a, spans.b].map((own) => new Set(own.map(([, end]) => end)));
+  const alone = Math.max(starts.a, starts.b); // before it, only one run has tokens
+  const shared = by === 'texts' || by === 'beginnings'
+    ? [...new Set([...ends, ...others])].filter((end) =>
+      end <= alone || (end <= agree && ends.has(end) && others.has(end))
+    )
+    : [];
+  const last = Math.max(0, ...shared);
+  const placed = (/** @type {number[][]} */ own) => {
+    let column = shared.length;
+    return own.map(([begin]) =>
+      begin < last ? 1 + shared.filter((end) => end <= begin).length : column += 1
+    );
+  };
+  return { a: placed(spans.a), b: placed(spans.b) };
 }
 
 /** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane

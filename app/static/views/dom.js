@@ -1,4 +1,4 @@
-// Elements, addresses and downloads, without the view library.
+// Elements and downloads, without the view library.
 
 /** An element with these properties, in the page if `parent` is given.
  *  @param {string} tag @param {Record<string, any>} properties @param {HTMLElement} [parent]
@@ -32,17 +32,6 @@ export function towards(rows, from, key) {
     [i, j] = [i + dx, j + dy]
   ) if (rows[j][i]) return rows[j][i];
   return null;
-}
-
-/** Make a function that gives bytes an address in this browser and frees its previous address.
- *  @returns {(bytes: Uint8Array) => string} */
-export function addresses() {
-  let last = '';
-  return (bytes) => {
-    if (last) URL.revokeObjectURL(last);
-    last = URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)]));
-    return last;
-  };
 }
 
 /** Offer a file as a download. @param {BlobPart} content */
