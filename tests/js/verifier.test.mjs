@@ -17,7 +17,7 @@ test('every token that the rule tested is judged once, and agreeing with the rul
   for (const { round, tests } of verdicts) {
     assert.equal(game.view.round, round);
     for (const one of tests) {
-      assert.equal(game.place, one.position);
+      assert.equal(game.test.position, one.position);
       assert.deepEqual(game.tokens, [one.id]);
       game.judge(one.accepted);
       assert.equal(game.next(), one === tests.at(-1), 'the next round follows the last token');
@@ -38,8 +38,8 @@ test('nothing gives a verdict away before its answer', () => {
   assert.equal(game.score, '');
   assert.equal(game.next(), false);
   assert.equal(game.at, 0, 'there is no next token before an answer');
-  game.judge(!game.accepted);
-  game.judge(game.accepted); // too late
+  game.judge(!game.test.accepted);
+  game.judge(game.test.accepted); // too late
   assert.deepEqual([game.agreed, game.judged], [0, 1]);
   assert.deepEqual(kinds(game).map((kind) => kind === 'none').slice(0, 2), [false, true]);
   assert.match(game.words(word), /p = .*q = .*0 of 1/);
