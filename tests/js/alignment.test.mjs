@@ -41,13 +41,8 @@ function run(
   for (let i = 0; i < words.length; i += 2) {
     const [round, own] = [i / 2, words.slice(i, i + 2).map(ids)];
     const drafted = own.slice(0, -1);
-    events.push(
-      make.started(round),
-      make.draft(drafted, { round }),
-      make.scored(drafted.map(() => 1), { round }),
-      make.verified(drafted.map((id, k) => make.test(k, id, true)), { round, extra: own.at(-1) }),
-      make.committed(own, [...drafted.map(() => 'draft'), 'bonus'], { round }),
-    );
+    const tests = drafted.map((id, k) => make.test(k, id, true));
+    events.push(...make.round(drafted, tests, own, { round }));
   }
   return { lane: buildLane(events), events };
 }

@@ -125,19 +125,10 @@ test('tables', () => {
 /** Rounds by hand: the first rejects 8 and writes 9, the second keeps all and adds a bonus. */
 const twoRounds = (last) =>
   buildLane([
-    make.started(0),
-    make.draft([7, 8]),
-    make.scored([0.4, 0.4]),
-    make.verified([make.test(0, 7, true), make.test(1, 8, false)], {
-      extra: 9,
-      source: 'residual',
+    ...make.round([7, 8], [make.test(0, 7, true), make.test(1, 8, false)], [7, 9], {
+      verified: { source: 'residual' },
     }),
-    make.committed([7, 9], ['draft', 'residual']),
-    make.started(1),
-    make.draft([5], { round: 1 }),
-    make.scored([0.4], { round: 1 }),
-    make.verified([make.test(0, 5, true)], { round: 1, extra: last }),
-    make.committed([5, last], ['draft', 'bonus'], { round: 1 }),
+    ...make.round([5], [make.test(0, 5, true)], [5, last], { round: 1 }),
   ]);
 
 test('a track: each round begins once, and its rejected draft stands at the token that the target wrote instead', () => {

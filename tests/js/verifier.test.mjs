@@ -60,13 +60,10 @@ test('of a tree all tokens at one depth are judged together, and its way is not 
     make.test(0, 8, true, { kind: 'tree', draw: null, wanted: 8 }),
     make.test(1, 9, false, { kind: 'tree', draw: null, wanted: 4 }),
   ];
-  const tree = buildLane([
-    make.started(),
-    make.draft([7, 8, 9], { parents: [-1, -1, 1] }),
-    make.scored([0.3, 0.5, 0.9]),
-    make.verified(walk, { path: [1], extra: 4, source: 'target' }),
-    make.committed([8, 4], ['draft', 'target']),
-  ]);
+  const tree = buildLane(make.round([7, 8, 9], walk, [8, 4], {
+    draft: { parents: [-1, -1, 1] },
+    verified: { path: [1], source: 'target' },
+  }));
   const game = new Verifier(tree, 0);
   assert.deepEqual(game.tokens, [7, 8]);
   const walked = () =>
