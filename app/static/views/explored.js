@@ -85,33 +85,18 @@ function Races({ app, race }) {
 class Figures extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
-    /** @type {NodeListOf<HTMLElement>} */
-    const places = this.base.querySelectorAll('.sd-plot');
-    app.charts = new Charts(
-      Object.fromEntries(this.parted.all.map(({ key }, i) => [key, places[i]])),
-      {
-        plotly: app.options.plotly,
-        without: WITHOUT,
-        share: 0,
-        made: (place) => app.bind(place),
-      },
-    );
+    app.charts = new Charts(this.base.querySelectorAll('.sd-plot'), {
+      plotly: app.options.plotly,
+      without: WITHOUT,
+      share: 0,
+      made: (place) => app.bind(place),
+    });
     this.componentDidUpdate();
-  }
-
-  /** The figures in the order in which they are drawn, and how many lead. */
-  get parted() {
-    const { app, figures, lead } = this.props;
-    const leads = figures.filter(({ key, formula }, i) =>
-      i < lead || formula || key === app.widget?.figure
-    );
-    const others = figures.filter((one) => !leads.includes(one));
-    return { leads, others, all: [...leads, ...others] };
   }
 
   /** @param {{source: string}} [before] @override */
   componentDidUpdate(before) {
-    const { app, source } = this.props;
+    const { app, figures, source } = this.props;
     if (before && before.source !== source) app.charts?.blank(''); // drawing may take a while
     const { panel, lines } = app.only ?? {};
     const part = (/** @type {Figure} */ figure) => {
@@ -120,15 +105,18 @@ class Figures extends Component {
       return { ...figure, data: own?.length ? own : data, added: app.widget?.adds?.(key) };
     };
     app.charts?.offer(
-      Object.fromEntries(this.parted.all.map((figure) => [figure.key, () => part(figure)])),
+      Object.fromEntries(figures.map((figure) => [figure.key, () => part(figure)])),
     );
   }
 
-  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props @override */
-  render({ app, aside, notes }) {
+  /** @param {Figures['props']} props @override */
+  render({ app, figures, lead, aside, notes }) {
     const stops = /** @type {Set<string>} */ (new Set());
     const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
-    const { leads, others } = this.parted;
+    const leads = figures.filter(({ key, formula }, i) =>
+      i < lead || formula || key === app.widget?.figure
+    );
+    const others = figures.filter((one) => !leads.includes(one));
     const opened = ({ currentTarget }) => {
       app.unfolded = currentTarget.open;
     };
@@ -142,7 +130,7 @@ class Figures extends Component {
       const chart = html`
         <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
           tabindex=${figure.wide && columns.length ? 0 : null}>
-          <div class="sd-plot"></div>
+          <div class="sd-plot" data-figure=${key}></div>
         </div>
       `;
       const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;

@@ -24,9 +24,7 @@ const WITHOUT = 'The chart library could not be loaded; all numbers above are co
 export class Player extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
-    /** @returns {any} */
-    const place = (name) => app.root.querySelector(`[data-place=${name}]`);
-    const places = Object.fromEntries(FIGURES.map(([name]) => [name, place(name)]));
+    const places = app.root.querySelectorAll('.sd-plot');
     this.charts = new Charts(places, { plotly: app.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }
@@ -48,7 +46,7 @@ export class Player extends Component {
       html`
         <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
           <header><h2>${title}</h2><span class="sd-sub">${glossed(hint)}</span></header>
-          <div class="sd-plot" data-place=${name}></div>
+          <div class="sd-plot" data-figure=${name}></div>
         </section>
       `;
     return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
