@@ -221,23 +221,6 @@ def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
     )
 
 
-def take_tour(page: Any) -> list[tuple[str, bool]]:
-    """Take the tour to its end: the title of each step, and whether it points at something."""
-    page.get_by_role("button", name="Take the tour").click()
-    seen = []
-    while page.locator(".sd-guide").first.is_visible():
-        page.wait_for_selector(".sd-guide-here")
-        tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
-        seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
-        if len(seen) == 1:
-            assert not serious(page)
-        page.keyboard.press("Enter")
-    return seen
-
-
-TOUR = [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
-
-
 def lanes(page: Any, tab: str, part: str) -> list[str]:
     """A part of the head of each lane."""
     return page.locator(f"#{tab}-player .sd-lane .sd-lane-{part}").all_text_contents()
