@@ -252,32 +252,6 @@ export function alignmentWords({ facts }) {
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
 
-/** What the server needs to branch off a run at the target's token of a round, or why it cannot.
- *  @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows
- *  @returns {{given: string, pair: string} | {why: string}} */
-export function givenOf({ lane }, round, pairs) {
-  const { header } = lane;
-  if (!header) {
-    return { why: 'The trace has no settings, so the run can’t be continued.' };
-  }
-  const pair = String(header.config.pair);
-  if (!pairs.includes(pair)) {
-    return {
-      why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
-    };
-  }
-  const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
-  if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
-  const given = {
-    config: header.config,
-    prompt: header.prompt,
-    prompt_ids: header.prompt_ids,
-    target: header.models.target,
-    after: lane.ids.slice(0, first + commit.ids.length - 1),
-  };
-  return { pair, given: JSON.stringify(given) };
-}
-
 /** Build a lane and check its events; throws if they are inconsistent. @param {Event[]} events */
 function checked(events) {
   const lane = buildLane(events);
@@ -347,13 +321,31 @@ export class Opened {
     if (this.runs) this.answer = answerOf(this.runs);
   }
 
-  /** See {@link givenOf}. @param {'a' | 'b'} run */
+  /** What the server needs to branch off a run at the target's token of a round, or why it cannot.
+   *  @param {'a' | 'b'} run @param {number} round from 1 @param {string[]} pairs that the server knows
+   *  @returns {{given: string, pair: string} | {why: string}} */
   given(run, round, pairs) {
-    const found = this.runs
-      ? givenOf(this.runs[run], round, pairs)
-      : { why: 'That run is no longer open.' };
-    if ('given' in found) this.asked = { given: found.given, run };
-    return found;
+    const lane = this.runs?.[run].lane;
+    if (!lane) return { why: 'That run is no longer open.' };
+    const { header } = lane;
+    if (!header) return { why: 'The trace has no settings, so the run can’t be continued.' };
+    const pair = String(header.config.pair);
+    if (!pairs.includes(pair)) {
+      return {
+        why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
+      };
+    }
+    const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
+    if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
+    const given = JSON.stringify({
+      config: header.config,
+      prompt: header.prompt,
+      prompt_ids: header.prompt_ids,
+      target: header.models.target,
+      after: lane.ids.slice(0, first + commit.ids.length - 1),
+    });
+    this.asked = { given, run };
+    return { pair, given };
   }
 
   /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts

@@ -95,14 +95,9 @@ export const LEGEND = {
 /** @type {Record<string, {glyph: string, words: string}>} */
 export const SOURCES = { ...LEGEND, target: { glyph: '↻', words: 'the target’s own token' } };
 
-const REASONS = {
-  end_of_text: 'end of text',
-  stop_string: 'stop string',
-  length: 'length reached',
-  context_full: 'context full',
-  stopped: 'stopped',
-};
-export const reasonWords = (reason) => Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason;
+/** Why a run ended. */
+export const reasonWords = (reason) =>
+  reason === 'length' ? 'length reached' : reason.replaceAll('_', ' ');
 
 /** The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
  *  @param {Record<string, any>} config @param {Set<string>} noSteps */
