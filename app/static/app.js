@@ -15,7 +15,7 @@ import {
   register,
   visit,
 } from './page.js';
-import { Stage, stopAt } from './state/stage.js';
+import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
@@ -661,8 +661,7 @@ export class App extends Job {
 
   /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
-    const index = stopAt(this.player, this.lanes[this.selected ?? ''], this.selected, round);
-    if (index >= 0) this.act((player) => player.stand(index));
+    this.standAt({ lane: this.selected ?? '', round: round + 1, at: 'commit' });
   }
 
   /** Move the playhead to the verdict of a round, and scroll to the window. */
@@ -673,23 +672,22 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens;
-   *  `end`: to the end; `start`: play from the start. */
-  stand(kind) {
-    const { player, selected } = this;
-    if (kind === 'end') return this.seek(1);
-    if (kind === 'start') {
-      return this.act(() => {
+  /** Move the playhead to a phase of a round with accepted and rejected tokens, as a link names it;
+   *  `draft`: to its last step; `end`: to the end; `start`: play from the start. */
+  stand(at) {
+    if (at === 'end') return this.seek(1);
+    if (at === 'start') {
+      return this.act((player) => {
         player.seek(0);
         player.play();
       });
     }
-    const lane = this.lanes[selected ?? ''];
-    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
+    const lane = this.selected ?? '';
+    const later = this.lanes[lane]?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
-    const index = stopAt(player, lane, selected, round?.round, kind);
-    if (index >= 0) this.act(() => player.stand(index));
+    if (!round) return;
+    this.standAt({ lane, round: round.round + 1, at: at === 'draft' ? `step${round.steps}` : at });
   }
 
   keys(event) {
@@ -758,7 +756,7 @@ export class App extends Job {
     return true;
   }
 
-  /** Move the playhead to the moment of a link. @param {Moment} moment */
+  /** Move the playhead to a moment. @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
   standAt(moment) {
     if (this.lanes[moment.lane]) this.select(moment.lane);
     const lane = this.lanes[this.selected ?? ''];

@@ -5,7 +5,7 @@
 import { buildLane, isServed, isVanilla, rejectedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
-import { waiting } from './metrics.js';
+import { firstDifference, waiting } from './metrics.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Event } from './events.d.ts' */
 /** @import { Lane, State } from './lane.js' */
@@ -26,13 +26,6 @@ export const BRANCH = 'what if'; // the name of the lane that branches off a run
 /** Code points, which Python counts too. */
 const letters = (words) => [...words];
 
-/** The length of a common prefix. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
-function shared(one, other) {
-  let i = 0;
-  while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
-  return i;
-}
-
 /** How two runs align, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({
@@ -42,23 +35,24 @@ export function commonOf(a, b) {
   }));
   const target = one.target !== null && one.target === other.target &&
     a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
-  const within = one.prompt === null || other.prompt === null
-    ? 0
-    : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
-  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
+  const prompts = [one, other].map(({ prompt }) => letters(prompt ?? ''));
+  const differs = Math.max(0, firstDifference(prompts[0], prompts[1]));
+  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : differs + 1 };
   /** How far two lists agree, and where they part; `before`: items that don't count. */
   const compared = (one, other, before = 0) => {
-    const agree = shared(one, other);
-    const equal = agree === one.length && agree === other.length;
-    return { agree: agree - before, parted: equal ? null : agree - before + 1 };
+    const first = firstDifference(one, other);
+    return first < 0
+      ? { agree: one.length - before, parted: null }
+      : { agree: first - before, parted: first - before + 1 };
   };
   if (same && target) return { ...known, by: 'tokens', ...compared(a.ids, b.ids) };
   if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
-  const whole = [one, other].map(({ prompt, text }) => letters((prompt ?? '') + text));
-  const [first, second] = [one, other].map(({ prompt }) => letters(prompt ?? '').length);
+  const whole = [one, other].map(({ text }, i) => [...prompts[i], ...letters(text)]);
+  const [first, second] = prompts.map(({ length }) => length);
+  const parts = firstDifference(whole[0], whole[1]);
   const begins = one.prompt !== null && other.prompt !== null &&
-    shared(whole[0], whole[1]) >= Math.max(first, second);
+    (parts < 0 || parts >= Math.max(first, second));
   if (begins) {
     const before = Math.min(first, second);
     const starts = { a: first - before, b: second - before };

@@ -209,10 +209,8 @@ export function quotedWords(quoted) {
   return parts.join(', ') || 'nothing about its drafts';
 }
 
-const list = (numbers) =>
-  numbers.length < 2
-    ? String(numbers[0])
-    : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
+/** `1, 2 and 3` */
+const list = (numbers) => new Intl.ListFormat('en-GB').format(numbers.map(String));
 
 /** A sentence on the window. @param {PartialRound | null} view @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {

@@ -277,16 +277,7 @@ export function stateAt(lane, n, state = null) {
 }
 
 /** @param {Lane} lane @returns {number} how many events happened by time t */
-export function countAt(lane, t) {
-  let low = 0;
-  let high = lane.times.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (lane.times[middle] <= t + EPSILON) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+export const countAt = (lane, t) => lane.times.findLastIndex((time) => time <= t + EPSILON) + 1;
 
 /** @param {Lane | null} lane @returns {boolean} whether an attached server ran it */
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);

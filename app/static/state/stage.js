@@ -160,10 +160,3 @@ export function roundOf(state, stands) {
     older: '',
   };
 }
-
-/** The stop at the last event of a kind in a round of a lane; −1 if there is none.
- *  @param {Playhead} player @param {Lane | null | undefined} lane */
-export const stopAt = (player, lane, name, round, kind = 'Committed') =>
-  player.stops.findIndex((stop) =>
-    stop.lane === name && stop.n === lane?.rounds[round]?.ends[kind]
-  );
