@@ -16,7 +16,6 @@ import { Seat } from './notes.js';
 
 const OPENS = 'side-by-side'; // can open the visitor's traces; its widget is above the figures
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
-const BLOCK = { ok: 'accepted', no: 'rejected', cut: 'not tested, or beyond γ' };
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
@@ -47,9 +46,11 @@ function Computed({ app, figure: { key, sliders, values, words, block }, childre
     )}
       <p aria-live="polite">${words[0]}</p>
       ${block && html`
-        <p class="sd-exp-block" aria-label="The drafted block">${block.map((
-          { words: token, kind },
-        ) => html`<span data-kind=${kind} title=${BLOCK[kind]}>${inCell(token)}</span>`)}</p>
+        <div class="sd-scene" role="group" aria-label="The drafted block">
+          <p>${block.map(({ words: token, kind }) =>
+            html`<span data-is=${kind} title=${kind}>${inCell(token)}</span>`
+          )}</p>
+        </div>
       `}</div>
     ${children}
     <div class="sd-exp-after">${words.slice(1).map((one) => html`<p>${one}</p>`)}</div>
@@ -218,7 +219,7 @@ function Rows({ app, answer: { rows } }) {
       <summary>All numbers</summary>
       <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="All numbers">${app.listed &&
         html`
-          <table class="sd-exp-table">
+          <table class="sd-table">
             <thead>
               <tr>${columns.map((name) =>
                 html`<th scope="col" title=${means(meanings[name]) || meanings[name]}>${name}</th>`
