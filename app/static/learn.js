@@ -71,9 +71,9 @@ function drawFigures(root, plotly) {
   const figures = places.map((place, i) => {
     const figure = JSON.parse(place.dataset.figure ?? '');
     place.dataset.figure = String(i);
-    return () => figure;
+    return figure;
   });
-  new Charts(places, { plotly, without: WITHOUT, share: 0 }).offer(/** @type {any} */ (figures));
+  new Charts(places, { plotly, without: WITHOUT, share: 0 }).offer((i) => figures[Number(i)]);
 }
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);

@@ -26,11 +26,7 @@ export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (value) => {
-    const plain = value === null || value === undefined
-      ? ''
-      : Array.isArray(value)
-      ? value.join(' ')
-      : String(value);
+    const plain = [value].flat().join(' '); // null is empty
     const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };

@@ -46,7 +46,7 @@ export class Charts {
   constructor(places, { plotly: address, without, share = SHARE, made = () => {} }) {
     /** @type {Record<string, HTMLElement>} */
     this.places = Object.fromEntries([...places].map((one) => [one.dataset.figure ?? '', one]));
-    /** @type {Record<string, () => Partial<Figure>> | null} */
+    /** @type {((name: string) => Partial<Figure>) | null} */
     this.figures = null;
     this.share = share;
     this.made = made;
@@ -118,7 +118,7 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(place, drawn(this.figures[name](), colours(place)));
+        this.draw(place, drawn(this.figures(name), colours(place)));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // others continue
       }

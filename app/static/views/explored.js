@@ -100,14 +100,11 @@ class Figures extends Component {
     const { app, figures, source } = this.props;
     if (before && before.source !== source) app.charts?.blank(''); // drawing may take a while
     const { panel, lines } = app.only ?? {};
-    const part = (/** @type {Figure} */ figure) => {
-      const { key, data } = figure;
+    app.charts?.offer((key) => {
+      const { data, ...figure } = /** @type {Figure} */ (figures.find((one) => one.key === key));
       const own = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
       return { ...figure, data: own?.length ? own : data, added: app.widget?.adds?.(key) };
-    };
-    app.charts?.offer(
-      Object.fromEntries(figures.map((figure) => [figure.key, () => part(figure)])),
-    );
+    });
   }
 
   /** @param {Figures['props']} props @override */
@@ -196,14 +193,11 @@ function Boards({ app, answer: { report: { boards = [], switches = [] } }, chose
   `;
 }
 
-/** A value in the table. */
-function cell(value) {
-  if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(cell).join(' ');
-  return typeof value === 'number' && !Number.isInteger(value)
-    ? String(Number(value.toPrecision(4)))
-    : String(value);
-}
+/** A value, or a list of them, in the table. */
+const cell = (value) =>
+  [value].flat(Infinity).map((one) =>
+    typeof one === 'number' && !Number.isInteger(one) ? Number(one.toPrecision(4)) : one
+  ).join(' ');
 
 /** The table of all rows, drawn only while unfolded, because an answer arrives every second.
  *  @param {{app: Explore, answer: Answer}} props */

@@ -13,11 +13,11 @@ import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-const FIGURES = Object.entries({
+const FIGURES = {
   tokens: tokensFigure,
   acceptance: acceptanceFigure,
   confidence: confidenceFigure,
-});
+};
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** @extends {Component<{app: App, scene: Scene}>} */
@@ -32,11 +32,7 @@ export class Player extends Component {
   /** @override */ componentDidUpdate() {
     const { scene } = this.props;
     if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
-    else {
-      this.charts?.offer(
-        Object.fromEntries(FIGURES.map(([name, figure]) => [name, () => figure(scene)])),
-      );
-    }
+    else this.charts?.offer((name) => FIGURES[name](scene));
   }
 
   /** @param {{app: App, scene: Scene}} props @override */
