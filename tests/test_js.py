@@ -365,7 +365,7 @@ class Prefixes:
                     "equal_rounds": speed_up(other, own),
                     "then": speed_up(base.at(own.seconds), then),
                     "tokens": then.committed,
-                    "share": min(1.0, then.committed / 1000),
+                    "share": then.committed / max(self.whole.committed, base.whole.committed, 1),
                 }
             )
         ended = final(self.events) is not None and final(base.events) is not None
