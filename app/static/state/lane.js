@@ -52,22 +52,14 @@ export function treeOf(parents) {
 /** The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
  *  those on the target's path, that of the draft it chose, then the longest.
  *  @param {Tree} tree @param {number} most @returns {number[]} */
-export function linesShown(tree, most) {
-  if (tree.count <= most) return Array.from({ length: tree.count }, (_, line) => line);
-  const { lines, depths, path, branches, chosen } = tree;
-  const reach = Array.from({ length: tree.count }, () => -1);
+export function linesShown({ count, lines, depths, path, branches, chosen }, most) {
+  const reach = Array(count).fill(-1);
   lines.forEach((line, node) => {
     reach[line] = Math.max(reach[line], depths[node]);
   });
   const longest = reach.map((_, line) => line).sort((a, b) => reach[b] - reach[a] || a - b);
-  const best = chosen === null ? [] : branches[chosen];
-  const wanted = new Set([
-    0,
-    ...path.map((node) => lines[node]),
-    ...best.map((node) => lines[node]),
-    ...longest,
-  ]);
-  return [...wanted].slice(0, most).sort((a, b) => a - b);
+  const walked = [path, chosen === null ? [] : branches[chosen]].flat().map((node) => lines[node]);
+  return [...new Set([0, ...walked, ...longest])].slice(0, most).sort((a, b) => a - b);
 }
 
 /** A round without events so far. */
