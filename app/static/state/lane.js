@@ -163,6 +163,7 @@ const windowOf = (round, { length, anchor }) => ({
   scored: /** @type {TargetScored | null} */ (null),
   verified: /** @type {Verified | null} */ (null),
   committed: /** @type {Committed | null} */ (null),
+  phase: /** @type {'draft' | 'score' | 'verify' | 'commit'} */ ('draft'),
   judged: Infinity, // positions whose verdict may be shown
 });
 
@@ -219,11 +220,11 @@ function apply(state, lane, event, time) {
     case 'DraftReady':
       sums.drafted += event.ids.length;
       sums.nfe += event.nfe;
-      if (window) window.draft = event;
+      if (window) Object.assign(window, { draft: event, phase: 'score' });
       break;
     case 'TargetScored':
       sums.calls += 1;
-      if (window) window.scored = event;
+      if (window) Object.assign(window, { scored: event, phase: 'score' });
       break;
     case 'Verified':
       sums.accepted += event.accepted;
@@ -232,7 +233,7 @@ function apply(state, lane, event, time) {
         sums.testedAt[i] = (sums.testedAt[i] || 0) + 1;
         sums.acceptedAt[i] = (sums.acceptedAt[i] || 0) + Number(accepted);
       });
-      if (window) window.verified = event;
+      if (window) Object.assign(window, { verified: event, phase: 'verify' });
       break;
     case 'Committed': {
       const tests = decisive(window && window.verified ? window.verified.tests : []);
@@ -247,7 +248,7 @@ function apply(state, lane, event, time) {
       sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a server's chunks aren't
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
-      if (window) window.committed = event;
+      if (window) Object.assign(window, { committed: event, phase: 'commit' });
       break;
     }
     case 'Finished':

@@ -219,7 +219,7 @@ export class DraftWindow extends Component {
     const { lane } = scene;
     const { game } = app;
     const round = game ? game.shown : scene.view;
-    const { phase } = scene.shown;
+    const phase = scene.view?.phase ?? 'draft';
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
