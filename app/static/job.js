@@ -103,7 +103,8 @@ export class Job {
     if (this.waiting) {
       this.dropped = true;
       this.press('cancel');
-      this.leave();
+      this.busy = true; // until Gradio's event ends, which may still give the run its turn
+      setTimeout(() => this.ended(), this.patience);
     }
     if (!this.busy) return;
     const run = this.live?.run;
@@ -111,12 +112,6 @@ export class Job {
     setTimeout(() => {
       if (this.busy && this.live?.run === run) this.lost(true);
     }, this.patience);
-  }
-
-  /** Leave the queue. It is over when Gradio's event ends, which may still give the run its turn. */
-  leave() {
-    this.busy = true;
-    setTimeout(() => this.ended(), this.patience);
   }
 
   /** Called when Gradio's event has ended, however it ended (app/controls.py). */
