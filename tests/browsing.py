@@ -43,14 +43,14 @@ TIMES = (
     "window.specdiffTimes = { quiet: 700, patience: 2000, again: 500 };"
     " if (!window.specdiffNew) localStorage.setItem('specdiff-tour', 'seen');"
 )
-"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds. And the tour was
-seen, unless a test says that somebody is new (``window.specdiffNew``)."""
+"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits
+seconds. And the tour was seen, unless a test says that somebody is new (``window.specdiffNew``)."""
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 
 
 def leaves(asked: str, page: str) -> bool:
-    """Whether a request goes where a page has nothing to ask: to another host; of a page from disk, to anything but
-    itself and the chart library beside it."""
+    """Whether a request goes where a page has nothing to ask: to another host; of a page from disk,
+    to anything but itself and the chart library beside it."""
     to, own = urlparse(asked), urlparse(page)
     if to.scheme in {"data", "blob"}:
         return False
@@ -114,13 +114,14 @@ def visit(
     reloads: bool = False,
     logged: str = "",
 ) -> Iterator[Any]:
-    """A visitor with an empty storage, by default on the Live tab with the recording shown; ``before`` runs ahead of
-    the page's own scripts, and ``until`` is what to wait for where a link opens another tab. Of a page that
-    ``reloads`` while the server speaks, Gradio says that the connection was lost. ``logged`` is in an error that the
-    test causes.
+    """A visitor with an empty storage, by default on the Live tab with the recording shown;
+    ``before`` runs ahead of the page's own scripts, and ``until`` is what to wait for where a link
+    opens another tab. Of a page that ``reloads`` while the server speaks, Gradio says that the
+    connection was lost. ``logged`` is in an error that the test causes.
 
-    Fails on console errors and on any outside request. A page from disk finds no network. A blank page that an earlier
-    visitor left is used again, with a storage of its own: its process has the scripts compiled, which halves the work.
+    Fails on console errors and on any outside request. A page from disk finds no network. A blank
+    page that an earlier visitor left is used again, with a storage of its own: its process has the
+    scripts compiled, which halves the work.
     """
     left = "about:blank#disk" if url.startswith("file:") else "about:blank"
     blank = (page for context in browser.contexts for page in context.pages if page.url == left)
@@ -219,23 +220,6 @@ def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
     return page.evaluate(
         f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.player)"
     )
-
-
-def take_tour(page: Any) -> list[tuple[str, bool]]:
-    """Take the tour to its end: the title of each step, and whether it points at something."""
-    page.get_by_role("button", name="Take the tour").click()
-    seen = []
-    while page.locator(".sd-guide").first.is_visible():
-        page.wait_for_selector(".sd-guide-here")
-        tall = page.locator(".sd-guide-here").evaluate("(one) => one.getBoundingClientRect().height > 8")
-        seen.append((page.locator(".sd-guide header b").first.inner_text(), tall))
-        if len(seen) == 1:
-            assert not serious(page)
-        page.keyboard.press("Enter")
-    return seen
-
-
-TOUR = [(name, True) for name in ("Draft", "Score", "Verify", "Commit", "Clock", "The number")]
 
 
 def lanes(page: Any, tab: str, part: str) -> list[str]:

@@ -27,7 +27,6 @@ from specdiff_core.schema.trace import read_trace, write_trace
 from tests.app_fakes import FakeDecoder
 from tests.browsing import (
     MARKS,
-    TOUR,
     app,
     clock_runs,
     lanes,
@@ -41,7 +40,6 @@ from tests.browsing import (
     serious,
     stand,
     start,
-    take_tour,
     visit,
 )
 
@@ -111,8 +109,8 @@ def test_on_a_phone_the_controls_follow_the_number(browser: Any, address: str) -
 
 
 def test_the_window_is_never_blank_and_shows_every_step(browser: Any, address: str) -> None:
-    """From the first round on there is always one: between two rounds, in a round without a draft, and at the end. What
-    stands below it never moves."""
+    """From the first round on there is always one: between two rounds, in a round without a draft,
+    and at the end. What stands below it never moves."""
     with visit(browser, address) as page:
         stops = page.evaluate(f"{LIVE}.player.stops.filter((stop) => stop.lane === 'drafted').length")
         seen = page.evaluate(f"""() => {{
@@ -205,8 +203,8 @@ def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
 
 
 def test_settings(browser: Any, address: str) -> None:
-    """Passing the presets or typing loses nothing. T ≤ γ, the drafter's longest window, presets and examples change
-    the widgets."""
+    """Passing the presets or typing loses nothing. T ≤ γ, the drafter's longest window, presets and
+    examples change the widgets."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
         gamma, steps = page.locator("#live-gamma input[type=number]"), page.locator("#live-steps input[type=number]")
@@ -679,10 +677,10 @@ def test_one_player_at_a_time(browser: Any, address: str) -> None:
 
 
 def test_a_recorded_race_opens_from_elsewhere(browser: Any, address: str, folder: Path) -> None:
-    """Only the lanes that were asked for, in their order, with their labels; the last one is selected. Nothing was
-    recorded of its passes, and its words come from the lane beside it. On a busy machine the controls' first values
-    arrive while it is fetched, or when it is shown, and replace nothing. Behind a race that ends before anything is
-    known of it, it comes back whole."""
+    """Only the lanes that were asked for, in their order, with their labels; the last one is
+    selected. Nothing was recorded of its passes, and its words come from the lane beside it. On a
+    busy machine the controls' first values arrive while it is fetched, or when it is shown, and
+    replace nothing. Behind a race that ends before anything is known of it, it comes back whole."""
     url = f"gradio_api/file={folder.as_posix()}/traces/bench/race.jsonl.gz"
     own = {"title": "Dialogue, greedy", "labels": {"block/9/1": {"label": "block γ 9"}}}
     detail = {"url": url, "lanes": ["vanilla", "block/9/1"], **own}
@@ -796,8 +794,8 @@ def test_no_tab_overflows_between_phone_and_desktop(browser: Any, address: str) 
 
 
 def test_a_server_that_dies(browser: Any, serve: Any, served: Any) -> None:
-    """A race that is measured stays as far as it came, and a waiting visitor is free again. When the server is back,
-    the page reloads itself with prompt and settings, and runs."""
+    """A race that is measured stays as far as it came, and a waiting visitor is free again. When
+    the server is back, the page reloads itself with prompt and settings, and runs."""
     url, process = served
     lost = {"reloads": True, "logged": "console error"}
     with visit(browser, url, **lost) as live, visit(browser, url, **lost) as race:
@@ -1025,8 +1023,8 @@ def test_a_slower_lane_says_why_and_shows_a_round(browser: Any, address: str) ->
 
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
 def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> None:
-    """By key and by click: nothing is given away before an answer, then the numbers and the score are there and read
-    out; Escape shows the round as it ended."""
+    """By key and by click: nothing is given away before an answer, then the numbers and the score
+    are there and read out; Escape shows the round as it ended."""
     judge, voice = "#live-player .sd-judge", "#live-player .sd-voice"
     shown = "#live-player :is(.sd-v-ok, .sd-v-no, .sd-v-fix, .sd-v-bonus, .sd-v-cut)"
     texts = "#live-player .sd-lane-text"
@@ -1064,8 +1062,13 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:
     new = "window.specdiffNew = true;"
     with visit(browser, address, before=new) as page:
-        assert take_tour(page) == TOUR
-        assert page.locator(".sd-guide-here").count() == 0
+        page.get_by_role("button", name="Take the tour").click()
+        for title in ("Draft", "Score", "Verify", "Commit", "Clock", "The number"):
+            assert page.locator(".sd-guide-here").bounding_box()["height"] > 8
+            assert page.locator(".sd-guide header b").first.inner_text() == title
+            assert title != "Draft" or not serious(page)
+            page.keyboard.press("Enter")
+        assert page.locator(".sd-guide-here").count() == 0 and page.locator(".sd-guide").first.is_hidden()
         page.reload()
         page.wait_for_function(ready("live"))
         assert page.locator(".sd-tour-offer").is_hidden()

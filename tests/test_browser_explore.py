@@ -277,12 +277,13 @@ def test_back_and_forward_walk_through_recorded_answers_and_questions(browser: A
 def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=window-map", size="1440x2600", until=THERE) as page:
         page.wait_for_function(f"{EXPLORE}.answer")
-        page.wait_for_selector(".sd-exp-block")
+        block = page.locator(".sd-exp-computed .sd-scene span")
+        block.first.wait_for()
         slider = page.get_by_role("slider", name="γ", exact=True)
         slider.focus()
         slider.press("Home")
         assert "γ 1" in page.inner_text(".sd-exp-computed")
-        assert page.locator(".sd-exp-block [data-kind=cut]").count() == page.locator(".sd-exp-block span").count() - 1
+        assert block.and_(page.locator("[data-is=untested]")).count() == block.count() - 1
         page.click(".sd-exp-rest > summary")
         page.wait_for_function(DRAWN)
         assert not serious(page)

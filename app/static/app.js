@@ -15,7 +15,7 @@ import {
   register,
   visit,
 } from './page.js';
-import { Stage, stopAt } from './state/stage.js';
+import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
@@ -359,11 +359,7 @@ export class App extends Job {
     mark();
     if (own) {
       keepRuns(
-        stage.names.flatMap((name) =>
-          name === stage.baseline
-            ? []
-            : this.numbersOf(stage.lanes[name], !stage.disturbed(name).length) ?? []
-        ),
+        stage.names.flatMap((name) => name === stage.baseline ? [] : this.numbersOf(name) ?? []),
       );
     }
     if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) {
@@ -378,9 +374,8 @@ export class App extends Job {
     const query = runQuery(this.options.kind, this.file, this.asked);
     if (query.length > 8000) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
-    const lane = this.lanes[this.shown.first ?? ''] ?? null;
-    const quiet = !this.shown.disturbed(this.shown.first ?? '').length;
-    const speed = quiet ? this.numbersOf(lane)?.speedup ?? null : null;
+    const run = this.numbersOf(this.shown.first ?? '');
+    const speed = run?.quiet ? run.speedup : null;
     const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
     keepRun({
       query,
@@ -389,10 +384,11 @@ export class App extends Job {
     });
   }
 
-  /** A lane compared with the baseline of the race, in numbers that lessons quote.
-   *  @param {Lane | null} lane @param {Lane | null} [vanilla] */
-  numbersOf(lane, quiet = true, vanilla = this.lanes[this.shown.baseline ?? ''] ?? null) {
-    return runOf(lane, vanilla, this.noSteps, quiet);
+  /** A lane compared with the baseline of the race, in numbers that lessons quote. */
+  numbersOf(name) {
+    const { lanes, baseline } = this.shown;
+    const quiet = !this.shown.disturbed(name).length;
+    return runOf(lanes[name], lanes[baseline ?? ''], this.noSteps, quiet);
   }
 
   /** The numbers of a shipped recording; null if there is none or a measurement is running. */
@@ -400,11 +396,8 @@ export class App extends Job {
     const found = this.recordings.find(({ url }) => fileOf(url) === file);
     if (!found || measuring()) return null;
     const { title, lanes } = await fetchTrace(found.url);
-    const run = this.numbersOf(
-      buildLane(lanes.drafted ?? []),
-      true,
-      buildLane(lanes.vanilla ?? []),
-    );
+    const [drafted, vanilla] = [lanes.drafted ?? [], lanes.vanilla ?? []].map(buildLane);
+    const run = runOf(drafted, vanilla, this.noSteps);
     return run && { title, run };
   }
 
@@ -530,10 +523,7 @@ export class App extends Job {
 
   /** Move the playhead to the end of the round's draft. @param {Verifier} game */
   deal(game) {
-    this.act(() => {
-      this.player.pause();
-      this.player.seek(game.time);
-    });
+    this.act((player) => player.rest(game.time));
     this.game = game;
   }
 
@@ -648,41 +638,30 @@ export class App extends Job {
     else this.restage();
   }
 
-  /** @param {() => void} change of the playhead */
+  /** @param {(player: Playhead) => void} change of the playhead */
   act(change) {
     this.game = null;
-    change();
+    change(this.player);
     this.speaks ||= !this.player.playing;
     this.redraw();
   }
 
   toggle() {
-    this.act(() => this.player.toggle());
+    this.act((player) => player.toggle());
   }
 
   step(count) {
-    this.act(() => this.player.step(count));
+    this.act((player) => player.step(count));
   }
 
   /** @param {number} share of the race */
   seek(share) {
-    this.act(() => {
-      this.player.pause();
-      this.player.seek(share * this.player.duration);
-    });
-  }
-
-  /** @param {number | null} factor null: the player's own choice */
-  slow(factor) {
-    this.act(() => {
-      this.player.slow = factor ?? this.player.auto;
-    });
+    this.act((player) => player.rest(share * player.duration));
   }
 
   /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
-    const index = stopAt(this.player, this.lanes[this.selected ?? ''], this.selected, round);
-    if (index >= 0) this.act(() => this.player.stand(index));
+    this.standAt({ lane: this.selected ?? '', round: round + 1, at: 'commit' });
   }
 
   /** Move the playhead to the verdict of a round, and scroll to the window. */
@@ -693,23 +672,22 @@ export class App extends Job {
     panel.scrollIntoView({ block: 'center' });
   }
 
-  /** Move the playhead to the last event of a kind in a round with accepted and rejected tokens;
-   *  `end`: to the end; `start`: play from the start. */
-  stand(kind) {
-    const { player, selected } = this;
-    if (kind === 'end') return this.seek(1);
-    if (kind === 'start') {
-      return this.act(() => {
+  /** Move the playhead to a phase of a round with accepted and rejected tokens, as a link names it;
+   *  `draft`: to its last step; `end`: to the end; `start`: play from the start. */
+  stand(at) {
+    if (at === 'end') return this.seek(1);
+    if (at === 'start') {
+      return this.act((player) => {
         player.seek(0);
         player.play();
       });
     }
-    const lane = this.lanes[selected ?? ''];
-    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
+    const lane = this.selected ?? '';
+    const later = this.lanes[lane]?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
-    const index = stopAt(player, lane, selected, round?.round, kind);
-    if (index >= 0) this.act(() => player.stand(index));
+    if (!round) return;
+    this.standAt({ lane, round: round.round + 1, at: at === 'draft' ? `step${round.steps}` : at });
   }
 
   keys(event) {
@@ -761,7 +739,7 @@ export class App extends Job {
       say(button, 'Nothing to link to');
       return;
     }
-    this.act(() => this.player.pause());
+    this.act((player) => player.pause());
     giveLink(button, query);
   }
 
@@ -778,15 +756,12 @@ export class App extends Job {
     return true;
   }
 
-  /** Move the playhead to the moment of a link. @param {Moment} moment */
+  /** Move the playhead to a moment. @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
   standAt(moment) {
     if (this.lanes[moment.lane]) this.select(moment.lane);
     const lane = this.lanes[this.selected ?? ''];
     const index = lane ? stopOf(this.player.stops, lane, this.selected ?? '', moment) : -1;
-    this.act(() => {
-      this.player.pause();
-      if (index >= 0) this.player.stand(index);
-    });
+    this.act((player) => index < 0 ? player.pause() : player.stand(index));
   }
 
   /** Download the trace: the server's bytes, or the same format after a stopped run. */

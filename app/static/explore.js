@@ -11,9 +11,9 @@ import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
-import { addresses, download } from './views/dom.js';
+import { download } from './views/dom.js';
 import { buildLane } from './state/lane.js';
-import { fetchFile, fetchTrace, gzip, readFile, serialise } from './state/trace.js';
+import { carried, fetchFile, fetchTrace, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
@@ -52,6 +52,7 @@ const WORDS = {
   stops: 'Stopping; results so far are kept…',
 };
 const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
+const OPENED = 'opened.jsonl'; // the address of the opened lanes, as one file
 const UNREADABLE = {
   title: 'This answer cannot be shown',
   message: 'The server’s answer is inconsistent.',
@@ -77,7 +78,6 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
-    this.addressOf = addresses(); // gives their lanes, as one file, an address to fetch
     this.more = {}; // values for the next measurement besides those of the form
     this.stems = Object.fromEntries(
       Object.keys(options.recorded).map((name) => [name, this.stemOf(name)]),
@@ -443,7 +443,8 @@ export class Explore extends Job {
   async race(race) {
     const { from } = this.shown;
     if (from === 'opened') {
-      return this.addressOf(await gzip(new TextEncoder().encode(serialise(this.opened.trace))));
+      carried.set(OPENED, new TextEncoder().encode(serialise(this.opened.trace)));
+      return OPENED;
     }
     const file = this.answer.files?.[race];
     return file && (from === 'live' ? file : this.options.folder + file);
@@ -532,32 +533,26 @@ export class Explore extends Job {
     address(before.search);
   }
 
-  fileName(end) {
+  get fileName() {
     return `specdiff-${this.name}-${this.shown.from === 'opened' ? 'opened-' : ''}${
       this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
-    }.${end}`;
+    }`;
   }
 
   save(kind) {
     const { answer } = this;
     if (!answer) return;
     const content = kind === 'csv' ? csvOf(answer.rows) : JSON.stringify(answer, null, 1);
-    download(content, kind === 'csv' ? 'text/csv' : 'application/json', this.fileName(kind));
+    download(content, kind === 'csv' ? 'text/csv' : 'application/json', `${this.fileName}.${kind}`);
   }
 
   /** Download the first figure as a picture, drawn in this browser. */
-  async image(format) {
+  image(format) {
     const { places = {}, plotly = null } = this.charts ?? {};
     const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
-    if (!place) return;
-    const address = await plotly.toImage(place, {
-      format,
-      width: 1200,
-      height: 700,
-      scale: format === 'png' ? 2 : 1,
-    });
-    const picture = await (await fetch(address)).blob();
-    download(picture, picture.type, this.fileName(format));
+    const scale = format === 'png' ? 2 : 1;
+    const shape = { format, scale, width: 1200, height: 700, filename: this.fileName };
+    if (place) plotly.downloadImage(place, shape);
   }
 
   /** @override */ pressedRun() {

@@ -33,7 +33,7 @@ export class Job {
     this.clicked = false; // on Run, which Gradio has not passed on yet
     this.queuedUp = false; // Gradio has it in the queue
     this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
-    this.leaving = 0; // the timer that ends the wait for the queue
+    this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} */
     this.measured = null;
     const queue = document.getElementById(`${prefix}-queue`);
@@ -110,20 +110,12 @@ export class Job {
     if (this.waiting && !this.dropped) {
       this.dropped = true;
       if (this.queuedUp) this.press('cancel');
-      this.leave();
+      this.busy = true; // until Gradio's event ends, which may still give the run its turn
     }
     if (!this.busy) return;
-    const run = this.live?.run;
     this.status.show(this.statusWords.stops);
-    setTimeout(() => {
-      if (this.busy && this.live?.run === run) this.lost(true);
-    }, this.patience);
-  }
-
-  /** Leave the queue. It is over when Gradio's event ends, which may still give the run its turn. */
-  leave() {
-    this.busy = true;
-    this.leaving = setTimeout(() => this.ended(), this.patience);
+    clearTimeout(this.leaving);
+    this.leaving = setTimeout(() => this.dropped ? this.ended() : this.lost(true), this.patience);
   }
 
   /** Called when Gradio's event has ended, however it ended (app/controls.py). */

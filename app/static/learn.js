@@ -68,10 +68,12 @@ function playerOf(kind) {
 /** Draw the figures of the tab, which the server describes. @param {HTMLElement} root */
 function drawFigures(root, plotly) {
   const places = /** @type {HTMLElement[]} */ ([...root.querySelectorAll('[data-figure]')]);
-  const figures = places.map(({ dataset }) => JSON.parse(dataset.figure ?? ''));
-  const named = (/** @type {any[]} */ all) => Object.fromEntries(all.entries());
-  new Charts(named(places), { plotly, without: WITHOUT, share: 0 })
-    .offer(named(figures.map((figure) => () => figure)));
+  const figures = places.map((place, i) => {
+    const figure = JSON.parse(place.dataset.figure ?? '');
+    place.dataset.figure = String(i);
+    return figure;
+  });
+  new Charts(places, { plotly, without: WITHOUT, share: 0 }).offer((i) => figures[Number(i)]);
 }
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);

@@ -8,7 +8,6 @@ import {
   BRANCH,
   columnsOfTokens,
   commonOf,
-  givenOf,
   Opened,
 } from '../../app/static/state/alignment.js';
 import { buildLane } from '../../app/static/state/lane.js';
@@ -41,13 +40,8 @@ function run(
   for (let i = 0; i < words.length; i += 2) {
     const [round, own] = [i / 2, words.slice(i, i + 2).map(ids)];
     const drafted = own.slice(0, -1);
-    events.push(
-      make.started(round),
-      make.draft(drafted, { round }),
-      make.scored(drafted.map(() => 1), { round }),
-      make.verified(drafted.map((id, k) => make.test(k, id, true)), { round, extra: own.at(-1) }),
-      make.committed(own, [...drafted.map(() => 'draft'), 'bonus'], { round }),
-    );
+    const tests = drafted.map((id, k) => make.test(k, id, true));
+    events.push(...make.round(drafted, tests, own, { round }));
   }
   return { lane: buildLane(events), events };
 }
@@ -147,27 +141,28 @@ test('files are opened one after the other, and a wrong one takes nothing away',
 });
 
 test('a run of a file goes on where the server has its pair, and else the page says why not', () => {
-  const a = { file: 'x', name: 'a', ...run('P', ['a', 'b', 'c', 'd']) };
-  const { given, pair } = givenOf(a, 2, ['gpt2', 'embedded']);
+  const opened = new Opened();
+  assert.match(opened.given('a', 1, ['embedded']).why, /no longer open/);
+  const whole = run('P', ['a', 'b', 'c', 'd']);
+  const nameless = trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted');
+  opened.add('x', fileOf(run('P', ['a', 'e']), whole));
+  assert.deepEqual(opened.chosen, { a: 0, b: 1 }, 'of one file, its last two lanes');
+  const { given, pair } = opened.given('b', 2, ['gpt2', 'embedded']);
   assert.equal(pair, 'embedded');
   const asked = JSON.parse(given);
-  assert.deepEqual([asked.after, asked.prompt, asked.target], [a.lane.ids.slice(0, 3), 'P', 't']);
-  assert.match(givenOf(a, 2, ['gpt2']).why, /used the pair embedded/);
-  assert.match(givenOf(a, 9, ['embedded']).why, /doesn’t contain all of that round/);
-  assert.match(
-    givenOf(
-      { ...a, lane: buildLane(trace.lanes.drafted.filter(({ kind }) => kind !== 'RunStarted')) },
-      1,
-      ['embedded'],
-    ).why,
-    /has no settings/,
-  );
-  const opened = new Opened();
-  opened.add('x', fileOf(run('P', ['a', 'e']), run('P', ['a', 'b', 'c', 'd'])));
-  assert.deepEqual(opened.chosen, { a: 0, b: 1 }, 'of one file, its last two lanes');
+  assert.deepEqual([asked.after, asked.prompt, asked.target], [
+    whole.lane.ids.slice(0, 3),
+    'P',
+    't',
+  ]);
+  assert.match(opened.given('b', 2, ['gpt2']).why, /used the pair embedded/);
+  assert.match(opened.given('b', 9, ['embedded']).why, /doesn’t contain all of that round/);
+  const other = new Opened();
+  other.add('y', fileOf(whole, { events: nameless }));
+  assert.match(other.given('b', 1, ['embedded']).why, /has no settings/);
   const branch = { run: 'b', round: 1, position: 2, take: 5, token: 'z', tokens: 2, seed: 1 };
   const { events } = run('Paz', ['c', 'q']);
-  assert.equal(opened.goOn(given, branch, events), false, 'nobody asked for it');
+  assert.equal(opened.goOn(`${given} `, branch, events), false, 'nobody asked for it');
   const own = opened.given('b', 1, ['embedded']).given;
   assert.ok(opened.goOn(own, branch, events));
   const { facts, rows } = opened.answer;

@@ -4,8 +4,7 @@ import { test } from 'node:test';
 
 import { looks, make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
-import { nameLanes } from '../../app/static/state/marks.js';
-import { rowAt } from '../../app/static/state/race.js';
+import { Stage } from '../../app/static/state/stage.js';
 import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
 import { drawn } from '../../app/static/views/figure.js';
 
@@ -21,23 +20,8 @@ test('tokens over time: a line and a label for each lane that wrote or still may
     unloaded: buildLane([failed]),
     absent: null,
   };
-  const names = Object.keys(lanes);
-  const named = nameLanes(names, lanes, 'vanilla', looks, {});
-  const states = Object.fromEntries(
-    names.map((name) => [name, lanes[name] ? stateAt(lanes[name], Infinity) : null]),
-  );
-  const clocks = Object.fromEntries(
-    names.map((name) => [name, rowAt(lanes, states, name, 'vanilla', 99, 40)?.clock ?? null]),
-  );
-  const scene = {
-    names,
-    named,
-    states,
-    clocks,
-    duration: lanes.vanilla.duration,
-    total: 40,
-    selected: '<b>drafted',
-  };
+  const stage = new Stage(Object.keys(lanes), lanes, { ...looks, crowded: 1 });
+  const scene = stage.scene(null, '<b>drafted');
   const { data, layout } = drawn(tokensFigure(scene), c);
   assert.deepEqual(data.map((line) => line.name), [methods.vanilla.label, '<b>drafted', 'begun']);
   const notes = layout.annotations.map(({ text }) => text);

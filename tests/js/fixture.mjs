@@ -28,6 +28,20 @@ const test = (position, id, accepted, more = {}) => ({
 /** Events of one round by hand: whatever a test does not care about is filled in. */
 export const make = {
   test,
+  /** All of them: the drafted tokens, their tests, and the tokens that the round adds to the text. */
+  round: (drafted, tests, ids, { round = 0, passes = [], draft, scored, verified } = {}) => {
+    const verdict = make.verified(tests, { round, extra: ids.at(-1), ...verified });
+    return [
+      make.started(round),
+      ...passes,
+      make.draft(drafted, { round, ...draft }),
+      make.scored(drafted.map(() => 0.4), { round, ...scored }),
+      verdict,
+      make.committed(ids, ids.map((_, i) => i < verdict.accepted ? 'draft' : verdict.source), {
+        round,
+      }),
+    ];
+  },
   started: (round = 0) => ({ kind: 'RoundStarted', round, length: 3 + round, anchor: 5 }),
   step: (ids, revealed, more = {}) => ({
     kind: 'DenoiseStep',

@@ -57,8 +57,8 @@ test('the block is one of the run, and γ cuts what it yields', () => {
   assert.equal(blockOf(lane, 4), lane.rounds[2]);
   const kinds = (gamma) =>
     FORMULAS.block(MAP, { race: 'a' }, { gamma }, lane).block.map(({ kind }) => kind);
-  assert.deepEqual(kinds(4), ['ok', 'ok', 'no', 'cut']);
-  assert.deepEqual(kinds(1), ['ok', 'cut', 'cut', 'cut']);
+  assert.deepEqual(kinds(4), ['accepted', 'accepted', 'rejected', 'untested']);
+  assert.deepEqual(kinds(1), ['accepted', 'untested', 'untested', 'untested']);
   const { words } = FORMULAS.block(MAP, { race: 'a' }, { gamma: 4 }, lane);
   assert.match(words[2], /it yields 3 tokens: 2 accepted/);
 });

@@ -43,14 +43,8 @@ test('a row of several steps shows what each of them revealed, and none is left 
 
 test('a bonus token has the last column, and the places beside a place end with the round', () => {
   const tests = [make.test(0, 1, true), make.test(1, 2, true)];
-  const { round } = drawn([
-    make.started(),
-    make.step([1, 2, 3], [0, 1, 2]),
-    make.draft([1, 2]),
-    make.scored([1, 1]),
-    make.verified(tests),
-    make.committed([1, 2, 4], ['draft', 'draft', 'bonus']),
-  ]);
+  const passes = [make.step([1, 2, 3], [0, 1, 2])];
+  const { round } = drawn(make.round([1, 2], tests, [1, 2, 4], { passes }));
   assert.deepEqual([columnOf(round, 1), columnOf(round, 2)], [1, 3]);
   assert.deepEqual([placeAt(round, 1), placeAt(round, 3)], [1, 2]);
   assert.deepEqual(
@@ -61,17 +55,11 @@ test('a bonus token has the last column, and the places beside a place end with 
 });
 
 test('what was never tested says why', () => {
+  const passes = [make.step([1, 2, 3], [0, 1, 2])];
   const why = (drafted, tests) =>
-    drawn([
-      make.started(),
-      make.step([1, 2, 3], [0, 1, 2]),
-      make.draft([1, 2, 3].slice(0, drafted)),
-      make.scored([]),
-      make.verified(tests),
-      make.committed([1], ['draft']),
-    ]).verdicts.map(({ title }) => title);
-  assert.match(why(3, [make.test(0, 1, false)])[2], /never tested.*rejected/);
-  assert.match(why(1, [make.test(0, 1, true)])[1], /never tested.*text ends/);
+    drawn(make.round(drafted, tests, [1], { passes })).verdicts.map(({ title }) => title);
+  assert.match(why([1, 2, 3], [make.test(0, 1, false)])[2], /never tested.*rejected/);
+  assert.match(why([1], [make.test(0, 1, true)])[1], /never tested.*text ends/);
 });
 
 test('a trace that holds no p of a tree says so', () => {
@@ -79,11 +67,11 @@ test('a trace that holds no p of a tree says so', () => {
   const said = (draft, scored) => {
     const { round } = drawn([
       { kind: 'RunStarted', config: { temperature: 0 }, models: {}, prompt: '' },
-      make.started(),
-      make.draft([7, 8], { parents: [-1, -1], proposal: 'point_mass', ...draft }),
-      make.scored([0, 0], scored),
-      make.verified([refused], { source: 'target' }),
-      make.committed([4], ['target']),
+      ...make.round([7, 8], [refused], [4], {
+        draft: { parents: [-1, -1], proposal: 'point_mass', ...draft },
+        scored: { p: [0, 0], ...scored },
+        verified: { source: 'target' },
+      }),
     ]);
     return aside(inspected(round, 0, true), true, true);
   };
@@ -98,13 +86,10 @@ test('a trace that holds no p of a tree says so', () => {
 test('the story of a position names the verdict and what the target drew', () => {
   const word = (id) => `<${id}>`;
   const walked = make.test(0, 8, true, { kind: 'tree', draw: null, wanted: 8 });
-  const { round } = drawn([
-    make.started(),
-    make.draft([7, 8, 9], { parents: [-1, -1, 0] }),
-    make.scored([0.3, 0.5, 0.9]),
-    make.verified([walked], { path: [1] }),
-    make.committed([8, 4], ['draft', 'bonus']),
-  ]);
+  const { round } = drawn(make.round([7, 8, 9], [walked], [8, 4], {
+    draft: { parents: [-1, -1, 0] },
+    verified: { path: [1] },
+  }));
   const said = (place) => story(inspected(round, place), false, true, word);
   assert.match(said(0), /^✓ Accepted.*<8>/);
   assert.match(said({ node: 0 }), /^✕ Rejected.*<8>, not <7>/);
@@ -115,16 +100,14 @@ test('a rejected token says why, as far as the trace holds it', () => {
   const word = (id) => `<${id}>`;
   const round = (test, candidates = [], { greedy = false, confidence = null } = {}) => {
     const best = (of) => [of.map(([id, prob]) => ({ id, prob }))];
-    const lane = drawn([
-      make.started(),
-      ...(confidence === null
+    const lane = drawn(make.round([7], [test], [8], {
+      passes: confidence === null
         ? []
-        : [make.step([7], [0], { candidates: best([[7, confidence]]) })]),
-      make.draft([7], { q: [test.q], proposal: greedy ? 'point_mass' : 'conditionals' }),
-      make.scored([test.p], { candidates: best(candidates) }),
-      make.verified([test], { extra: 8, source: 'residual', accepted: Number(test.accepted) }),
-      make.committed([8], ['residual']),
-    ]);
+        : [make.step([7], [0], { candidates: best([[7, confidence]]) })],
+      draft: { q: [test.q], proposal: greedy ? 'point_mass' : 'conditionals' },
+      scored: { p: [test.p], candidates: best(candidates) },
+      verified: { source: 'residual' },
+    }));
     return whyNothing(lane.round, greedy, word);
   };
   const no = (p, q, draw = 0.9) =>

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { make, trace } from './fixture.mjs';
+import { looks, make, trace } from './fixture.mjs';
 import {
   leadWords,
   numbers,
@@ -12,8 +12,9 @@ import {
   whySlow,
 } from '../../app/static/state/headline.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
-import { clockOf, waiting } from '../../app/static/state/metrics.js';
-import { markOf, rowAt, standings } from '../../app/static/state/race.js';
+import { Playhead } from '../../app/static/state/playhead.js';
+import { markOf } from '../../app/static/state/race.js';
+import { Stage } from '../../app/static/state/stage.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
 const changed = (lane, change) =>
@@ -22,18 +23,20 @@ const changed = (lane, change) =>
   );
 const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
 const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));
-const map = (pair, of) =>
-  Object.fromEntries(Object.entries(pair).map(([name, lane]) => [name, lane && of(lane)]));
 
-/** The headline of a race at a share of its time. */
-function headline(pair, share = 1) {
-  const t = share === 1 ? Infinity : share * lanes.drafted.duration;
-  const states = map(pair, (lane) => stateAt(lane, lane.times.filter((time) => time <= t).length));
-  const clocks = Object.fromEntries(
-    Object.entries(pair).map(([name, lane]) => [name, lane && clockOf(lane, states[name], t)]),
-  );
-  const waits = Object.values(pair).some((lane) => (waiting(lane) ?? 0) >= 0.2);
-  const race = verdict(pair, waits ? 'Busy machine' : '');
+/** A race of two lanes, and what is shown of it at a time. */
+function sceneAt(pair, t) {
+  const stage = new Stage(['vanilla', 'drafted'], pair, { ...looks, crowded: 0.2 });
+  const player = new Playhead({ duration: stage.duration, stops: [] });
+  player.seek(t);
+  return { stage, scene: stage.scene(player, 'drafted') };
+}
+
+/** The headline of a race at a share of the drafted lane's time; by default at its end. */
+function headline(pair, share = Infinity) {
+  const { stage, scene } = sceneAt(pair, share * lanes.drafted.duration);
+  const [states, clocks] = [scene.states, scene.clocks].map((of) => stage.pair(of, 'drafted'));
+  const race = verdict(pair, stage.disturbed('drafted').length ? 'Busy machine' : '');
   const [speed, words, slower = false] = outcome(pair, clocks, race, false);
   return {
     race,
@@ -115,19 +118,10 @@ test('a lane of an attached server is what came and when, and what it reports; n
 });
 
 test('a place is shown when its lane has come in, and not before', () => {
-  const ends = standings(lanes, ['vanilla', 'drafted']);
+  const { ends } = sceneAt(lanes, 0).stage;
   const at = (t) => {
-    const states = map(
-      lanes,
-      (lane) => stateAt(lane, lane.times.filter((time) => time <= t).length),
-    );
-    return markOf(
-      lanes.drafted,
-      rowAt(lanes, states, 'drafted', 'vanilla', t, 40),
-      ends.drafted,
-      null,
-      'absent',
-    );
+    const { rows } = sceneAt(lanes, t).scene;
+    return markOf(lanes.drafted, rows.drafted, ends.drafted, null, 'absent');
   };
   assert.equal(at(lanes.drafted.duration / 2).place, '');
   assert.deepEqual([at(99).place, at(99).kind], ['1', 'first']);

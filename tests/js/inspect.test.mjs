@@ -77,21 +77,12 @@ const walk = [
   make.test(0, 8, true, { kind: 'tree', p: 0.8, q: 1, threshold: 0.8, draw: null, wanted: 8 }),
   make.test(1, 10, false, { kind: 'tree', p: 0.3, q: 1, threshold: 0.3, draw: null, wanted: 12 }),
 ];
-const treeOf = (
-  { draft = {}, scored = {}, verified = {}, tests = walk, path = [1], ids = [8, 12] } = {},
-) =>
-  buildLane([
-    make.started(),
-    make.draft([7, 8, 9, 10, 11], {
-      parents: PARENTS,
-      q: [1, 1, 1, 1, 1],
-      proposal: 'point_mass',
-      ...draft,
-    }),
-    make.scored([0.3, 0.5, 0.9, 0.2, 0.1], scored),
-    make.verified(tests, { path, extra: 12, source: 'target', ...verified }),
-    make.committed(ids, ['draft', 'target']),
-  ]);
+const treeOf = ({ draft, scored, verified, tests = walk }) =>
+  buildLane(make.round([7, 8, 9, 10, 11], tests, [8, 12], {
+    draft: { parents: PARENTS, q: [1, 1, 1, 1, 1], proposal: 'point_mass', ...draft },
+    scored: { p: [0.3, 0.5, 0.9, 0.2, 0.1], ...scored },
+    verified: { path: [1], source: 'target', ...verified },
+  }));
 const viewOf = (events) => stateAt(events, Infinity).window;
 const full = treeOf({ draft: { node_q: [0.4, 0.5, 0.7, 0.6, 0.3] }, scored: { candidates } });
 const shown = ({ rows }) =>

@@ -6,7 +6,7 @@ import { Opened } from '../../app/static/state/alignment.js';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
-import { buildLane, countAt, stateAt } from '../../app/static/state/lane.js';
+import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { useOf } from '../../app/static/state/marks.js';
 import {
   alpha,
@@ -18,7 +18,8 @@ import {
   tau,
   waiting,
 } from '../../app/static/state/metrics.js';
-import { baselineOf, complete, rowAt } from '../../app/static/state/race.js';
+import { baselineOf, complete } from '../../app/static/state/race.js';
+import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
 import { readFile } from '../../app/static/state/trace.js';
@@ -68,24 +69,18 @@ function against(lanes, name, baseline) {
   const commits = { own: indicesOf(own, 'Committed'), base: indicesOf(base, 'Committed') };
   const at = (lane, index) => clockOf(lane, stateAt(lane, index + 1), lane.times[index]);
   const bases = commits.base.map((index) => at(base, index));
+  const looks = { methods: {}, glyphs: {}, dashes: {}, crowded };
+  const stage = new Stage([name, baseline], lanes, looks);
+  const player = new Playhead({ duration: stage.duration, stops: [] });
   const rounds = commits.own.map((index, k) => {
-    const t = own.times[index];
-    const states = Object.fromEntries(
-      [name, baseline].map((one) => [one, stateAt(lanes[one], countAt(lanes[one], t))]),
-    );
-    const row = rowAt(lanes, states, name, baseline, t, 1000);
+    player.seek(own.times[index]);
+    const row = stage.scene(player, name).rows[name];
     return {
       equal_rounds: speedUp(at(own, index), bases[Math.min(k, bases.length - 1)] ?? null),
       then: row.speedup,
       tokens: row.tokens,
       share: row.share,
     };
-  });
-  const stage = new Stage(Object.keys(lanes), lanes, {
-    methods: {},
-    glyphs: {},
-    dashes: {},
-    crowded,
   });
   const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
   return {

@@ -17,7 +17,7 @@ test('every token that the rule tested is judged once, and agreeing with the rul
   for (const { round, tests } of verdicts) {
     assert.equal(game.view.round, round);
     for (const one of tests) {
-      assert.equal(game.place, one.position);
+      assert.equal(game.test.position, one.position);
       assert.deepEqual(game.tokens, [one.id]);
       game.judge(one.accepted);
       assert.equal(game.next(), one === tests.at(-1), 'the next round follows the last token');
@@ -38,8 +38,8 @@ test('nothing gives a verdict away before its answer', () => {
   assert.equal(game.score, '');
   assert.equal(game.next(), false);
   assert.equal(game.at, 0, 'there is no next token before an answer');
-  game.judge(!game.accepted);
-  game.judge(game.accepted); // too late
+  game.judge(!game.test.accepted);
+  game.judge(game.test.accepted); // too late
   assert.deepEqual([game.agreed, game.judged], [0, 1]);
   assert.deepEqual(kinds(game).map((kind) => kind === 'none').slice(0, 2), [false, true]);
   assert.match(game.words(word), /p = .*q = .*0 of 1/);
@@ -60,13 +60,10 @@ test('of a tree all tokens at one depth are judged together, and its way is not 
     make.test(0, 8, true, { kind: 'tree', draw: null, wanted: 8 }),
     make.test(1, 9, false, { kind: 'tree', draw: null, wanted: 4 }),
   ];
-  const tree = buildLane([
-    make.started(),
-    make.draft([7, 8, 9], { parents: [-1, -1, 1] }),
-    make.scored([0.3, 0.5, 0.9]),
-    make.verified(walk, { path: [1], extra: 4, source: 'target' }),
-    make.committed([8, 4], ['draft', 'target']),
-  ]);
+  const tree = buildLane(make.round([7, 8, 9], walk, [8, 4], {
+    draft: { parents: [-1, -1, 1] },
+    verified: { path: [1], source: 'target' },
+  }));
   const game = new Verifier(tree, 0);
   assert.deepEqual(game.tokens, [7, 8]);
   const walked = () =>

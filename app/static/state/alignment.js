@@ -5,7 +5,7 @@
 import { buildLane, isServed, isVanilla, rejectedOf, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { piece, sharePieces } from './detokenize.js';
-import { waiting } from './metrics.js';
+import { firstDifference, waiting } from './metrics.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Event } from './events.d.ts' */
 /** @import { Lane, State } from './lane.js' */
@@ -26,13 +26,6 @@ export const BRANCH = 'what if'; // the name of the lane that branches off a run
 /** Code points, which Python counts too. */
 const letters = (words) => [...words];
 
-/** The length of a common prefix. @param {ArrayLike<unknown>} one @param {ArrayLike<unknown>} other */
-function shared(one, other) {
-  let i = 0;
-  while (i < one.length && i < other.length && one[i] === other[i]) i += 1;
-  return i;
-}
-
 /** How two runs align, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
   const [one, other] = [a, b].map((lane) => ({
@@ -42,23 +35,24 @@ export function commonOf(a, b) {
   }));
   const target = one.target !== null && one.target === other.target &&
     a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
-  const within = one.prompt === null || other.prompt === null
-    ? 0
-    : shared(letters(one.prompt), letters(other.prompt));
   const same = one.prompt !== null && one.prompt === other.prompt;
-  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : within + 1 };
+  const prompts = [one, other].map(({ prompt }) => letters(prompt ?? ''));
+  const differs = Math.max(0, firstDifference(prompts[0], prompts[1]));
+  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : differs + 1 };
   /** How far two lists agree, and where they part; `before`: items that don't count. */
   const compared = (one, other, before = 0) => {
-    const agree = shared(one, other);
-    const equal = agree === one.length && agree === other.length;
-    return { agree: agree - before, parted: equal ? null : agree - before + 1 };
+    const first = firstDifference(one, other);
+    return first < 0
+      ? { agree: one.length - before, parted: null }
+      : { agree: first - before, parted: first - before + 1 };
   };
   if (same && target) return { ...known, by: 'tokens', ...compared(a.ids, b.ids) };
   if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
-  const whole = [one, other].map(({ prompt, text }) => letters((prompt ?? '') + text));
-  const [first, second] = [one, other].map(({ prompt }) => letters(prompt ?? '').length);
+  const whole = [one, other].map(({ text }, i) => [...prompts[i], ...letters(text)]);
+  const [first, second] = prompts.map(({ length }) => length);
+  const parts = firstDifference(whole[0], whole[1]);
   const begins = one.prompt !== null && other.prompt !== null &&
-    shared(whole[0], whole[1]) >= Math.max(first, second);
+    (parts < 0 || parts >= Math.max(first, second));
   if (begins) {
     const before = Math.min(first, second);
     const starts = { a: first - before, b: second - before };
@@ -67,7 +61,7 @@ export function commonOf(a, b) {
   return { ...known, by: 'beginnings', ...compared(letters(one.text), letters(other.text)) };
 }
 
-/** The characters that each new token takes. @param {Lane} lane */
+/** Where each new token of a run begins and ends, in characters. @param {Lane} lane */
 function spansOf(lane, start) {
   let at = start;
   return lane.shown.map((words) => [at, at += letters(words).length]);
@@ -80,39 +74,22 @@ function spansOf(lane, start) {
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
 export function columnsOfTokens(a, b, { by, agree, starts }) {
-  /** @type {{a: number[], b: number[]}} */
-  const columns = { a: [], b: [] };
-  let column = 0;
-  if (by === 'texts' || by === 'beginnings') {
-    const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
-    const end = (/** @type {'a' | 'b'} */ name) =>
-      spans[name][columns[name].length]?.[1] ?? Infinity;
-    for (
-      const [name, until]
-        of /** @type {['a' | 'b', number][]} */ ([['a', starts.b], ['b', starts.a]])
-    ) while (end(name) <= until) columns[name].push(column += 1); // before the other run begins
-    while (end('a') <= agree && end('b') <= agree) {
-      const [held, found] = [{ a: columns.a.length, b: columns.b.length }, column + 1];
-      let [one, other] = [end('a'), end('b')];
-      columns.a.push(found);
-      columns.b.push(found);
-      while (one !== other && (one < other ? end('a') : end('b')) <= agree) {
-        if (one < other) [one] = [end('a'), columns.a.push(found)];
-        else [other] = [end('b'), columns.b.push(found)];
-      }
-      if (one !== other) { // a token spans the place where the texts part
-        columns.a.length = held.a;
-        columns.b.length = held.b;
-        break;
-      }
-      column = found;
-    }
-  }
-  for (const [name, lane] of /** @type {['a' | 'b', Lane][]} */ ([['a', a], ['b', b]])) {
-    let next = column;
-    while (columns[name].length < lane.ids.length) columns[name].push(next += 1);
-  }
-  return columns;
+  const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
+  const [ends, others] = [spans.a, spans.b].map((own) => new Set(own.map(([, end]) => end)));
+  const alone = Math.max(starts.a, starts.b); // before it, only one run has tokens
+  const shared = by === 'texts' || by === 'beginnings'
+    ? [...new Set([...ends, ...others])].filter((end) =>
+      end <= alone || (end <= agree && ends.has(end) && others.has(end))
+    )
+    : [];
+  const last = Math.max(0, ...shared);
+  const placed = (/** @type {number[][]} */ own) => {
+    let column = shared.length;
+    return own.map(([begin]) =>
+      begin < last ? 1 + shared.filter((end) => end <= begin).length : column += 1
+    );
+  };
+  return { a: placed(spans.a), b: placed(spans.b) };
 }
 
 /** A row for each round of a run, like `rounds_of` in Python. @param {Lane} lane
@@ -269,32 +246,6 @@ export function alignmentWords({ facts }) {
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
 
-/** What the server needs to branch off a run at the target's token of a round, or why it cannot.
- *  @param {Run} run @param {number} round from 1 @param {string[]} pairs that the server knows
- *  @returns {{given: string, pair: string} | {why: string}} */
-export function givenOf({ lane }, round, pairs) {
-  const { header } = lane;
-  if (!header) {
-    return { why: 'The trace has no settings, so the run can’t be continued.' };
-  }
-  const pair = String(header.config.pair);
-  if (!pairs.includes(pair)) {
-    return {
-      why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
-    };
-  }
-  const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
-  if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
-  const given = {
-    config: header.config,
-    prompt: header.prompt,
-    prompt_ids: header.prompt_ids,
-    target: header.models.target,
-    after: lane.ids.slice(0, first + commit.ids.length - 1),
-  };
-  return { pair, given: JSON.stringify(given) };
-}
-
 /** Build a lane and check its events; throws if they are inconsistent. @param {Event[]} events */
 function checked(events) {
   const lane = buildLane(events);
@@ -364,13 +315,31 @@ export class Opened {
     if (this.runs) this.answer = answerOf(this.runs);
   }
 
-  /** See {@link givenOf}. @param {'a' | 'b'} run */
+  /** What the server needs to branch off a run at the target's token of a round, or why it cannot.
+   *  @param {'a' | 'b'} run @param {number} round from 1 @param {string[]} pairs that the server knows
+   *  @returns {{given: string, pair: string} | {why: string}} */
   given(run, round, pairs) {
-    const found = this.runs
-      ? givenOf(this.runs[run], round, pairs)
-      : { why: 'That run is no longer open.' };
-    if ('given' in found) this.asked = { given: found.given, run };
-    return found;
+    const lane = this.runs?.[run].lane;
+    if (!lane) return { why: 'That run is no longer open.' };
+    const { header } = lane;
+    if (!header) return { why: 'The trace has no settings, so the run can’t be continued.' };
+    const pair = String(header.config.pair);
+    if (!pairs.includes(pair)) {
+      return {
+        why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
+      };
+    }
+    const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
+    if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
+    const given = JSON.stringify({
+      config: header.config,
+      prompt: header.prompt,
+      prompt_ids: header.prompt_ids,
+      target: header.models.target,
+      after: lane.ids.slice(0, first + commit.ids.length - 1),
+    });
+    this.asked = { given, run };
+    return { pair, given };
   }
 
   /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts

@@ -26,11 +26,7 @@ export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (value) => {
-    const plain = value === null || value === undefined
-      ? ''
-      : Array.isArray(value)
-      ? value.join(' ')
-      : String(value);
+    const plain = [value].flat().join(' '); // null is empty
     const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
@@ -311,12 +307,13 @@ export function drawTokens(p, q, draws, seed) {
  *  `rejected`: the rejected draft token that it replaces */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane
- *  @param {number} start position of its first token, from 1 */
-export function trackOf(lane, start = 1) {
+ *  @param {number} start position of its first token, from 1
+ *  @param {number[] | null} [columns] the positions of all, unless they follow one another */
+export function trackOf(lane, start = 1, columns = null) {
   const { tokens } = stateAt(lane, Infinity);
   const vanilla = lane.header?.config.drafter === 'none';
   return tokens.map(({ id, source, round }, i) => ({
-    position: start + i,
+    position: columns?.[i] ?? start + i,
     id,
     shown: lane.shown[i],
     kind: vanilla ? 'vanilla' : source,

@@ -10,7 +10,7 @@ import { stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Test } from './events.d.ts' */
 
-/** @typedef {ReturnType<typeof measured>} Run a drafted lane compared with vanilla, in numbers */
+/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane compared with vanilla, in numbers */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
 const whole = (value) => `${Math.round(100 * value)} %`;
@@ -26,14 +26,9 @@ function pointMass(p, q) {
 /** A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
  *  @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
  *  @param {boolean} [quiet] whether no thread had to wait, so that its times are valid */
-export const runOf = (lane, vanilla, noSteps, quiet = true) =>
-  lane?.header && vanilla && complete(lane) && complete(vanilla)
-    ? measured(lane, vanilla, noSteps, quiet)
-    : null;
-
-/** @param {Lane} lane @param {Lane} vanilla @param {Set<string>} noSteps */
-function measured(lane, vanilla, noSteps, quiet) {
-  const header = /** @type {NonNullable<Lane['header']>} */ (lane.header);
+export function runOf(lane, vanilla, noSteps, quiet = true) {
+  const { header } = lane ?? {};
+  if (!lane || !header || !vanilla || !complete(lane) || !complete(vanilla)) return null;
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
   const tests = lane.rounds.flatMap(({ verdict }) => verdict?.tests ?? []);

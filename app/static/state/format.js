@@ -95,14 +95,9 @@ export const LEGEND = {
 /** @type {Record<string, {glyph: string, words: string}>} */
 export const SOURCES = { ...LEGEND, target: { glyph: '↻', words: 'the target’s own token' } };
 
-const REASONS = {
-  end_of_text: 'end of text',
-  stop_string: 'stop string',
-  length: 'length reached',
-  context_full: 'context full',
-  stopped: 'stopped',
-};
-export const reasonWords = (reason) => Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason;
+/** Why a run ended. */
+export const reasonWords = (reason) =>
+  reason === 'length' ? 'length reached' : reason.replaceAll('_', ' ');
 
 /** The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
  *  @param {Record<string, any>} config @param {Set<string>} noSteps */
@@ -214,10 +209,8 @@ export function quotedWords(quoted) {
   return parts.join(', ') || 'nothing about its drafts';
 }
 
-const list = (numbers) =>
-  numbers.length < 2
-    ? String(numbers[0])
-    : `${numbers.slice(0, -1).join(', ')} and ${numbers[numbers.length - 1]}`;
+/** `1, 2 and 3` */
+const list = (numbers) => new Intl.ListFormat('en-GB').format(numbers.map(String));
 
 /** A sentence on the window. @param {PartialRound | null} view @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {

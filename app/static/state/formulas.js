@@ -7,7 +7,7 @@ import { plural, ratio, times } from './format.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{words: string, kind: string}} Token of a drafted block: ok, no or cut */
+/** @typedef {{words: string, kind: string}} Token of a drafted block: accepted, rejected or untested */
 /** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above the chart, and those below it */
 /** @typedef {Record<string, number>} Values of the sliders, by name */
 
@@ -66,6 +66,7 @@ function block(answer, figure, { gamma }, lane) {
   const right = { yaxis: 'y2' };
   const drafted = lane && blockOf(lane, own.gamma);
   const accepted = Math.min(drafted?.verdict?.accepted ?? 0, gamma);
+  const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
   const tried = measured.map((row) => row.gamma);
   const found = (/** @type {string} */ field) => measured.map((row) => row[field]);
   return {
@@ -107,7 +108,7 @@ function block(answer, figure, { gamma }, lane) {
     ],
     block: drafted?.proposal?.ids.map((id, i) => ({
       words: piece(/** @type {Lane} */ (lane), id),
-      kind: i >= gamma || i > (drafted.verdict?.accepted ?? 0) ? 'cut' : i < accepted ? 'ok' : 'no',
+      kind: kinds[i] ?? 'untested',
     })),
   };
 }

@@ -11,22 +11,24 @@ import { acceptance, drawn, normalised, uniform } from './exploration.js';
  *  others together; null: not recorded */
 /** @typedef {ReturnType<typeof inspected>} Inspected */
 
-/** The node, parent and position of a place in a tree; `parent` null: the target did not get that
- *  far. @param {PartialRound} view @param {Place} place */
-function inTree({ draft, verified, tree }, place) {
+/** The node, parent and position of a place; a plain window is a tree of one line. `parent` null: the
+ *  target did not get that far. @param {PartialRound} view @param {Place} place
+ *  @param {number[]} parents of the drafted tokens */
+function located({ draft, verified, tree }, place, parents) {
   if (typeof place !== 'number') {
     return {
       node: place.node,
-      parent: draft?.parents[place.node] ?? null,
+      parent: parents[place.node] ?? null,
       position: tree?.depths[place.node] ?? 0,
     };
   }
   const chosen = verified?.chosen ?? null;
-  const way = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
+  const walked = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
+  const way = tree ? walked : parents.map((_, i) => i);
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
   const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // the last of several drafts
   const named = last && last.kind !== 'tree'
-    ? draft?.ids.findIndex((id, i) => id === last.id && draft.parents[i] === parent) ?? -1
+    ? draft?.ids.findIndex((id, i) => id === last.id && parents[i] === parent) ?? -1
     : -1;
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
 }
@@ -37,22 +39,11 @@ function inTree({ draft, verified, tree }, place) {
 export function inspected(view, place, greedy = false) {
   const { draft, scored, verified } = view;
   const tree = Boolean(view.tree);
-  const { node, parent, position } = tree
-    ? inTree(view, place)
-    : { node: null, parent: Number(place) - 1, position: Number(place) };
-  const siblings = !draft || parent === null
-    ? []
-    : tree
-    ? draft.parents.flatMap((one, i) => one === parent ? [i] : [])
-    : position < draft.ids.length
-    ? [position]
-    : [];
+  const parents = (tree ? draft?.parents : draft?.ids.map((_, i) => i - 1)) ?? [];
+  const { node, parent, position } = located(view, place, parents);
+  const siblings = parents.flatMap((one, i) => one === parent ? [i] : []);
   const reveal = tree ? null : view.passes.find((pass) => pass.revealed.includes(position)) ?? null;
-  const drafted = tree
-    ? (node === null ? null : draft?.ids[node] ?? null)
-    : draft
-    ? draft.ids[position] ?? null
-    : reveal?.ids[position] ?? null;
+  const drafted = (draft ? draft.ids[node ?? -1] : reveal?.ids[position]) ?? null;
   const recorded = parent === null ? [] : scored?.candidates[parent + 1] ?? [];
   const target = new Map(recorded.map(({ id, prob }) => [id, prob]));
   const drafter = new Map((reveal?.candidates[position] ?? []).map(({ id, prob }) => [id, prob]));
@@ -92,7 +83,7 @@ export function inspected(view, place, greedy = false) {
   return {
     round: view.round,
     position,
-    node, // of a tree
+    node,
     tree, // whether several tokens may have been drafted here
     drafted,
     options, // all tokens that were drafted here
@@ -101,7 +92,7 @@ export function inspected(view, place, greedy = false) {
     certain, // the draft is a point mass: q is the drafter's confidence, and the test takes q = 1
     extra, // what the target wrote here
     source: extra === null ? '' : verified?.source ?? '', // why: residual, bonus or target
-    test: testOf(tests, position, tree ? node : null, drafted),
+    test: testOf(tests, position, node, drafted),
     step: reveal ? reveal.step : null,
     holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // which p the trace has
   };

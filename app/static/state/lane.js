@@ -52,22 +52,14 @@ export function treeOf(parents) {
 /** The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
  *  those on the target's path, that of the draft it chose, then the longest.
  *  @param {Tree} tree @param {number} most @returns {number[]} */
-export function linesShown(tree, most) {
-  if (tree.count <= most) return Array.from({ length: tree.count }, (_, line) => line);
-  const { lines, depths, path, branches, chosen } = tree;
-  const reach = Array.from({ length: tree.count }, () => -1);
+export function linesShown({ count, lines, depths, path, branches, chosen }, most) {
+  const reach = Array(count).fill(-1);
   lines.forEach((line, node) => {
     reach[line] = Math.max(reach[line], depths[node]);
   });
   const longest = reach.map((_, line) => line).sort((a, b) => reach[b] - reach[a] || a - b);
-  const best = chosen === null ? [] : branches[chosen];
-  const wanted = new Set([
-    0,
-    ...path.map((node) => lines[node]),
-    ...best.map((node) => lines[node]),
-    ...longest,
-  ]);
-  return [...wanted].slice(0, most).sort((a, b) => a - b);
+  const walked = [path, chosen === null ? [] : branches[chosen]].flat().map((node) => lines[node]);
+  return [...new Set([0, ...walked, ...longest])].slice(0, most).sort((a, b) => a - b);
 }
 
 /** A round without events so far. */
@@ -171,6 +163,7 @@ const windowOf = (round, { length, anchor }) => ({
   scored: /** @type {TargetScored | null} */ (null),
   verified: /** @type {Verified | null} */ (null),
   committed: /** @type {Committed | null} */ (null),
+  phase: /** @type {'draft' | 'score' | 'verify' | 'commit'} */ ('draft'),
   judged: Infinity, // positions whose verdict may be shown
 });
 
@@ -227,11 +220,11 @@ function apply(state, lane, event, time) {
     case 'DraftReady':
       sums.drafted += event.ids.length;
       sums.nfe += event.nfe;
-      if (window) window.draft = event;
+      if (window) Object.assign(window, { draft: event, phase: 'score' });
       break;
     case 'TargetScored':
       sums.calls += 1;
-      if (window) window.scored = event;
+      if (window) Object.assign(window, { scored: event, phase: 'score' });
       break;
     case 'Verified':
       sums.accepted += event.accepted;
@@ -240,7 +233,7 @@ function apply(state, lane, event, time) {
         sums.testedAt[i] = (sums.testedAt[i] || 0) + 1;
         sums.acceptedAt[i] = (sums.acceptedAt[i] || 0) + Number(accepted);
       });
-      if (window) window.verified = event;
+      if (window) Object.assign(window, { verified: event, phase: 'verify' });
       break;
     case 'Committed': {
       const tests = decisive(window && window.verified ? window.verified.tests : []);
@@ -255,7 +248,7 @@ function apply(state, lane, event, time) {
       sums.rounds += event.sources.includes(SERVER) ? 0 : 1; // a server's chunks aren't
       sums.committed += event.ids.length;
       state.points.push({ t: time, total: event.total });
-      if (window) window.committed = event;
+      if (window) Object.assign(window, { committed: event, phase: 'commit' });
       break;
     }
     case 'Finished':
@@ -277,16 +270,7 @@ export function stateAt(lane, n, state = null) {
 }
 
 /** @param {Lane} lane @returns {number} how many events happened by time t */
-export function countAt(lane, t) {
-  let low = 0;
-  let high = lane.times.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (lane.times[middle] <= t + EPSILON) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+export const countAt = (lane, t) => lane.times.findLastIndex((time) => time <= t + EPSILON) + 1;
 
 /** @param {Lane | null} lane @returns {boolean} whether an attached server ran it */
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);

@@ -23,8 +23,8 @@ export function useOf(config) {
   return `${shape}${config.auto ? '/auto' : ''}`;
 }
 
-/** @type {Record<string, string>} lanes with a descriptive label */
-const OWN_WORDS = { drafted: 'With drafts' };
+/** The drafted lane of a race of two, whose method has no name. @type {Method} */
+const DRAFTED = { label: 'With drafts', about: '', colour: 'lane-1', mark: 'circle' };
 
 /** The colours and marks that no method has. @param {Pick<Looks, 'methods' | 'glyphs'>} looks */
 export function spare({ methods, glyphs }) {
@@ -41,7 +41,8 @@ export function spare({ methods, glyphs }) {
  *  @param {Record<string, {label: string, method?: string}>} own words that came with a recording
  *  @returns {Record<string, Named>} */
 export function nameLanes(names, lanes, baseline, looks, own) {
-  const { methods, glyphs, dashes } = looks;
+  const { glyphs, dashes } = looks;
+  const methods = { drafted: DRAFTED, ...looks.methods };
   const free = spare(looks);
   const taken = new Set(); // no two lanes look the same
   let next = 0;
@@ -50,22 +51,17 @@ export function nameLanes(names, lanes, baseline, looks, own) {
     const key = words?.method || name;
     const method = Object.hasOwn(methods, key) ? methods[key] : null;
     const config = lanes[name]?.header?.config ?? null;
-    const named = Object.hasOwn(OWN_WORDS, name) ? OWN_WORDS[name] : null;
-    const label = words?.label ?? (method ? method.label : named ?? name.replaceAll('_', ' '));
-    const about = method && !words ? method.about : '';
+    const label = words?.label ?? method?.label ?? name.replaceAll('_', ' ');
+    const about = (!words && method?.about) || '';
     if (name === baseline) {
       const style = { colour: 'target', mark: 'x', glyph: glyphs['line-ns'], dash: 'dot' };
       return [name, { label, about, ...style }];
     }
-    const wanted = method
-      ? { mark: method.mark, colour: method.colour }
-      : named
-      ? { mark: 'circle', colour: 'lane-1' }
-      : free(next++);
+    const wanted = method ?? free(next++);
     const style = taken.has(`${wanted.mark} ${wanted.colour}`) ? free(next++) : wanted;
     taken.add(`${style.mark} ${style.colour}`);
     const use = useOf(config);
     const dash = Object.hasOwn(dashes, use) ? dashes[use] : OTHER_DASH;
-    return [name, { label, about, ...style, glyph: glyphs[style.mark], dash }];
+    return [name, { ...style, label, about, glyph: glyphs[style.mark], dash }];
   }));
 }

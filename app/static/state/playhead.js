@@ -56,6 +56,12 @@ export class Playhead {
     this.stop = -1;
   }
 
+  /** Stop playing at a time. */
+  rest(t) {
+    this.playing = false;
+    this.seek(t);
+  }
+
   /** Stand exactly on a stop, even where several share one time. */
   stand(index) {
     if (!this.stops.length) return;

@@ -81,23 +81,18 @@ export function rowAt(lanes, states, name, baseline, t, total) {
  *  each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
  *  @param {string[]} names @param {string | null} selected @returns {Stop[]} */
 export function stopsOf(lanes, names, selected) {
-  const own = selected ? lanes[selected] : null;
-  /** @type {Stop[]} */
-  const stops = own && selected
-    ? own.stops.map((index) => ({ t: own.times[index], lane: selected, n: index + 1 }))
-    : [];
+  const laneOf = (name) => /** @type {Lane} */ (lanes[name]);
+  const stop = (name, index) => ({ t: laneOf(name).times[index], lane: name, n: index + 1 });
+  const own = lanes[selected ?? ''] ?? null;
   const after = own ? own.duration : -1;
-  const others = names.filter((name) =>
-    name !== selected && lanes[name] && /** @type {Lane} */ (lanes[name]).duration > after
-  );
-  /** @type {Stop[]} */
+  const others = names.filter((name) => name !== selected && (lanes[name]?.duration ?? -1) > after);
   const later = others.flatMap((name) => {
-    const lane = /** @type {Lane} */ (lanes[name]);
-    if (others.length > 1) return [{ t: lane.duration, lane: name, n: lane.events.length }];
-    return lane.stops.filter((index) =>
-      lane.events[index].kind === 'Committed' && lane.times[index] > after
-    ).map((index) => ({ t: lane.times[index], lane: name, n: index + 1 }));
+    const { events, stops, times } = laneOf(name);
+    if (others.length > 1) return [stop(name, events.length - 1)];
+    return stops.filter((index) => events[index].kind === 'Committed' && times[index] > after)
+      .map((index) => stop(name, index));
   });
+  const stops = own?.stops.map((index) => stop(selected, index)) ?? [];
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 

@@ -12,10 +12,9 @@ import { sharePieces } from './detokenize.js';
 /** @import { Lanes } from './race.js' */
 /** @import { Clock } from './metrics.js' */
 
-/** @typedef {'draft' | 'score' | 'verify' | 'commit'} Phase */
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: PartialRound | null, phase: Phase, older: string}} Shown a round; `older`: why an
- *  earlier round is shown, otherwise '' */
+/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier one is
+ *  shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
 
@@ -130,40 +129,22 @@ export class Stage {
       state,
       shown,
       view: shown.round,
-      moment: [state?.n, shown.round?.round, shown.phase].join(), // changes with every event
+      moment: [state?.n, shown.round?.round, shown.round?.phase].join(), // changes with every event
       over,
       running: !player,
     };
   }
 }
 
-/** The round of a lane to show, and its phase: between two rounds the last one stays.
+/** The round of a lane to show: between two rounds the last one stays.
  *  @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
-export function roundOf(state, stands) {
-  const round = state && state.window;
-  if (!state || !round) return { round: null, phase: 'draft', older: '' };
-  if (!round.size && state.last) {
+function roundOf(state, stands) {
+  const round = state?.window ?? null;
+  if (!state?.last || !round) return { round, older: '' };
+  if (!round.size) {
     const older = `This round drafts nothing; the window shows round ${state.last.round + 1}.`;
-    return { round: state.last, phase: 'commit', older };
+    return { round: state.last, older };
   }
-  const begun = round.passes.length || round.draft || round.scored;
-  if (!begun && state.last && !stands) return { round: state.last, phase: 'commit', older: '' };
-  return {
-    round,
-    phase: round.committed
-      ? 'commit'
-      : round.verified
-      ? 'verify'
-      : round.scored || round.draft
-      ? 'score'
-      : 'draft',
-    older: '',
-  };
+  const begun = round.phase !== 'draft' || round.passes.length > 0;
+  return { round: begun || stands ? round : state.last, older: '' };
 }
-
-/** The stop at the last event of a kind in a round of a lane; −1 if there is none.
- *  @param {Playhead} player @param {Lane | null | undefined} lane */
-export const stopAt = (player, lane, name, round, kind = 'Committed') =>
-  player.stops.findIndex((stop) =>
-    stop.lane === name && stop.n === lane?.rounds[round]?.ends[kind]
-  );

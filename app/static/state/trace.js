@@ -88,13 +88,14 @@ export function serialise({ title, lanes }) {
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
 }
 
-/** Files inside the page itself, by address: compressed, as base64. Only an export has any (export.js).
- *  @type {Map<string, string>} */
+/** Files inside the page itself, by address: those of an export (export.js), compressed, as base64; and
+ *  the traces that a visitor opened to compare them, as bytes. @type {Map<string, string | Uint8Array>} */
 export const carried = new Map();
 
 /** Fetch a file that ships with the page, from the server or from the page itself. */
 export async function fetchFile(url) {
   const own = carried.get(url);
+  if (own instanceof Uint8Array) return new Response(/** @type {BodyInit} */ (own));
   if (own !== undefined) {
     const bytes = fromBase64(own);
     return new Response(/^traces\/|\/races\//.test(url) ? bytes : await gunzip(bytes));

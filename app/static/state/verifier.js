@@ -48,24 +48,19 @@ export class Verifier {
     );
   }
 
-  /** The current position. */
-  get place() {
-    return this.tests[this.at].position;
+  /** The test of the current position. */
+  get test() {
+    return this.tests[this.at];
   }
 
   /** The facts of the current position. */
   get what() {
-    return inspected(this.view, this.place, this.greedy);
+    return inspected(this.view, this.test.position, this.greedy);
   }
 
   /** Changes with each question and each answer. */
   get asked() {
-    return [this.view.round, this.place, this.answer].join();
-  }
-
-  /** Whether the rule accepts here. */
-  get accepted() {
-    return this.tests[this.at].accepted;
+    return [this.view.round, this.test.position, this.answer].join();
   }
 
   /** Whether the rule tests nothing further in this round. */
@@ -75,21 +70,20 @@ export class Verifier {
 
   /** The tokens to judge: in a tree, all that are drafted here. */
   get tokens() {
-    const test = this.tests[this.at];
-    return test.kind === 'tree' ? this.what.options : [test.id];
+    return this.test.kind === 'tree' ? this.what.options : [this.test.id];
   }
 
   /** The text before the token. */
   get before() {
     const { lane, state: { tokens: { length: first } } } = this;
-    const text = lane.shown.slice(0, first + this.place).join('');
+    const text = lane.shown.slice(0, first + this.test.position).join('');
     const whole = `${lane.header?.prompt ?? ''}\n${text}`.replace(/\s+/g, ' ');
     return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
   }
 
   /** The round with the visitor's judgements so far, without later results. */
   get shown() {
-    const judged = this.answer === null ? this.place : this.place + 1;
+    const judged = this.answer === null ? this.test.position : this.test.position + 1;
     return { ...this.view, scored: null, committed: null, judged };
   }
 
@@ -102,7 +96,7 @@ export class Verifier {
     if (this.answer !== null) return;
     this.answer = accept;
     this.judged += 1;
-    this.agreed += Number(accept === this.accepted);
+    this.agreed += Number(accept === this.test.accepted);
   }
 
   /** Go on to the next token, or to the next round. Returns whether it is another round. */
@@ -122,7 +116,7 @@ export class Verifier {
   }
 
   get question() {
-    const { kind } = this.tests[this.at];
+    const { kind } = this.test;
     if (kind === 'tree') return 'Does the target take one of these tokens?';
     if (this.greedy) return 'Is this the target’s likeliest token?';
     return kind === 'match'
@@ -132,7 +126,7 @@ export class Verifier {
 
   /** How the visitor's answer compares with the rule's. */
   get agreement() {
-    if (this.answer === this.accepted) return 'You agree with the rule.';
+    if (this.answer === this.test.accepted) return 'You agree with the rule.';
     return `You ${this.answer ? 'accepted' : 'rejected'}; the rule didn’t.`;
   }
 
@@ -144,7 +138,7 @@ export class Verifier {
   /** The sentence that is read out. @param {Word} word */
   words(word) {
     return this.answer === null
-      ? `Position ${this.place + 1}, ${this.tokens.map(word).join(', ')}. ${this.question}`
+      ? `Position ${this.test.position + 1}, ${this.tokens.map(word).join(', ')}. ${this.question}`
       : `${this.agreement} ${this.verdict(word)} ${this.score}`;
   }
 }

@@ -17,7 +17,10 @@ export function Bar({ app, scene }) {
   const { t, duration, playing, slow, auto } = app.player;
   const share = scene.running || !duration ? 0 : t / duration;
   const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
-  const pick = (value) => app.slow(value === 'auto' ? null : Number(value));
+  const pick = (value) =>
+    app.act((player) => {
+      player.slow = value === 'auto' ? auto : Number(value);
+    });
   const speeds = [
     ['auto', `${slowWords(auto)} (auto)`],
     ...SPEEDS.map((one) => [one, slowWords(one)]),

@@ -28,7 +28,7 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
   const whisker = known && { left: share(low), width: share(high - low) };
   const range = low !== null && `${ratio(low)}–${ratio(high)}`;
   return html`
-    <button type="button" class="sd-cmp-bar" disabled=${!race || !open} data-race=${race}
+    <button type="button" class="sd-cmp-bar" disabled=${!race || !open}
       title=${words} aria-label="${label}: speed-up ${words}" onclick=${() => race && open?.(race)}>
         <span class="sd-cmp-track" aria-hidden="true">
           <span class="sd-cmp-fill" data-pattern=${hatch || 'plain'}

@@ -38,14 +38,15 @@ function titles(element) {
 
 /** Draws figures in its own animation frames, while something new is on screen. */
 export class Charts {
-  /** @param {Record<string, HTMLElement>} places figure name -> element
+  /** @param {Iterable<any>} places elements whose `data-figure` names their figure
    *  @param {{plotly: string, without: string, share?: number,
    *    made?: (place: HTMLElement) => void}} options address of Plotly;
    *    shown if it cannot be loaded; at most one part in `share` of the time goes into figures;
    *    called when a place gets a new figure, which has no listeners yet */
   constructor(places, { plotly: address, without, share = SHARE, made = () => {} }) {
-    this.places = places;
-    /** @type {Record<string, () => Partial<Figure>> | null} */
+    /** @type {Record<string, HTMLElement>} */
+    this.places = Object.fromEntries([...places].map((one) => [one.dataset.figure ?? '', one]));
+    /** @type {((name: string) => Partial<Figure>) | null} */
     this.figures = null;
     this.share = share;
     this.made = made;
@@ -64,10 +65,7 @@ export class Charts {
       this.last = 0;
       this.wake();
     });
-    for (const [name, element] of Object.entries(places)) {
-      element.dataset.figure = name;
-      watcher.observe(element);
-    }
+    for (const element of places) watcher.observe(element);
     new MutationObserver(() => this.offer(this.figures)).observe(document.body, {
       attributeFilter: ['class'],
     }); // figures contain the theme's colours
@@ -76,7 +74,7 @@ export class Charts {
       this.wake();
     }, (error) => {
       console.warn('no charts:', error);
-      for (const element of Object.values(places)) element.textContent = without;
+      for (const element of places) element.textContent = without;
       this.places = {}; // nothing else is said there
     });
   }
@@ -120,7 +118,7 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(place, drawn(this.figures[name](), colours(place)));
+        this.draw(place, drawn(this.figures(name), colours(place)));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // others continue
       }

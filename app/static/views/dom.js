@@ -1,4 +1,4 @@
-// Elements, addresses and downloads, without the view library.
+// Elements and downloads, without the view library.
 
 /** An element with these properties, in the page if `parent` is given.
  *  @param {string} tag @param {Record<string, any>} properties @param {HTMLElement} [parent]
@@ -19,30 +19,17 @@ export function attribute(element, name, value) {
  *  @param {(HTMLElement | null)[][]} rows */
 export function towards(rows, from, key) {
   const y = rows.findIndex((row) => row.includes(from));
-  if (y < 0) return null;
-  const x = rows[y].indexOf(from);
-  if (key === 'Home') return rows[y].find((one) => one !== null) ?? null;
-  if (key === 'End') return rows[y].findLast((one) => one !== null) ?? null;
-  const [dx, dy] =
-    { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? [0, 0];
-  if (!dx && !dy) return null;
-  for (
-    let [i, j] = [x + dx, y + dy];
-    rows[j] && i >= 0 && i < rows[j].length;
-    [i, j] = [i + dx, j + dy]
-  ) if (rows[j][i]) return rows[j][i];
-  return null;
-}
-
-/** Make a function that gives bytes an address in this browser and frees its previous address.
- *  @returns {(bytes: Uint8Array) => string} */
-export function addresses() {
-  let last = '';
-  return (bytes) => {
-    if (last) URL.revokeObjectURL(last);
-    last = URL.createObjectURL(new Blob([/** @type {BlobPart} */ (bytes)]));
-    return last;
+  const row = rows[y] ?? [];
+  const x = row.indexOf(from);
+  const ways = {
+    Home: row,
+    End: row.slice().reverse(),
+    ArrowLeft: row.slice(0, x).reverse(),
+    ArrowRight: row.slice(x + 1),
+    ArrowUp: rows.slice(0, y).reverse().map((above) => above[x]),
+    ArrowDown: rows.slice(y + 1).map((below) => below[x]),
   };
+  return ways[key]?.find(Boolean) ?? null;
 }
 
 /** Offer a file as a download. @param {BlobPart} content */

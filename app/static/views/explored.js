@@ -16,7 +16,6 @@ import { Seat } from './notes.js';
 
 const OPENS = 'side-by-side'; // can open the visitor's traces; its widget is above the figures
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
-const BLOCK = { ok: 'accepted', no: 'rejected', cut: 'not tested, or beyond γ' };
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
@@ -47,9 +46,11 @@ function Computed({ app, figure: { key, sliders, values, words, block }, childre
     )}
       <p aria-live="polite">${words[0]}</p>
       ${block && html`
-        <p class="sd-exp-block" aria-label="The drafted block">${block.map((
-          { words: token, kind },
-        ) => html`<span data-kind=${kind} title=${BLOCK[kind]}>${inCell(token)}</span>`)}</p>
+        <div class="sd-scene" role="group" aria-label="The drafted block">
+          <p>${block.map(({ words: token, kind }) =>
+            html`<span data-is=${kind} title=${kind}>${inCell(token)}</span>`
+          )}</p>
+        </div>
       `}</div>
     ${children}
     <div class="sd-exp-after">${words.slice(1).map((one) => html`<p>${one}</p>`)}</div>
@@ -85,50 +86,35 @@ function Races({ app, race }) {
 class Figures extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
-    /** @type {NodeListOf<HTMLElement>} */
-    const places = this.base.querySelectorAll('.sd-plot');
-    app.charts = new Charts(
-      Object.fromEntries(this.parted.all.map(({ key }, i) => [key, places[i]])),
-      {
-        plotly: app.options.plotly,
-        without: WITHOUT,
-        share: 0,
-        made: (place) => app.bind(place),
-      },
-    );
+    app.charts = new Charts(this.base.querySelectorAll('.sd-plot'), {
+      plotly: app.options.plotly,
+      without: WITHOUT,
+      share: 0,
+      made: (place) => app.bind(place),
+    });
     this.componentDidUpdate();
-  }
-
-  /** The figures in the order in which they are drawn, and how many lead. */
-  get parted() {
-    const { app, figures, lead } = this.props;
-    const leads = figures.filter(({ key, formula }, i) =>
-      i < lead || formula || key === app.widget?.figure
-    );
-    const others = figures.filter((one) => !leads.includes(one));
-    return { leads, others, all: [...leads, ...others] };
   }
 
   /** @param {{source: string}} [before] @override */
   componentDidUpdate(before) {
-    const { app, source } = this.props;
+    const { app, figures, source } = this.props;
     if (before && before.source !== source) app.charts?.blank(''); // drawing may take a while
     const { panel, lines } = app.only ?? {};
-    const part = (/** @type {Figure} */ figure) => {
-      const { key, data } = figure;
+    app.charts?.offer((key) => {
+      const { data, ...figure } = /** @type {Figure} */ (figures.find((one) => one.key === key));
       const own = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
       return { ...figure, data: own?.length ? own : data, added: app.widget?.adds?.(key) };
-    };
-    app.charts?.offer(
-      Object.fromEntries(this.parted.all.map((figure) => [figure.key, () => part(figure)])),
-    );
+    });
   }
 
-  /** @param {{app: Explore, aside: unknown, notes: unknown[]}} props @override */
-  render({ app, aside, notes }) {
+  /** @param {Figures['props']} props @override */
+  render({ app, figures, lead, aside, notes }) {
     const stops = /** @type {Set<string>} */ (new Set());
     const hints = ({ hint, opens }) => [hint, app.hasRaces && opens].filter(Boolean).join('; ');
-    const { leads, others } = this.parted;
+    const leads = figures.filter(({ key, formula }, i) =>
+      i < lead || formula || key === app.widget?.figure
+    );
+    const others = figures.filter((one) => !leads.includes(one));
     const opened = ({ currentTarget }) => {
       app.unfolded = currentTarget.open;
     };
@@ -142,7 +128,7 @@ class Figures extends Component {
       const chart = html`
         <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
           tabindex=${figure.wide && columns.length ? 0 : null}>
-          <div class="sd-plot"></div>
+          <div class="sd-plot" data-figure=${key}></div>
         </div>
       `;
       const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;
@@ -207,14 +193,11 @@ function Boards({ app, answer: { report: { boards = [], switches = [] } }, chose
   `;
 }
 
-/** A value in the table. */
-function cell(value) {
-  if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(cell).join(' ');
-  return typeof value === 'number' && !Number.isInteger(value)
-    ? String(Number(value.toPrecision(4)))
-    : String(value);
-}
+/** A value, or a list of them, in the table. */
+const cell = (value) =>
+  [value].flat(Infinity).map((one) =>
+    typeof one === 'number' && !Number.isInteger(one) ? Number(one.toPrecision(4)) : one
+  ).join(' ');
 
 /** The table of all rows, drawn only while unfolded, because an answer arrives every second.
  *  @param {{app: Explore, answer: Answer}} props */
@@ -230,7 +213,7 @@ function Rows({ app, answer: { rows } }) {
       <summary>All numbers</summary>
       <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="All numbers">${app.listed &&
         html`
-          <table class="sd-exp-table">
+          <table class="sd-table">
             <thead>
               <tr>${columns.map((name) =>
                 html`<th scope="col" title=${means(meanings[name]) || meanings[name]}>${name}</th>`

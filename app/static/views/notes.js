@@ -42,13 +42,7 @@ export class CardView {
       ? document.getElementById(`${id}-setting`) ?? document.getElementById(id)
       : null;
     control?.classList.add('sd-invalid');
-    for (
-      let fold = control?.closest('details');
-      fold;
-      fold = fold.parentElement?.closest('details')
-    ) {
-      fold.open = true;
-    }
+    for (const fold of document.querySelectorAll('details')) fold.open ||= fold.contains(control);
   }
 }
 

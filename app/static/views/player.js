@@ -13,20 +13,18 @@ import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
-const FIGURES = Object.entries({
+const FIGURES = {
   tokens: tokensFigure,
   acceptance: acceptanceFigure,
   confidence: confidenceFigure,
-});
+};
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** @extends {Component<{app: App, scene: Scene}>} */
 export class Player extends Component {
   /** @override */ componentDidMount() {
     const { app } = this.props;
-    /** @returns {any} */
-    const place = (name) => app.root.querySelector(`[data-place=${name}]`);
-    const places = Object.fromEntries(FIGURES.map(([name]) => [name, place(name)]));
+    const places = app.root.querySelectorAll('.sd-plot');
     this.charts = new Charts(places, { plotly: app.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }
@@ -34,11 +32,7 @@ export class Player extends Component {
   /** @override */ componentDidUpdate() {
     const { scene } = this.props;
     if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
-    else {
-      this.charts?.offer(
-        Object.fromEntries(FIGURES.map(([name, figure]) => [name, () => figure(scene)])),
-      );
-    }
+    else this.charts?.offer((name) => FIGURES[name](scene));
   }
 
   /** @param {{app: App, scene: Scene}} props @override */
@@ -48,7 +42,7 @@ export class Player extends Component {
       html`
         <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
           <header><h2>${title}</h2><span class="sd-sub">${glossed(hint)}</span></header>
-          <div class="sd-plot" data-place=${name}></div>
+          <div class="sd-plot" data-figure=${name}></div>
         </section>
       `;
     return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}

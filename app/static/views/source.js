@@ -28,7 +28,7 @@ const WAIT =
 
 /** The first sentence; its result is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
-  const { stage, options } = app;
+  const { stage } = app;
   const { first, names, lanes, baseline, named } = stage;
   const who = !first
     ? ''
@@ -44,7 +44,7 @@ export function Lead({ app, scene }) {
     : {};
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
   const result = after && html`<span style=${style}>${after}</span>`;
-  return html`<p class="sd-lead-words" data-kind=${options.kind}>${before}${result}</p>`;
+  return html`<p class="sd-lead-words">${before}${result}</p>`;
 }
 
 /** @param {{lanes: Lanes, title: string}} props */

@@ -8,38 +8,38 @@ import { keep, recall } from '../storage.js';
 
 const KEPT = 'specdiff-tour';
 
-/** @type {[string, string, string, string][]} selector, event, title, words */
+/** @type {[string, string, string, string][]} selector, moment, title, words */
 const STEPS = [
   [
     '.sd-window .sd-gridwrap',
-    'DenoiseStep',
+    'draft',
     'Draft',
     'The drafter fills a window of masks with guesses. Each row is one pass; darker cells are guesses it is sure of.',
   ],
   [
     '.sd-window .sd-phases',
-    'TargetScored',
+    'score',
     'Score',
     'The large model, the target, reads all guesses in one pass. Reading eight tokens hardly ' +
     'takes longer than reading one. That’s the whole trick.',
   ],
   [
     '.sd-window .sd-gridwrap',
-    'Verified',
+    'verify',
     'Verify',
     'Each guess is tested, from left to right. ✓ is accepted. The first ✕ ends the round, and ' +
     'the target writes its own token there. Press a cell to see the numbers.',
   ],
   [
     '[data-area=lanes]',
-    'Committed',
+    'commit',
     'Commit',
     'Accepted guesses become text. Colour and glyph show where each token came from: guessed, ' +
     'corrected, or added by the target. The other lane is the target alone.',
   ],
   [
     '.sd-lane-list .sd-lane',
-    'Committed',
+    'commit',
     'Clock',
     'Both lanes were measured one after the other on the same engine, and are replayed side by ' +
     'side. The clock is stopped while this page draws.',
@@ -72,12 +72,12 @@ export class TourOffer extends Component {
     const next = canRun('live') ? 'Now press Run.' : 'To race a prompt of your own, start the lab.';
     this.guide.start(
       'Tour',
-      STEPS.map(([area, event, title, words], i) => ({
+      STEPS.map(([area, at, title, words], i) => ({
         title,
         words: i === STEPS.length - 1 ? [words, next] : [words],
         show: () => {
           openTab('live');
-          app.stand(event);
+          app.stand(at);
           app.draw();
           return app.root.querySelector(area);
         },

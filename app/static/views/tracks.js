@@ -38,8 +38,6 @@ const NOTE =
 
 /** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
-  const placed = (name, /** @type {Cell[]} */ cells) =>
-    columns[name] ? cells.map((cell, i) => ({ ...cell, position: columns[name][i] })) : cells;
   const forced = branch && branch.take >= 0
     ? [{
       position: branch.column ?? branch.position,
@@ -56,8 +54,8 @@ function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of o
     Object.entries(lanes).map(([name, lane]) => [
       name,
       name === BRANCH
-        ? [...forced, ...placed(name, trackOf(lane, branch.position + forced.length))]
-        : placed(name, trackOf(lane)),
+        ? [...forced, ...trackOf(lane, branch.position + forced.length, columns[name])]
+        : trackOf(lane, 1, columns[name]),
     ]),
   );
 }

@@ -24,7 +24,7 @@ export class Judge extends View {
 
   /** @param {{app: App, game: Verifier}} props @override */
   render({ app, game }) {
-    const { lane, view, answer, place, last } = game;
+    const { lane, view, answer, test, last } = game;
     const word = wordsOf(lane);
     const button = (words, key, act) =>
       html`
@@ -34,7 +34,7 @@ export class Judge extends View {
     return html`
       <section class="sd-inspector sd-judge" aria-label="You are the verifier" tabindex="-1">
         <header>
-          <h3>You verify round ${view.round + 1}, position ${place + 1}</h3>
+          <h3>You verify round ${view.round + 1}, position ${test.position + 1}</h3>
           <${Button} label="Done (Escape)" act=${() => app.judged()}>✕<//></header>
         <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`

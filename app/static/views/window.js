@@ -27,29 +27,16 @@ import {
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Cell, Verdict } from '../state/grid.js' */
 
-/** @type {['draft' | 'score' | 'verify' | 'commit', string, string][]} */
-const PHASES = [
-  [
-    'draft',
-    'Draft',
+const PHASES = {
+  draft:
     'The drafter fills the window of masks, one pass of its network per denoising step. Milliseconds of decode time.',
-  ],
-  [
-    'score',
-    'Score',
+  score:
     'One pass of the target reads the anchor and all drafted tokens. Milliseconds of decode time.',
-  ],
-  [
-    'verify',
-    'Verify',
+  verify:
     'The acceptance tests, from left to right, and the target’s own token. Milliseconds of decode time.',
-  ],
-  [
-    'commit',
-    'Commit',
+  commit:
     'Accepted tokens and the target’s own join the text; everything after the first rejection is discarded.',
-  ],
-];
+};
 const ACCEPT =
   'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
   'A line inside the bar accepts the token.';
@@ -66,7 +53,8 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
 /** @param {{round: PartialRound | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
   const ended = [round?.draft, round?.scored, round?.verified];
-  const items = PHASES.map(([key, name, title], i) => {
+  const items = Object.entries(PHASES).map(([key, title], i) => {
+    const name = `${key[0].toUpperCase()}${key.slice(1)}`;
     const time = ended[i] ? milliseconds(ended[i].span.seconds) : '';
     return html`
       <li class=${classes('sd-phase', round && key === phase && 'sd-on')}
@@ -231,7 +219,7 @@ export class DraftWindow extends Component {
     const { lane } = scene;
     const { game } = app;
     const round = game ? game.shown : scene.view;
-    const { phase } = scene.shown;
+    const phase = scene.view?.phase ?? 'draft';
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
