@@ -2,12 +2,11 @@
 pays, in how many steps, and how well does a controller choose both?
 
 Vanilla runs again before every few cells, on the same prompt, so that drift of the machine affects
-both. Cells are measured in a random order, so the first few already show the shape.
+both. Cells are measured coarse to fine, so the first few already show the shape.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
@@ -80,7 +79,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     ] = True
 
     def cells(self) -> list[BenchSetting]:
-        """All cells with T ≤ γ, in a random order, then the controller.
+        """All cells with T ≤ γ, coarse to fine, then the controller.
 
         Raises:
             ConfigError: there is no such cell.
@@ -94,8 +93,13 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if not cells:
             words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
             raise ConfigError(words, field="steps", hint="Choose T at most γ, and γ at most the drafter's window.")
+        rank = {
+            (gamma, step): max(_level(i, len(gammas)), _level(j, len(steps)))
+            for i, gamma in enumerate(gammas)
+            for j, step in enumerate(steps)
+        }
         widest = max(cells, key=lambda cell: (cell.gamma, cell.steps))
-        random.Random(self.seed).shuffle(cells)
+        cells.sort(key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
         return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
@@ -267,6 +271,15 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
             showlegend=True,
         ),
     )
+
+
+def _level(index: int, count: int) -> int:
+    """0 for the ends of an axis, 1 for its middle, then the middles between those, and so on."""
+    left, right, level = 0, count - 1, 0
+    while index not in (left, right):
+        middle, level = (left + right) // 2, level + 1
+        left, right = (left, middle) if index <= middle else (middle, right)
+    return level
 
 
 def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
