@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -25,6 +26,7 @@ from app.run import race as running
 from app.run.engines import Engines, Factory, following, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
+from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
@@ -221,22 +223,29 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
     pair, (*_, get, stop) = own.settings["pair"], own.model
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
+    stops: dict[str | None, Event] = {}  # by session
 
-    def fetch(pair: str) -> Iterator[list[Any]]:
+    def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
         ended = ""
         try:
-            for message in following(lambda progress: load(pair, progress)):
+            stop = stops.setdefault(request.session_hash, Event())
+            for message in following(lambda progress: load(pair, progress), stop):
                 yield controls.model_of(pair, message, fetching=True)
+        except Stopped:
+            ended = "Stopped. The next download continues from here."
         except Exception as error:  # shown beside the model; logged by content/error_cards.py
             refused = card(error, new_run_id())
             ended = f"{refused['message']} {refused['hint']}"
+        finally:
+            stops.pop(request.session_hash, None)
         yield controls.model_of(pair, ended)
 
-    def stopped(pair: str) -> list[Any]:
-        return controls.model_of(pair, "Stopped. The next download continues from here.")
+    def halt(request: gr.Request) -> None:
+        if (stopped := stops.get(request.session_hash)) is not None:
+            stopped.set()
 
-    fetching = get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
-    stop.click(stopped, pair, own.model, cancels=[fetching], **QUIET)
+    get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
+    stop.click(halt, None, None, **QUIET)
 
 
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
