@@ -33,6 +33,7 @@ from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
 from app.run import exploration  # noqa: E402
 from benchmarks.recordings import Recording, record  # noqa: E402
+from specdiff_core.explorations.base import Snapshot  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
 from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
@@ -69,6 +70,17 @@ class Scripted(FakeDecoder):
                 log.write(f"{prompt}\n")
 
 
+class Leisurely(exploration.Exploring):
+    """A long measurement rests between its parts, so that it occupies its place and no processor."""
+
+    def advance(self, seconds: float, *more: Any) -> Snapshot:
+        """Run the next part."""
+        if getattr(self._what, "runs", 0) >= 100_000:
+            time.sleep(2 * seconds)
+            seconds /= 20
+        return super().advance(seconds, *more)
+
+
 def scripted(recording: Recording) -> dict[str, list[Event]]:
     """What a recording holds."""
     prompt = recording.asked["prompt"]
@@ -79,6 +91,7 @@ def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
     exploration.SLICE = 0.2  # less waiting than for real models
+    exploration.Exploring = Leisurely
     traces = folder / "traces"
     record(traces, scripted)
     run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
