@@ -220,8 +220,8 @@ def run_in_turn(
         api_visibility="private",
     )
     cancel.click(None, None, None, cancels=[event])
-    ended = f"() => window.specdiff?.players.{tab}?.ended()"
-    for over in (event.then, event.failure):  # together they cover every end
+    for over, failed in ((event.then, "false"), (event.failure, "true")):  # together they cover every end
+        ended = f"() => window.specdiff?.players.{tab}?.ended({failed})"
         over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
     return event
 

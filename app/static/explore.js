@@ -600,8 +600,9 @@ export class Explore extends Job {
   }
 
   /** A final message that is missing won't come. @override */
-  ended() {
-    super.ended();
+  ended(failed) {
+    super.ended(failed);
+    if (this.dropped) return;
     const { token } = this;
     this.left = true;
     if (this.last) return this.finish();

@@ -33,6 +33,7 @@ export class Job {
     this.clicked = false; // on Run, which Gradio has not passed on yet
     this.queuedUp = false; // Gradio has it in the queue
     this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
+    this.cancelled = false; // Gradio was asked to take it out of the queue
     this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} */
     this.measured = null;
@@ -89,6 +90,7 @@ export class Job {
     this.waiting = true;
     this.dropped = false;
     this.queuedUp = false;
+    this.cancelled = false;
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
@@ -98,7 +100,7 @@ export class Job {
   queued(element) {
     const position = queueWords(element.textContent ?? '');
     if (!position) return;
-    if (!this.queuedUp && this.dropped) this.press('cancel'); // once: its end would also end the next run
+    if (!this.queuedUp && this.dropped) this.cancel();
     this.queuedUp = true;
     if (this.waiting && !this.dropped) {
       this.status.show(`${this.statusWords.alone} ${position}`);
@@ -109,18 +111,25 @@ export class Job {
   pressedStop() {
     if (this.waiting && !this.dropped) {
       this.dropped = true;
-      if (this.queuedUp) this.press('cancel');
+      if (this.queuedUp) this.cancel();
       this.busy = true; // until Gradio's event ends, which may still give the run its turn
     }
     if (!this.busy) return;
     this.status.show(this.statusWords.stops);
     clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.dropped ? this.ended() : this.lost(true), this.patience);
+    this.leaving = setTimeout(() => this.dropped ? this.over() : this.lost(true), this.patience);
   }
 
-  /** Called when Gradio's event has ended, however it ended (app/controls.py). */
-  ended() {
-    if (this.dropped && this.busy) this.over();
+  /** Take the run out of Gradio's queue, once: what cancels it would also hit the next run. */
+  cancel() {
+    this.cancelled = true;
+    this.press('cancel');
+  }
+
+  /** Called when Gradio's event has ended (app/controls.py). One that is cancelled ends first, and
+   *  fails when Gradio has finished cancelling; until then it would forget the next one. */
+  ended(failed) {
+    if (this.dropped && this.busy && (failed || !this.cancelled)) this.over();
   }
 
   /** Press a button of Gradio's. @param {string} id */
