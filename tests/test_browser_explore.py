@@ -440,12 +440,6 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         assert page.evaluate(SHOWN) == before, "who waits can leave"
-        page.click(".sd-exp-run")
-        page.wait_for_selector(QUEUED)
-        take()
-        assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
-        page.click(".sd-exp-stop")
-        page.wait_for_function(IDLE)
         full = {"status": 503, "json": {"detail": "Queue is full."}}
         page.route("**/queue/join*", lambda route: route.fulfill(**full))
         refused(page, take)
