@@ -30,6 +30,8 @@ TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "n
 NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Options of immediate, internal events: no spinner, no queue, not in the API."""
+UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+"""Options of long, internal events. Those that decode wait for their turn in the job's own queue (run/turns.py)."""
 NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 """Drafters that don't denoise and ignore T."""
 
@@ -49,7 +51,6 @@ class Controls:
     Attributes:
         beside: the widget of ``line``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
-        cancel: hidden; the player presses it to leave the queue.
         threads: hidden; the player fills it for one run.
         missing: in the drawer: which pairs are not available, and why.
         model: the model's description, the loading message, and the buttons Get and Stop.
@@ -102,10 +103,7 @@ class Controls:
                 if last is not None:
                     last(self.settings)
                 self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
-            unseen: dict[str, Any] = {"elem_classes": ["sd-unseen"]}
-            self.queue = place_in_queue(tab)
-            self.cancel = gr.Button("Leave the queue", elem_id=f"{tab}-cancel", **unseen)
-            self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", **unseen)
+            self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", elem_classes=["sd-unseen"])
         for place, chip in enumerate(chips):
             chip.click(partial(example, place), pair, self.prompt, **QUIET)
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
@@ -166,63 +164,29 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
     return query.get("prompt", examples_of(pair)[0].prompt)
 
 
-def place_in_queue(tab: str) -> gr.HTML:
-    """Hidden: Gradio writes a run's queue position here for the player, so it must come first."""
-    return gr.HTML("", elem_id=f"{tab}-queue", apply_default_css=False, elem_classes=["sd-unseen"])
-
-
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
     changes = [component.change for component in card.inputs]
     gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
-    running = run_in_turn(
+    running = start_job(
         card.tab,
         [card.run.click, card.prompt.submit],
         run,
         [*card.inputs, card.threads],
         player,
         js=scripts.run(card.tab),
-        queue=card.queue,
-        cancel=card.cancel,
-        turns=("decode", 1),  # two decodes at once would measure each other
     )
     running.then(model_of, card.settings["pair"], card.model, **QUIET)  # a run may have fetched it
     card.stop.click(stop, None, None, **QUIET)
 
 
-def run_in_turn(
-    tab: str,
-    pressed: Sequence[Any],
-    run: Callable[..., Iterator[str]],
-    inputs: Any,
-    player: gr.HTML,
-    *,
-    js: str,
-    queue: gr.HTML,
-    cancel: gr.Button,
-    turns: tuple[str, int],
+def start_job(
+    tab: str, pressed: Sequence[Any], run: Callable[..., Iterator[str]], inputs: Any, player: gr.HTML, *, js: str
 ) -> Any:
-    """Let a tab's buttons start a job in its turn (name of the queue, jobs at once). The player
-    presses ``cancel`` for a job that waits: Gradio then drops the event, here and on the server. At
-    the event's end it calls ``ended``."""
-    name, at_once = turns
-    event = gr.on(
-        pressed,
-        run,
-        inputs,
-        player,
-        js=js,
-        show_progress="minimal",
-        show_progress_on=queue,
-        concurrency_id=name,
-        concurrency_limit=at_once,
-        trigger_mode="once",
-        api_visibility="private",
-    )
-    cancel.click(None, None, None, cancels=[event])
-    for over, failed in ((event.then, "false"), (event.failure, "true")):  # together they cover every end
-        ended = f"() => window.specdiff?.players.{tab}?.ended({failed})"
-        over(None, None, None, js=ended, show_progress="hidden", api_visibility="private")
+    """Let a tab's buttons start a job, whose frames go to the player, and call its ``ended`` after Gradio's event."""
+    event = gr.on(pressed, run, inputs, player, js=js, trigger_mode="once", **UNLIMITED)
+    for over in (event.then, event.failure):  # together they cover every end
+        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.ended()", **UNLIMITED)
     return event
 
 

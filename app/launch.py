@@ -245,7 +245,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         "footer_links": [],
         "ssr_mode": False,
         "pwa": False,
-        "max_threads": 100,
+        "max_threads": 200,  # one for each job in the queues (run/turns.py), and some
         "max_file_size": "32mb",
         "state_session_capacity": SESSIONS,
         "mcp_server": True,

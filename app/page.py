@@ -18,7 +18,7 @@ from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.predictions import predictions, typical
-from app.controls import NO_STEPS, QUIET, Controls
+from app.controls import NO_STEPS, QUIET, UNLIMITED, Controls
 from app.endpoints import endpoints
 from app.first_load import PLOTLY, STATIC
 from app.run import job
@@ -213,9 +213,7 @@ def build(
         for own in placed.values():
             link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
         for endpoint in endpoints(decode):
-            gr.api(  # type: ignore[attr-defined]  # what Gradio exports is not typed
-                endpoint, api_name=endpoint.__name__, concurrency_id="decode", concurrency_limit=1
-            )
+            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
     return page
 
 
@@ -246,10 +244,6 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
 
     get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
     stop.click(halt, None, None, **QUIET)
-
-
-UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-"""Options of long events that don't decode."""
 
 
 JOBS = job.Jobs()

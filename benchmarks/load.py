@@ -1,9 +1,8 @@
 """A load test: ``python -m benchmarks.load --visitors 50``.
 
 Starts a server on the embedded pair, lets that many clients start races at once, repeatedly, and
-reports errors, mixed-up answers, seconds to the first event (the time in the queue) and to the
-last, and the server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N
-phones open one lesson at once first: nothing is decoded, and the report has the seconds of each
+reports errors, mixed-up answers, seconds to the server's first message and to the last, and the
+server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one lesson at once first: nothing is decoded, and the report has the seconds of each
 request and of a whole page. ``--fuzz N`` adds malformed calls, which must not cause a traceback or
 stop the server. The exit code is 1 after any error.
 """
@@ -40,7 +39,7 @@ GROWTH = 1.15
 
 @dataclass
 class Met:
-    firsts: list[float] = field(default_factory=list)  # seconds to the first event
+    firsts: list[float] = field(default_factory=list)  # seconds to the first message
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
     mixed_up: list[str] = field(default_factory=list)  # answers to other requests
@@ -53,7 +52,7 @@ class Met:
     def table(self) -> str:
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
         lines.append(f"wrong answers    {len(self.mixed_up)}")
-        times = {"first event": self.firsts, "whole race": self.wholes}
+        times = {"first message": self.firsts, "whole race": self.wholes}
         times |= {"page": self.heads, "file": self.requests, "everything": self.lessons}
         for name, seconds in times.items():
             if seconds:

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 from app import launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
+from app.run import turns as app_turns
 from app.run.exploration import exploring
 from app.run.job import Jobs
 from app.run.process import Remote
@@ -76,6 +77,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
     monkeypatch.setattr(job, "BEAT", 0.02)
     monkeypatch.setattr(job, "GLANCE", 0.02)
+    monkeypatch.setattr(app_turns, "GLANCE", 0.02)
     monkeypatch.setattr(exploration, "SLICE", 0.02)
 
 
@@ -167,7 +169,7 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch,
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
     assert 2 <= last["done"] < 100 and last["files"]
-    with turns.short():
+    with turns.races.turn():
         last = frames(ask())[-1]
     assert last["card"]["code"] == "limit" and "result" not in last
     monkeypatch.setenv(EXPLORING, "0")
@@ -281,7 +283,7 @@ def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatc
 
 def test_races_go_first(turns: Turns) -> None:
     waiting, stream = [], begun(Jobs(), 3, to=30, pause=0.02)
-    with turns.short():
+    with turns.races.turn():
         while (frame := json.loads(next(stream)))["phase"] != "waiting":
             pass
         for _ in range(10):
@@ -296,7 +298,7 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
 
     class Looking(FakeDecoder):
         def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
-            free.append(turns.wait(0))
+            free.append(turns.races.wait_empty(0))
             return super().decode(*args, **options)
 
     explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02) for name in ("visitor-1", "visitor-2")}
@@ -315,7 +317,7 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
     for thread in threads:
         thread.join(30)
     assert ended[0] == "race" and sorted(ended) == ["race", "visitor-1", "visitor-2"]
-    assert free == [False, False] and turns.wait(5)
+    assert free == [False, False] and turns.races.wait_empty(5)
 
 
 def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:

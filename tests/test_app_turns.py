@@ -1,19 +1,23 @@
-"""What a visitor of a public host may use, when one can go on, and what an exploration may take."""
+"""The queues, what a visitor of a public host may use, when one can go on, and what an exploration may take."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
 from app import own_pairs
+from app.run import job, turns
 from app.run import race as running
-from app.run import turns
-from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, Shares, limit
+from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, QueueFull, Shares, limit
 from app.tabs import live
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, Stopped
 from specdiff_core.schema.events import Failed
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -47,6 +51,14 @@ def public(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def use(shares: Shares, clock: Clock, visitor: str, *, tokens: int = 0, seconds: float = 0.0) -> None:
     with shares.of(visitor, lambda: tokens):
         clock.now += seconds
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for another thread, at most ten seconds."""
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def test_limits_hold_on_public_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +109,87 @@ def test_seconds_count_as_tokens_do(clock: Clock, public: Callable[..., None]) -
     use(shares, clock, "one", seconds=50)
     with pytest.raises(LimitReached, match="50 seconds per 10 minutes"):
         use(shares, clock, "one")
+
+
+def test_jobs_have_their_turns_in_the_order_of_their_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once, three who wait, of whom the second leaves, and nobody else finds room."""
+    monkeypatch.setattr(turns, "GLANCE", 0.01)
+    monkeypatch.setattr(turns, "MOST_WAITING", 3)
+    queue, places, began = turns.Queue(2), dict[str, turns.Place](), list[str]()
+    ends = {name: Event() for name in "abcde"}
+    leaves = Event()
+
+    def come(name: str) -> Thread:
+        def wait(place: turns.Place) -> None:
+            places[name] = place
+            if name == "d" and leaves.is_set():
+                raise Stopped
+
+        def job() -> None:
+            with suppress(Stopped), queue.turn(wait):
+                began.append(name)
+                ends[name].wait(10)
+
+        thread = Thread(target=job)
+        thread.start()
+        until(lambda: name in began or name in places)
+        return thread
+
+    threads = [come(name) for name in ends]
+    until(lambda: places == {name: (i + 1, 3, None) for i, name in enumerate("cde")})
+    assert began == ["a", "b"]
+    with pytest.raises(QueueFull), queue.turn():
+        pass
+    leaves.set()
+    until(lambda: places["e"] == (2, 2, None))
+    assert not queue.wait_empty(0)
+    ends["b"].set()
+    until(lambda: began == ["a", "b", "c"] and places["e"][:2] == (1, 1))
+    until(lambda: places["e"].left is not None)
+    for end in ends.values():
+        end.set()
+    for thread in threads:
+        thread.join(10)
+    assert began == ["a", "b", "c", "e"] and queue.wait_empty(0)
+
+
+def test_the_time_until_a_waiting_job_is_done_is_estimated_from_earlier_ones(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(turns.time, "monotonic", clock)
+    queue, lefts = turns.Queue(1), list[float | None]()
+    for seconds in (20, 40):
+        with queue.turn():
+            clock.now += seconds
+
+    def leave(place: turns.Place) -> None:
+        lefts.append(place.left)
+        raise Stopped
+
+    with queue.turn():
+        for waited in (0, 10, 50):
+            clock.now += waited
+            with pytest.raises(Stopped), queue.turn(leave):
+                pass
+    assert lefts == [60, 50, 30], "what is left of this one, and its own"
+
+
+def test_who_waits_is_told_the_place_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job.Job, "turns", turns.Turns())
+    monkeypatch.setattr(turns, "GLANCE", 0.01)
+    jobs, decoder = job.Jobs(), FakeDecoder()
+    values = DecodeConfig(max_new_tokens=8).to_dict()
+    with job.Job.turns.races.turn():
+        waiting = raced(lambda *_: decoder, "Once", values, live.plan, jobs=jobs, name="me")
+        until(lambda: json.loads(next(waiting)).get("place") == {"number": 1, "waiting": 1, "left": None})
+        jobs.stop("me", 0)
+        last = frames(waiting)[-1]
+    assert (last["phase"], last["finished"], last["trace"]) == ("stopped", True, None) and not decoder.calls
+    asked = running.Ask(prompt="Once", plan=live.plan(values))
+    with job.Job.turns.races.turn():
+        answers = running.results(running.Race(running.decoding(lambda *_: decoder), asked))
+        assert next(answers) == {"finished": False, "events_so_far": {}}
+    assert [*answers][-1]["finished"]
 
 
 def race(decoder: Any, name: str) -> list[dict[str, Any]]:

@@ -477,12 +477,13 @@ def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str
             open_tab(two, tab)
         two.fill(f"#{tab}-prompt textarea", f"Ben waits on {tab}")
         two.evaluate(f"for (const id of ['run', 'stop']) document.getElementById(`{tab}-${{id}}`).click()")
-        two.wait_for_function(f"!{app(tab)}.waiting && !{app(tab)}.busy")
+        free = f"!{app(tab)}.waiting && !{app(tab)}.busy"
+        two.wait_for_function(free)
         two.click(f"#{tab}-run")
         status = f"#{tab}-player .sd-status"
         two.wait_for_selector(f"{status} span:text-matches('1[^0-9]+1')")
         two.click(f"#{tab}-stop")
-        two.wait_for_selector(status, state="hidden")
+        two.wait_for_function(free)
         assert two.locator(f"#{tab}-player .sd-busy").count() == 0
         one.click("#live-stop")
         one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")

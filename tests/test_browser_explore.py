@@ -121,7 +121,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
-def test_stop_before_gradio_has_queued_a_measurement_leaves_the_queue(browser: Any, address: str) -> None:
+def test_stop_before_the_server_has_queued_a_measurement_leaves_the_queue(browser: Any, address: str) -> None:
     with ExitStack() as visits:
         url = coins(address, runs=100000)
         one, two, three = (visits.enter_context(visit(browser, url, until=THERE)) for _ in range(3))
@@ -440,6 +440,12 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         page.click(".sd-exp-stop")
         page.wait_for_function(IDLE)
         assert page.evaluate(SHOWN) == before, "who waits can leave"
+        page.click(".sd-exp-run")
+        page.wait_for_selector(QUEUED)
+        take()
+        assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
+        page.click(".sd-exp-stop")
+        page.wait_for_function(IDLE)
         full = {"status": 503, "json": {"detail": "Queue is full."}}
         page.route("**/queue/join*", lambda route: route.fulfill(**full))
         refused(page, take)

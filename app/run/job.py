@@ -1,13 +1,13 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
 The page gets a frame after each part of the work, between two clocks, because drawing takes
-processor time. Races have priority and stop when their page is closed; long jobs pause for them,
-and continue for a moment without a page, so that a reload finds them again.
+processor time. A job waits for its turn (run/turns.py) like it works: its page gets its place in
+the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
+continue for a moment without a page, so that a reload finds them again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import json
 import logging
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from app.content.error_cards import card, new_run_id
 from app.run.gpu import stop_event
-from app.run.turns import EXPLORING, TURNS, LimitReached, Turns, duration, limit
+from app.run.turns import EXPLORING, GLANCE, TURNS, LimitReached, Place, Turns, duration, limit
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 
 LOG = logging.getLogger("specdiff.runs")
@@ -28,8 +28,8 @@ LOG = logging.getLogger("specdiff.runs")
 BEAT = 1.5
 """Seconds between heartbeats: a generator that never yields isn't closed with its tab. Each takes
 some milliseconds of a core from the decode, so it is longer than the time between two updates of a race."""
-GLANCE = 0.5
-"""Seconds between a waiting job's checks of its stop event."""
+QUEUED_BEAT = 5.0
+"""The same while a job waits for its turn, because thirty may wait beside one decode."""
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
@@ -48,13 +48,14 @@ class Job(ABC):
 
     Attributes:
         run: id for its log messages.
-        phase: ``loading``, ``waiting`` (for races), then phases of the subclass.
+        phase: ``queued``, ``loading``, ``waiting`` (for races), then phases of the subclass.
+        place: in the queue; None if it does not wait there.
         message: what is being loaded; ``work`` yields messages as strings.
         error: the exception that ended it, or None.
     """
 
     short: ClassVar[bool] = True
-    """Whether long jobs wait for it; otherwise it is one, and a public host limits its seconds."""
+    """Whether it is a race, for which long jobs pause; a public host limits a long one's seconds."""
     turns: ClassVar[Turns] = TURNS
     grace: ClassVar[float] = 0.0
     """Seconds that it continues without its page."""
@@ -63,7 +64,8 @@ class Job(ABC):
         self.run = run or new_run_id()
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.phase, self.message = "loading", "Preparing the run"
+        self.phase, self.message = "queued", "Preparing the run"
+        self.place: Place | None = None
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
         self._timed, self._until = "", math.inf  # a long job's phase, and its time limit
@@ -85,15 +87,29 @@ class Job(ABC):
         context = contextvars.copy_context()  # ZeroGPU uses the visitor's quota
         threading.Thread(target=context.run, args=(self._run,), name=type(self).__name__, daemon=True).start()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` for news; returns whether the job continues."""
-        self._changed.wait(seconds)
+    @property
+    def beat(self) -> float:
+        """Seconds until the next heartbeat."""
+        return QUEUED_BEAT if self.place else BEAT
+
+    def frame(self) -> dict[str, Any]:
+        """The content of a frame: the place in the queue, or the progress."""
+        if self.phase != "queued":
+            return self.progress()
+        return {"phase": "queued", "place": self.place and self.place._asdict()}
+
+    def wait(self) -> bool:
+        """Wait for news, or until a heartbeat is due; returns whether the job continues."""
+        self._changed.wait(self.beat)
         self._changed.clear()
         return not self.done.is_set()
 
     def _run(self) -> None:
         try:
-            with self.turns.short() if self.short else contextlib.nullcontext():
+            queue = self.turns.races if self.short else self.turns.explorations
+            with queue.turn(self._queued):
+                self.phase, self.place = "loading", None
+                self._changed.set()
                 if not self.short:
                     self._give_way()
                 for part in self.work():
@@ -110,21 +126,33 @@ class Job(ABC):
             self.done.set()
             self._changed.set()
 
+    def _queued(self, place: Place) -> None:
+        """Note the place in the queue; raise Stopped to leave it."""
+        self._stop_if_left()
+        if self.stop.is_set():
+            raise Stopped
+        if self.place is None or self.place[:2] != place[:2]:
+            self._changed.set()
+        self.place = place
+
+    def _stop_if_left(self) -> None:
+        if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
+            self.stop.set()
+
     def _give_way(self) -> None:
         """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
         phase = self.phase
         if phase != self._timed:  # loading isn't counted
             self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
         while True:
-            if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
-                self.stop.set()
+            self._stop_if_left()
             if time.monotonic() > self._until and not self.stop.is_set():
                 self.stop.set()
                 self.error = LimitReached(
                     f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
-            if self.stop.is_set() or self.turns.wait(GLANCE):
+            if self.stop.is_set() or self.turns.races.wait_empty(GLANCE):
                 break
             self.phase = "waiting"
             self._changed.set()
@@ -197,12 +225,12 @@ def stream(make: Callable[[str], Job], jobs: Jobs, name: str = "") -> Iterator[s
 def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
     """Yield the frames of a started job: progress, then the result. Repeats are heartbeats."""
     began = time.monotonic()
-    shown: Mapping[str, Any] = job.progress()
+    shown: Mapping[str, Any] = job.frame()
     seq, last = 0, frame(job.run, 0, **shown)
     try:
         yield last
-        while job.wait(BEAT):
-            content = job.progress()
+        while job.wait():
+            content = job.frame()
             if content != shown:
                 seq, shown = seq + 1, content
                 last = frame(job.run, seq, **content)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from app.content.error_cards import ErrorCard, card, new_run_id
 from app.run.engines import Factory, following
 from app.run.gpu import on_gpu, seconds_of
-from app.run.job import BEAT, LOG, Job, frame, refusal
+from app.run.job import LOG, Job, frame, refusal
 from app.run.turns import SHARES
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
@@ -338,7 +338,7 @@ def results(job: Race) -> Iterator[dict[str, Any]]:
     """
     job.start()
     try:
-        while not job.done.wait(BEAT):
+        while not job.done.wait(job.beat):
             yield {"finished": False, "events_so_far": dict(job.now.events)}
     finally:
         job.stop.set()

@@ -1,4 +1,4 @@
-"""Schedules measurements: races run at once, long explorations between them; on a public host each visitor has a share.
+"""Schedules measurements: each waits its turn, explorations pause for races, and visitors of a public host have shares.
 
 A share belongs to a session, not to an address, because a class may share one address. It keeps a
 visitor from occupying the server all day, but a new session gets around it.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,6 +19,12 @@ from typing import NamedTuple
 from app.own_pairs import is_public
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
+MOST_WAITING = 64
+"""Jobs that wait in a queue."""
+EARLIER = 10
+"""Turns from which the time of the next is estimated."""
+GLANCE = 0.5
+"""Seconds between a waiting job's checks of its stop event."""
 WINDOW = 600.0
 """Seconds over which a visitor's tokens and seconds are counted."""
 TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
@@ -26,6 +34,10 @@ PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
 
 class LimitReached(SpecDiffError, code="limit", title="You’ve reached this server’s limit"):
     """A visitor's share is used up; the hint says when it is available again."""
+
+
+class QueueFull(SpecDiffError, code="busy", title="The queue is full"):
+    """Too many wait."""
 
 
 def limit(name: str) -> float:
@@ -50,29 +62,81 @@ def duration(seconds: float) -> str:
     return f"{whole} {unit}{'s' if whole != 1 else ''}"
 
 
-class Turns:
-    """Counts running short jobs."""
+class Place(NamedTuple):
+    """A place in a queue.
 
-    def __init__(self) -> None:
+    Attributes:
+        number: 1 is next.
+        waiting: how many wait.
+        left: about how many seconds until the job is done, from earlier ones here; None without any.
+    """
+
+    number: int
+    waiting: int
+    left: float | None
+
+
+class Queue:
+    """Jobs in the order of their arrival, of which the first ``at_once`` have their turn."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
         self._changed = threading.Condition()
-        self._running = 0
+        self._jobs: dict[object, float] = {}  # when its turn began; 0.0: it waits
+        self._seconds: deque[float] = deque(maxlen=EARLIER)  # that earlier turns took
 
     @contextmanager
-    def short(self) -> Iterator[None]:
-        """Mark a short run; explorations wait until it ends."""
+    def turn(self, wait: Callable[[Place], None] = lambda place: None) -> Iterator[None]:
+        """Wait for a turn, and keep it.
+
+        Args:
+            wait: called with the place in the queue, every :data:`GLANCE` seconds. What it raises ends the wait.
+
+        Raises:
+            QueueFull: too many wait already.
+        """
+        job = object()
         with self._changed:
-            self._running += 1
+            if len(self._jobs) >= self.at_once + MOST_WAITING:
+                raise QueueFull(f"{MOST_WAITING} runs are waiting on this server.", hint="Try again in a minute.")
+            self._jobs[job] = 0.0
         try:
+            place = self._place(job, 0)
+            while place is not None:
+                wait(place)
+                place = self._place(job, GLANCE)
+            began = self._jobs[job] = time.monotonic()
             yield
+            self._seconds.append(time.monotonic() - began)
         finally:
             with self._changed:
-                self._running -= 1
+                del self._jobs[job]
                 self._changed.notify_all()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` until no short run is left; returns whether none is."""
+    def _place(self, job: object, seconds: float) -> Place | None:
+        """The place of a job after this time; None as soon as its turn comes."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._running, seconds)
+            if self._changed.wait_for(lambda: [*self._jobs].index(job) < self.at_once, seconds):
+                return None
+            ahead = [*self._jobs].index(job)
+            left = None
+            if self._seconds:
+                usual = statistics.fmean(self._seconds)
+                began = min(filter(None, self._jobs.values()), default=time.monotonic())
+                left = max(usual, usual * (1 + ahead // self.at_once) - (time.monotonic() - began))
+            return Place(ahead + 1 - self.at_once, len(self._jobs) - self.at_once, left)
+
+    def wait_empty(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` until no job is left; returns whether none is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._jobs, seconds)
+
+
+class Turns:
+    """The queues of a server. Races would disturb each other's clocks; explorations pause for them, part by part."""
+
+    def __init__(self) -> None:
+        self.races, self.explorations = Queue(1), Queue(2)
 
 
 class Used(NamedTuple):

@@ -188,7 +188,6 @@ export class App extends Job {
       }
       this.calls += 1;
     }
-    super.receive(message);
     if (!message.finished) {
       await this.update(message);
       return;
@@ -581,8 +580,8 @@ export class App extends Job {
   /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is chosen. */
   began() {
     const { threads } = this;
-    if (!this.clicked && !this.busy && !this.waiting) this.pressedRun(); // by a key
-    Object.assign(this, { clicked: false, threads: null });
+    if (!this.busy && !this.waiting) this.pressedRun(); // by a key
+    this.threads = null;
     return threads;
   }
 
@@ -592,13 +591,8 @@ export class App extends Job {
     this.press('run');
   }
 
-  /** @override */ queued(element) {
-    if (element.querySelector('.error')) {
-      if (this.live) this.finishLocally(this.live);
-      else if (this.waiting) this.over();
-      return;
-    }
-    super.queued(element);
+  /** @override */ refused() {
+    this.finishLocally(this.live);
   }
 
   /** @override */ over() {
@@ -623,7 +617,6 @@ export class App extends Job {
     if (this.wanted && this.wanted.length < 8000) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
-    this.press('cancel'); // Gradio still considers the run active and would not start another
     const keeps = kept && ' Download it if you want to keep it.';
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }

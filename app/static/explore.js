@@ -7,7 +7,7 @@ import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
-import { Job, listen, lostCard } from './job.js';
+import { GRACE, Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
@@ -51,7 +51,6 @@ const WORDS = {
   alone: 'Two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
 };
-const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
 const OPENED = 'opened.jsonl'; // the address of the opened lanes, as one file
 const UNREADABLE = {
   title: 'This answer cannot be shown',
@@ -599,23 +598,24 @@ export class Explore extends Job {
     if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
   }
 
-  /** A final message that is missing won't come. @override */
-  ended(failed) {
-    super.ended(failed);
-    if (this.dropped) return;
-    const { token } = this;
-    this.left = true;
-    if (this.last) return this.finish();
-    const waits = () => token === this.token && (this.busy || this.waiting);
-    setTimeout(async () => {
-      const there = waits() && (await this.watchdog.answers());
-      if (waits()) there ? this.failed('The server refused the measurement.') : this.lost(false);
-    }, GRACE);
+  /** @override */ refused() {
+    this.failed('The server refused the measurement.');
   }
 
-  /** Handle a message of the server. @override */
-  receive(message) {
-    super.receive(message);
+  /** @override */ ended() {
+    this.left = true;
+    if (this.last) this.finish();
+    else super.ended();
+  }
+
+  /** @override */ queued(message) {
+    super.queued(message);
+    if (this.busy) return;
+    this.busy = true; // after a reload
+    this.draw();
+  }
+
+  /** @override */ receive(message) {
     if (message.phase === 'gone') {
       this.hold(message);
       return;

@@ -1,5 +1,6 @@
 // Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
-// queue, is followed, stopped, or lost; and the component that carries the server's messages.
+// queue, is followed, stopped, or lost; and the component that carries the server's messages. A run
+// ends with its final message, or with Gradio's event if that never comes.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
@@ -12,6 +13,8 @@ export const lostCard = (kept, back) => ({
   message: `The server has stopped responding.${kept}`,
   hint: `When it is back, the page reloads itself with ${back}.`,
 });
+
+export const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
 
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way;
  *  frame_throttle.js asks whether it is `warming` */
@@ -29,29 +32,17 @@ export class Job {
     this.statusWords = words;
     this.card = new CardView(prefix);
     this.status = new StatusView();
-    this.waiting = false; // in the queue
-    this.clicked = false; // on Run, which Gradio has not passed on yet
-    this.queuedUp = false; // Gradio has it in the queue
-    this.dropped = false; // Stop was pressed while it waited, perhaps before Gradio had it in the queue
-    this.cancelled = false; // Gradio was asked to take it out of the queue
+    this.waiting = false; // in the queue, or for the server's first message
+    this.stopped = false; // Stop was pressed
+    this.complete = true; // the final message has come
+    this.presses = 0; // of Run
     this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} */
     this.measured = null;
-    const queue = document.getElementById(`${prefix}-queue`);
-    if (queue) {
-      new MutationObserver(() => this.queued(queue)).observe(queue, {
-        childList: true,
-        characterData: true,
-        subtree: true,
-      });
-    }
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) { // as Gradio does
-        this.clicked = true;
-        this.pressedRun();
-      }
+      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // as Gradio does
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
@@ -88,48 +79,33 @@ export class Job {
   pressedRun() {
     this.card.hide();
     this.waiting = true;
-    this.dropped = false;
-    this.queuedUp = false;
-    this.cancelled = false;
+    this.stopped = false;
+    this.complete = false;
+    this.presses += 1;
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Repeat in words the queue position that Gradio writes into its own status. */
-  queued(element) {
-    const position = queueWords(element.textContent ?? '');
-    if (!position) return;
-    if (!this.queuedUp && this.dropped) this.cancel();
-    this.queuedUp = true;
-    if (this.waiting && !this.dropped) {
-      this.status.show(`${this.statusWords.alone} ${position}`);
-    }
-  }
-
-  /** Remove a waiting run from the queue; give a measured one time for its final message. */
+  /** Give a run time for its final message; one that waits in the queue sends it at once. */
   pressedStop() {
-    if (this.waiting && !this.dropped) {
-      this.dropped = true;
-      if (this.queuedUp) this.cancel();
-      this.busy = true; // until Gradio's event ends, which may still give the run its turn
-    }
-    if (!this.busy) return;
+    if (!this.waiting && !this.busy) return;
+    this.stopped = true;
+    this.busy = true;
     this.status.show(this.statusWords.stops);
     clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.dropped ? this.over() : this.lost(true), this.patience);
+    this.leaving = setTimeout(() => this.lost(true), this.patience);
   }
 
-  /** Take the run out of Gradio's queue, once: what cancels it would also hit the next run. */
-  cancel() {
-    this.cancelled = true;
-    this.press('cancel');
-  }
-
-  /** Called when Gradio's event has ended (app/controls.py). One that is cancelled ends first, and
-   *  fails when Gradio has finished cancelling; until then it would forget the next one. */
-  ended(failed) {
-    if (this.dropped && this.busy && (failed || !this.cancelled)) this.over();
+  /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't come. */
+  ended() {
+    if (this.complete) return;
+    const press = this.presses;
+    const waits = () => press === this.presses && (this.busy || this.waiting);
+    setTimeout(async () => {
+      const there = waits() && (await this.watchdog.answers());
+      if (waits()) there ? this.refused() : this.lost(false);
+    }, GRACE);
   }
 
   /** Press a button of Gradio's. @param {string} id */
@@ -149,10 +125,29 @@ export class Job {
   /** Called when the server stops responding, or does not react to Stop. */
   lost(stopped) {}
 
-  /** Handle a message of the server. */
-  receive(message) {
-    this.waiting = false;
+  /** Called when the server has ended the run without a final message. */
+  refused() {}
+
+  /** Note a message of the run, and handle it when its turn has come. */
+  deliver(message) {
+    const came = this.waiting && this.stopped; // Stop, perhaps before the server had the run
+    this.waiting = message.phase === 'queued';
+    this.complete = Boolean(message.finished);
     this.watchdog.restart();
+    if (came && !this.complete) this.press('stop');
+    return this.waiting ? this.queued(message) : this.receive(message);
+  }
+
+  /** Show the place in the queue. */
+  queued({ place }) {
+    if (place && !this.stopped) {
+      this.status.show(`${this.statusWords.alone} ${queueWords(place)}`);
+    }
+  }
+
+  /** Handle a message of the server that is not about the queue. @returns {unknown} */
+  receive(message) {
+    return null;
   }
 }
 
@@ -168,11 +163,9 @@ export function listen(player, props, watch, unreadable) {
     if (!value || value === last) return;
     last = value;
     const message = JSON.parse(value);
-    if (player.dropped && message.source !== 'file') { // its turn came before it was cancelled
-      if (!message.finished) player.press('stop');
-      return;
-    }
-    turn = turn.then(() => player.receive(message)).catch((error) => {
+    turn = turn.then(async () => {
+      await (message.source === 'file' ? player.receive(message) : player.deliver(message));
+    }).catch((error) => {
       player.card.show(unreadable);
       console.warn('not shown:', error);
     });

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET, pair_choices, place_in_queue, run_in_turn
+from app.controls import QUIET, pair_choices, start_job
 from app.run import exploration
 from app.run.engines import Factory, unavailable
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
@@ -128,25 +128,14 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"
-    queue = place_in_queue(tab)
     template = TEMPLATE.replace("NAME", NAMES[tab])
     board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
     asked = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
     pressed = {
         name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
-        for name in ("run", "again", "stop", "cancel", "pairs")
+        for name in ("run", "again", "stop", "pairs")
     }  # the script presses them
-    run_in_turn(
-        tab,
-        [pressed["run"].click, pressed["again"].click],
-        explore,
-        asked,
-        board,
-        js=ask,
-        queue=queue,
-        cancel=pressed["cancel"],
-        turns=("explore", 2),  # part by part, in turns
-    )
+    start_job(tab, [pressed["run"].click, pressed["again"].click], explore, asked, board, js=ask)
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
     pressed["pairs"].click(offered, pair, here, **QUIET).then(

@@ -142,8 +142,7 @@ test('a decision says what it was based on, and whether the draft was cut', () =
 });
 
 test('a place in the queue has an estimate, where the server has one', () => {
-  holds(queueWords('queue: 2/5 | 3.1/42.0s'), '2', '5', '40 seconds');
-  holds(queueWords('queue: 2/5 | 0.5/100s'), '2 minutes');
-  assert.ok(!queueWords('queue: 2/5').includes('second'));
-  for (const text of ['', 'processing | 1.0/2.0s', 'queue:']) assert.equal(queueWords(text), '');
+  holds(queueWords({ number: 2, waiting: 5, left: 38.9 }), '2', '5', '40 seconds');
+  holds(queueWords({ number: 2, waiting: 5, left: 99.5 }), '2 minutes');
+  assert.ok(!queueWords({ number: 2, waiting: 5, left: null }).includes('second'));
 });

@@ -43,20 +43,14 @@ export function slowWords(slow) {
 export const plural = (count, word) =>
   `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
-/**
- * Put Gradio's queue status in words (`queue: 2/5 | 3.1/42.0s`: position, length, seconds waited, and estimated seconds
- * in all from this server's earlier runs); '' if the status has no queue. @param {string} status
- */
-export function queueWords(status) {
-  const [, place, length, waited, all] =
-    /queue:\s*(\d+)\s*\/\s*(\d+)(?:\s*\|\s*([\d.]+)\/([\d.]+)s)?/i.exec(status) ?? [];
-  if (!place) return '';
-  const left = all ? Number(all) - Number(waited) : 0;
-  const rounded = left < 55
-    ? plural(10 * Math.max(1, Math.ceil(left / 10)), 'second')
-    : plural(Math.ceil(left / 60), 'minute'); // read aloud, so not every second
-  return `Yours is number ${place} of ${length} in the queue${
-    left > 0 ? `; done in about ${rounded}, an estimate from earlier runs here` : ''
+/** A place in the queue in words. @param {{number: number, waiting: number, left: number | null}} place
+ *  `left`: seconds until the run is done, estimated from this server's earlier runs */
+export function queueWords({ number, waiting, left }) {
+  const rounded = (left ?? 0) < 55
+    ? plural(10 * Math.max(1, Math.ceil((left ?? 0) / 10)), 'second')
+    : plural(Math.ceil((left ?? 0) / 60), 'minute'); // read aloud, so not every second
+  return `Yours is number ${number} of ${waiting} in the queue${
+    left === null ? '' : `; done in about ${rounded}, an estimate from earlier runs here`
   }.`;
 }
 
