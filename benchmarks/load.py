@@ -2,9 +2,10 @@
 
 Starts a server on the embedded pair, lets that many clients start races at once, repeatedly, and
 reports errors, mixed-up answers, seconds to the server's first message and to the last, and the
-server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one lesson at once first: nothing is decoded, and the report has the seconds of each
-request and of a whole page. ``--fuzz N`` adds malformed calls, which must not cause a traceback or
-stop the server. The exit code is 1 after any error.
+server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one
+lesson at once first: nothing is decoded, and the report has the seconds of each request and of a
+whole page. ``--fuzz N`` adds malformed calls, which must not cause a traceback or stop the server.
+The exit code is 1 after any error.
 """
 
 from __future__ import annotations
