@@ -279,7 +279,7 @@ def check_prompt(prompt: object) -> str:
         raise ConfigError(
             f"The prompt has {len(text):,} characters; the limit is {LONGEST_PROMPT:,}.",
             field="prompt",
-            hint="Shorten it; it is still in the box.",
+            hint="Shorten it. Your text is still in the box.",
         )
     return text
 

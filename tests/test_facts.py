@@ -187,9 +187,9 @@ def test_a_draw_that_is_no_number_is_refused(draw: float | None) -> None:
     place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
     tests = tuple(structs.replace(test, draw=draw) for test in run[place].tests)
     run[place] = structs.replace(run[place], tests=tests)
-    with pytest.raises(TraceError, match="a test without its draw"):
+    with pytest.raises(TraceError, match="draw"):
         check_run(run)
-    with pytest.raises(TraceError, match="a test without its draw"):
+    with pytest.raises(TraceError, match="draw"):
         read_trace(dump_trace({"drafted": run}))
 
 
@@ -241,7 +241,7 @@ def test_a_trace_of_several_gzip_members_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [-1.0, 1e300])
 def test_a_clock_that_cannot_be_is_refused(seconds: float) -> None:
     *run, end = FakeDecoder().decode("Once", DecodeConfig())
-    with pytest.raises(TraceError, match="clock"):
+    with pytest.raises(TraceError, match="time"):
         check_run([*run, structs.replace(end, seconds=seconds)])
 
 

@@ -633,7 +633,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # release, change of config.
     ("DFlash, z-lab, Qwen3", {"block_size": 10**9}, "block_size"),
     ("DFlash, z-lab, Qwen3", {"num_attention_heads": 0}, "num_attention_heads"),
     ("DFlash, z-lab, Qwen3", {"sliding_window": None}, "but no sliding_window"),
-    ("EAGLE", {"vocab_size": IDS + 1}, f"it knows {IDS + 1} words, the target {IDS}"),
+    ("EAGLE", {"vocab_size": IDS + 1}, f"{IDS + 1} tokens, the target's {IDS}"),
     ("EAGLE", {"hidden_size": "wide"}, "hidden_size"),
     ("EAGLE-3", {"vocab_size": IDS + 1}, "t2d"),
     ("EAGLE-3", {"eagle_aux_hidden_state_layer_ids": [2, 5, 10]}, "reads the layers [1, 4, 9], the target has 9"),

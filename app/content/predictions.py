@@ -28,18 +28,19 @@ LOG = logging.getLogger(__name__)
 
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
-    cell, predicted by the map from its measured α_j and its bare passes (docs/theory.md, Cost)."""
+    cell, as measured."""
     found: dict[str, dict[str, Any]] = {}
     for one in _recorded(folder, "window-map"):
         choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
         pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
         device = one.machine["device"].removeprefix("cpu: ")
+        if choice.controller:
+            continue
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
         for cell in one.rows:
-            if cell.get("predicted"):
-                steps = cell["steps"] if denoises(drafter) else 1
-                values = round(cell["predicted"], 4), round(cell["predicted_tau"], 4)
-                entry["cells"].append([temperature, steps, cell["gamma"], *values])
+            steps = cell["steps"] if denoises(drafter) else 1
+            values = round(cell["speedup"], 4), round(cell["tau"], 4)
+            entry["cells"].append([temperature, steps, cell["gamma"], *values])
     return found
 
 

@@ -1,8 +1,8 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
 The page gets a frame after each part of the work, between two clocks, because drawing takes
-processor time. A job waits for its turn (run/turns.py) like it works: its page gets its place in
-the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
+processor time. A job that waits for its turn (run/turns.py) is one like any other: its page shows
+its place in the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
 continue for a moment without a page, so that a reload finds them again.
 """
 

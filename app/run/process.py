@@ -37,7 +37,7 @@ GLANCE = 0.2
 PATIENCE = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
 HELD = 4
-"""Explorations kept between their parts: more than run at once, as those left never end."""
+"""Paused explorations that are kept: more than run at once, because abandoned ones never end."""
 
 if TYPE_CHECKING:
     Pipe = Connection[Any, Any]

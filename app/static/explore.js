@@ -48,7 +48,7 @@ import { readMoment } from './state/moment.js';
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
-  alone: 'Two questions are measured at a time, in turns.',
+  alone: 'Up to two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
 };
 const OPENED = 'opened.jsonl'; // the address of the opened lanes, as one file

@@ -132,7 +132,7 @@ class Auto(Fixed):
     def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
         super().__init__(config)
         self.stop_criterion, self._passes = self._leading, passes
-        self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T means nothing
+        self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T is ignored
         powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
         self._tries = [1] if self._sequential else sorted(powers)
         self._acceptance = {steps: _Acceptance() for steps in self._tries}
@@ -149,7 +149,7 @@ class Auto(Fixed):
     def choose(self, limit: int) -> Choice:
         """The T with the best E / C; untried ones come first. If drafts can be cut, that is with
         one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
-        ends the draft (2 to 8 % more tokens per second than the best γ)."""
+        ends the draft."""
         self._confidences = ()
         limit = min(self._gamma, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
@@ -170,19 +170,21 @@ class Auto(Fixed):
         """The γ with the largest E / C for one T, without cutting drafts."""
         alphas = self._acceptance[steps].alphas(limit)
         fixed, row = self._verify.fit()
-        each, found = self._each, (steps, 0.0, 0.0)
+        each = self._each
         tokens = list(accumulate(accumulate(alphas, mul), initial=1.0))  # E of γ = 0, 1, 2, …
-        for gamma in range(steps, limit + 1):
-            seconds = self._passes(gamma, steps) * each + fixed + row * (gamma + 1)
-            if not found[1] or tokens[gamma] * found[2] > found[1] * seconds:
-                found = (gamma, tokens[gamma], seconds)
-        gamma, expected, seconds = found
+
+        def seconds(gamma: int) -> float:
+            return self._passes(gamma, steps) * each + fixed + row * (gamma + 1)
+
+        gamma = max(
+            range(steps, limit + 1), key=lambda gamma: tokens[gamma] / seconds(gamma) if seconds(gamma) else 0.0
+        )
         return Choice(
             gamma=gamma,
             steps=steps,
             best_gamma=gamma,
-            tokens=expected,
-            seconds=seconds,
+            tokens=tokens[gamma],
+            seconds=seconds(gamma),
             rate=self._rate,
             alphas=alphas,
             pass_seconds=each,

@@ -27,6 +27,8 @@ Decision = tuple[Verdict, Tensor]
 SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
 WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
+USES_Q = (Rule.RATIO, Rule.BLOCK, Rule.NAIVE)
+"""Rules that test with p/q, and as a point mass where q is not known."""
 CHOSEN_BY_VALUE = "Positions were chosen by their drawn values: p/q would be biased, so every token is a point mass."
 
 
@@ -162,7 +164,7 @@ def _select(
     window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
     own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
     verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], own, sampler, positions)
-    fallback = SELECTED if rule in (Rule.RATIO, Rule.BLOCK) else ""
+    fallback = SELECTED if rule in USES_Q else ""
     path = tuple(branch[i] for i in verdict.path)
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
@@ -228,7 +230,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
         path=tuple(path),
         extra=wanted,
         source="target" if options else "bonus",
-        fallback=WALKED if rule in (Rule.RATIO, Rule.BLOCK, Rule.NAIVE) else "",
+        fallback=WALKED if rule in USES_Q else "",
     )
     return verdict, dist
 
@@ -277,15 +279,17 @@ def _test(
 
 
 def _fallback(draft: Draft, rule: Rule) -> str:
-    """Why a rule that knows q tested some positions of a window as point masses."""
-    if rule not in (Rule.RATIO, Rule.BLOCK) or all(draft.exact_q):
+    """Why a rule that uses q tested some positions of a window as point masses."""
+    if rule not in USES_Q or all(draft.exact_q):
         return ""
     if draft.probs is None:
         return NO_PROBS
+    if rule is Rule.NAIVE:  # which takes q as it is
+        return ""
     if not any(draft.exact_q):
         return CHOSEN_BY_VALUE
     late = sum(not exact for exact in draft.exact_q)
-    return f"{late} of {len(draft.exact_q)} positions were revealed before one to their left: point masses there."
+    return f"{late} of {len(draft.exact_q)} positions were revealed early and are tested as point masses."
 
 
 WINDOW = {

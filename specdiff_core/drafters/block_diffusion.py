@@ -183,7 +183,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
         return f"its mask id is {config.mask_token_id}, the target's table has {size} rows"
     own_words = network.said is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
-        return f"it knows {config.vocab_size} words, the target {size}"
+        return f"its vocabulary has {config.vocab_size} tokens, the target's {size}"
     for name, read in zip(COPIES, (words.read_embedding, words.read_rows), strict=True):
         stored = network.copies.get(name)
         if stored is None:

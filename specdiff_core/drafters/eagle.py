@@ -153,9 +153,9 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)
     wrong = ""
     if head.config.vocab_size != theirs.vocab_size:
-        wrong = f"it knows {head.config.vocab_size} words, the target {theirs.vocab_size}"
+        wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {theirs.vocab_size}"
     elif head.features != len(layers) * width:
-        wrong = f"it reads {head.features} numbers at a token, the target has {len(layers)} × {width}"
+        wrong = f"it expects {head.features} features per token, the target provides {len(layers)} × {width}"
     elif not head.own_words and head.shape.width != width:
         wrong = f"its width is {head.shape.width}, the target's {width}, and it has no embedding of its own"
     elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:

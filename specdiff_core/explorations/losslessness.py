@@ -44,7 +44,7 @@ POINTS = 12
 """Points of a curve."""
 DRAWS = 400
 """Samples of the exact distribution for the noise floor."""
-NOISE = "noise: 99 % of exact samples stay below"
+NOISE = "noise (99th percentile of exact samples)"
 
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
@@ -67,7 +67,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         "floor": "mean distance of as many exact samples",
         "floor_high": "99 % of such samples stay below",
         "bias_low": "the true distance is at least this (99 %)",
-        "bias_high": "and at most this (99 %)",
+        "bias_high": "the true distance is at most this (99 %)",
         "p_value": "of Pearson’s χ² test",
         "lossless": "whether the rule is lossless",
     }

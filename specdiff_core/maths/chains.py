@@ -19,7 +19,7 @@ from specdiff_core.schema.settings import Sampling
 
 RANKED, SAMPLED = 8, 64
 """Candidates of a slot, where the most probable are wanted and where tokens are drawn. A token that
-is no candidate is never drafted: at temperature 1, 5 % fewer are accepted with 8 than with 64."""
+is no candidate is never drafted, so at temperature 1 few candidates cost acceptance."""
 
 Follow = Callable[[Tensor, Tensor], Tensor]
 """After a drafter pass: the tokens that may precede each slot ``[g, m]``, and its candidates
@@ -39,8 +39,8 @@ class Chain:
         banned: ids that are no candidates.
         ranked: whether the most probable texts are wanted, as at temperature 0 and for a tree.
         candidates: of each slot, where the most probable are wanted.
-        sure: how confident the drafter is of a slot, given each token ``[g, m]`` that may stand
-            before it: ``[g, m]``, where it was trained to know; by default its largest probability.
+        sure: the confidence head: tokens ``[g, m]`` before each slot -> the confidence in the slot
+            after each, ``[g, m]``. Without one it is the largest probability.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ from specdiff_core.schema.events import depths
 ROOT = -1
 
 Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
-"""(depth, place of the token before it) -> what may stand there, the most probable first: log q,
-ids, and their places, which ask in turn for what follows each of them."""
+"""(depth, the parent's candidate index) -> log q, ids and candidate indices, the most probable first.
+A candidate index is the second argument at the next depth."""
 
 
 def children(parents: Sequence[int], node: int) -> list[int]:

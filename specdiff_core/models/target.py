@@ -150,7 +150,7 @@ class StockSession(TargetSession):
             **({} if features is None else {"features": features[None]}),
         )
         self.length += new
-        # hidden_states[0] is the embedding: the output of layer i is at i + 1 (docs/theory.md).
+        # hidden_states[0] is the embedding: the output of layer i is at i + 1.
         return out.logits[0], [out.hidden_states[i + 1][0] for i in self._layers]
 
     def _tree_mask(self, parents: Sequence[int], new: int) -> Tensor:

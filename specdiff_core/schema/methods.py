@@ -128,8 +128,8 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="prompt_lookup", label="Prompt lookup", short="Prompt lookup",
         settings={"drafter": "prompt_lookup", "gamma": 9},
-        about="It looks for the last place where the text’s final words occurred before, and "
-        "copies what followed. A round is a search of the text and one pass of the target, without "
+        about="It finds the latest earlier occurrence of the text’s last tokens, and copies what "
+        "followed. A round is a search of the text and one pass of the target, without "
         "any drafter pass. It wins when answers repeat their prompt, as in summaries, edits and "
         "code, and is just plain decoding when nothing repeats.",
         exact="A copy is a point mass: x is accepted with probability p(x), and after a rejection "

@@ -40,7 +40,7 @@ class Rule(Option):
     """How drafted tokens are tested (``decoding/verify.py``)."""
 
     RATIO = "ratio", "Ratio: accept with min(1, p/q), exact"
-    BLOCK = "block", "Block: p/q of the whole draft, exact, on average at least as many tokens"
+    BLOCK = "block", "Block: test the draft as a whole; exact, and on average accepts at least as many tokens as Ratio"
     MATCH = "match", "Match: same noise as vanilla, identical text"
     DELTA = "delta", "Delta: accept with p, exact for any draft"
     NAIVE = "naive", "Naive: p/q in any reveal order, not always lossless"

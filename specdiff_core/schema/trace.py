@@ -91,7 +91,7 @@ def read_trace(source: Path | str | bytes) -> Trace:
     """Read a recording from a path or from bytes, compressed or not.
 
     Raises:
-        TraceError: it is no trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``).
+        TraceError: it is not a trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``).
         TraceSchemaError: its schema is not known to this version.
     """
     try:
@@ -116,7 +116,7 @@ def _read(lines: Iterator[bytes]) -> Trace:
     first = next(lines, b"{}")
     declared = msgspec.json.decode(first)
     if not isinstance(declared, dict) or declared.get("kind") != "Trace":
-        raise TraceError("This file is not a trace: its first line is no trace header.")
+        raise TraceError("This file is not a trace: its first line isn't a trace header.")
     schema = declared.get("schema")
     if schema != SCHEMA:
         what = f"The trace has schema {str(schema)[:20]}; this version reads schema {SCHEMA}."
@@ -125,7 +125,7 @@ def _read(lines: Iterator[bytes]) -> Trace:
     lanes: dict[str, list[Event]] = {name: [] for name in header.lanes}
     for line in lines:  # one at a time: a foreign file stops at its first wrong line
         if (lane := msgspec.json.decode(line, type=_Lane).lane) not in lanes:
-            raise TraceError("The trace holds an event of a lane its header does not name.")
+            raise TraceError("The trace has an event whose lane isn't in its header.")
         lanes[lane].append(_event.decode(line))
     for run in lanes.values():
         check_run(run)
@@ -143,7 +143,7 @@ def check_run(events: Sequence[Event]) -> None:
 
     def need(holds: bool, what: str) -> None:
         if not holds:
-            raise TraceError(f"The events of this trace do not fit together: {what}.")
+            raise TraceError(f"The events of this trace don't fit together: {what}.")
 
     for event in events:
         match event:
@@ -151,30 +151,33 @@ def check_run(events: Sequence[Event]) -> None:
                 size, tree, several = None, False, False
             case DenoiseStep():
                 need(size is None or size == len(event.ids), "a window changes its size")
-                need(all(0 <= place < len(event.ids) for place in event.revealed), "a step reveals what is not there")
+                need(
+                    all(0 <= place < len(event.ids) for place in event.revealed),
+                    "a step reveals no position of the window",
+                )
                 size = len(event.ids)
             case DraftReady():
                 size, tree, several = len(event.ids), bool(event.parents), bool(event.branches)
                 nodes = [node for branch in event.branches for node in branch]
                 need(all(0 <= node < size for node in nodes), "a draft has nodes outside its tree")
             case TargetScored():
-                need(len(event.p) == (size or 0), "scores of another draft")
+                need(len(event.p) == (size or 0), "the scores don't match the draft")
             case Verified():
                 reached = len({test.position for test in event.tests})
-                need(several or reached == len(event.tests), "two tests of one token")
-                need(reached <= (size or 0) and event.accepted <= reached, "tests of another draft")
+                need(several or reached == len(event.tests), "a token is tested twice")
+                need(reached <= (size or 0) and event.accepted <= reached, "the tests don't match the draft")
                 last = reached == event.accepted and (tree or event.accepted == (size or 0))
-                need(last or reached == event.accepted + 1, "no test ended the run")
-                need(all(0 <= node < (size or 0) for node in event.path), "a path outside its tree")
+                need(last or reached == event.accepted + 1, "the last test isn't a rejection")
+                need(all(0 <= node < (size or 0) for node in event.path), "a path leaves its tree")
                 drawn = [
                     test.draw
                     for test in event.tests
                     if test.kind not in {"match", "tree"}
                     and not (test.kind == "block" and test.position < event.accepted - 1)  # a longer beginning passed
                 ]
-                need(all(draw is not None and isfinite(draw) for draw in drawn), "a test without its draw")
+                need(all(draw is not None and isfinite(draw) for draw in drawn), "a test has no draw")
             case Finished():
-                need(0 <= event.seconds < MAX_SECONDS, "a clock that cannot be")
+                need(0 <= event.seconds < MAX_SECONDS, "the decode time is out of range")
 
 
 def _head(path: Path | str) -> bytes:

@@ -56,7 +56,7 @@ export function verdict({ drafted, vanilla }, doubt) {
     busy: trusted ? '' : doubt,
     final: compared ? speedUp(pace(drafted), pace(vanilla)) : null,
     predicted: cost
-      ? `Predicted, not measured, for the whole run: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
+      ? `By the passes alone, for the whole run: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
         `/ (${ratio(cost.verify)} + ${ratio(cost.cost)}·${ratio(cost.passes)}) = ` +
         `${times(cost.value)}. v and c are the costs of a verifying pass and of a drafter pass ` +
         'here, in vanilla passes.'
