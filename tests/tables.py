@@ -75,7 +75,11 @@ class Tables:
 
     def scores(self, prefix: Text, draft: Draft) -> Tensor:
         """``[g+1, size + 1]``: p after the anchor and each token of a window or a tree."""
-        return torch.stack([self.p((*prefix, *text)) for text in [(), *texts(draft.ids, draft.parents)]])
+        key = (prefix, draft.ids, draft.parents)
+        if key not in self._known:
+            rows = [self.p((*prefix, *text)) for text in [(), *texts(draft.ids, draft.parents)]]
+            self._known[key] = torch.stack(rows)
+        return self._known[key]
 
     def joint(self, length: int) -> dict[Text, float]:
         """The target's distribution of texts."""

@@ -18,7 +18,7 @@ from app.run import process
 from app.run.engines import Engines
 from app.run.process import Remote, engines_elsewhere
 from specdiff_core.schema.decoder import LoadsDrafters
-from specdiff_core.schema.errors import ConfigError, RemoteTraceback, SpecDiffError, Stopped
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Event, Finished
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -147,7 +147,7 @@ def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptu
         with pytest.raises(kind, match=words) as raised:
             seen.extend(decoder(remote, pair).decode("Once", CONFIG))
         assert sum(isinstance(event, Committed) for event in seen) == 3, "what was measured before is here"
-        assert isinstance(raised.value.__cause__, RemoteTraceback)
+        assert "app_fakes.py" in str(raised.value.__cause__)
         caplog.clear()
         assert card(raised.value, "r123")["code"] == "unexpected"
         assert "app_fakes.py" in caplog.text and "r123" in caplog.text

@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,8 +47,11 @@ def _forgotten() -> None:
     OWN_PAIRS.clear()
 
 
+WARMUP = 15  # steps of a rising rate: the whole run has about 130
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a target that counts, and prompts for it, half of which are of each flavour."""
     root = tmp_path_factory.mktemp("home")
     vocabulary = save_tokenizer(root / "target")
@@ -57,7 +60,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 6))) for _ in range(60)]
     lines = [{"prompt": word, "flavour": "even" if len(word) % 2 else "odd"} for word in words]
     (root / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WARMUP", WARMUP)
+        yield root
 
 
 def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
@@ -93,7 +98,7 @@ def given(made: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def made(home: Path) -> Path:
     """A block drafter that trained for a few seconds."""
-    assert train(home, home / "made", "--hours", "0.0015", "--minutes", "0.03", "--answering", "0.1") == 0
+    assert train(home, home / "made", "--hours", "0.0008", "--minutes", "0.03", "--answering", "0.1") == 0
     return home / "made"
 
 
@@ -146,8 +151,8 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
 def test_the_rate_rises_stays_and_falls(made: Path) -> None:
     steps = events(made, "step")
     rates = [step["rate"] for step in steps]
-    assert rates[0] == pytest.approx(1 / 60) and max(rates) == 1 and rates[-1] < 0.1
-    falling = next(step["seconds"] for step in steps if step["rate"] < 1 and step["step"] > 60)
+    assert rates[0] == pytest.approx(1 / WARMUP) and max(rates) == 1 and rates[-1] < 0.1
+    falling = next(step["seconds"] for step in steps if step["rate"] < 1 and step["step"] > WARMUP)
     assert falling / steps[-1]["seconds"] == pytest.approx(0.67, abs=0.08)
     assert events(made, "saved")[-1]["step"] == steps[-1]["step"]
 
@@ -195,7 +200,7 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
     answers = [*given(made), "--answering", "0", "--kind", "eagle"]
     before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
     out = tmp_path / "eagle"
-    assert train(home, out, "--hours", "0.0006", *answers) == 0
+    assert train(home, out, "--hours", "0.0004", *answers) == 0
     assert tau(out) > before + 1 and not (out / "run" / "answers").exists()
     assert raced(home, out) > 0 and "embed_tokens.weight" in load_file(out / "model.safetensors")
     head = load_eagle(out)
@@ -210,13 +215,13 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     before = events(copy, "step")[-1]
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
     files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
-    assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.002"]) == 0
+    assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.0012"]) == 0
     after = events(copy, "step")[len(events(copy, "step")) - 1]
     first = next(step for step in events(copy, "step") if step["step"] > before["step"])
     assert first["step"] == before["step"] + 1 and first["rate"] > before["rate"] > after["rate"] - 0.1
     assert after["tokens"] > before["tokens"] and after["seconds"] > before["seconds"]
     settings = json.loads((copy / "run" / "settings.json").read_text())
-    assert settings["hours"] == 0.002 and settings["words"] == 270 and settings["minutes"] == 0.03
+    assert settings["hours"] == 0.0012 and settings["words"] == 270 and settings["minutes"] == 0.03
     (run,) = read_history(copy / HISTORY)
     assert run.steps == after["step"]
     held_out = (copy / "run" / "held_out.json").read_bytes()

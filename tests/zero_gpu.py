@@ -19,7 +19,7 @@ from app.run import exploration, gpu, job
 from app.run import race as running
 from app.run.job import Jobs
 from app.tabs import live
-from specdiff_core.schema.errors import RemoteTraceback, SpecDiffError
+from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 SLOW: dict[str, Any] = DecodeConfig(gamma=2, steps=2, max_new_tokens=400).to_dict()
@@ -59,7 +59,7 @@ def test_an_error_in_a_worker_is_raised_with_its_traceback() -> None:
     assert next(values) == 1
     with pytest.raises(LookupError, match="nobody foresaw this") as raised:
         next(values)
-    assert isinstance(raised.value.__cause__, RemoteTraceback) and "in fails" in str(raised.value.__cause__)
+    assert "in fails" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])

@@ -13,7 +13,6 @@ import signal
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,9 +22,10 @@ from typing import TYPE_CHECKING, Any, cast
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.exploration import parts
 from app.run.race import Recorded, record
+from app.run.turns import Queue
 from specdiff_core.explorations.base import Exploration, Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
-from specdiff_core.schema.errors import Failure, SpecDiffError, Stopped
+from specdiff_core.schema.errors import SpecDiffError, Stopped, portable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import event_of_line
@@ -52,8 +52,7 @@ class Remote:
 
     def __init__(self, load: Loader = load_engine) -> None:
         self._load = load
-        self._turn = threading.Condition()
-        self._calls: deque[object] = deque()  # the running one, then the waiting ones
+        self._calls = Queue(1)
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
@@ -111,8 +110,13 @@ class Remote:
             SpecDiffError: the process died.
             Stopped: ``stop`` was set while another call was running.
         """
-        with self._no_other(stop):
-            answer: Any = None
+
+        def wait(place: object) -> None:
+            if stop is not None and stop.is_set():
+                raise Stopped
+
+        answer: Any = None
+        with self._calls.turn(wait):
             try:
                 pipe.send(call)
                 answer = ()
@@ -131,24 +135,7 @@ class Remote:
                 if not _is_last(answer):  # the caller left early
                     self._drain(pipe)
         if answer is not None:
-            answer.throw()
-
-    @contextlib.contextmanager
-    def _no_other(self, stop: Stop | None) -> Iterator[None]:
-        """Wait until no earlier call is left."""
-        call = object()
-        with self._turn:
-            self._calls.append(call)
-        try:
-            with self._turn:
-                while not self._turn.wait_for(lambda: self._calls[0] is call, GLANCE):
-                    if stop is not None and stop.is_set():
-                        raise Stopped
-            yield
-        finally:
-            with self._turn:
-                self._calls.remove(call)
-                self._turn.notify_all()
+            raise answer
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
@@ -215,12 +202,12 @@ def engines_elsewhere(load: Loader = load_engine) -> Engines:
 
 
 def _is_last(answer: Any) -> bool:
-    return answer is None or isinstance(answer, Failure)
+    return answer is None or isinstance(answer, Exception)
 
 
 def _serve(connection: Pipe, load: Loader) -> None:
-    """Main function of the process: answer calls until the server is gone. Each ends with None or a
-    :class:`Failure`."""
+    """Main function of the process: answer calls until the server is gone. Each ends with None or
+    the exception that it raised."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's end ends this process
     calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
@@ -228,12 +215,12 @@ def _serve(connection: Pipe, load: Loader) -> None:
     served = _Served(connection, stop, load)
     with contextlib.suppress(OSError):  # the server is gone
         while (call := calls.get()) is not None:
-            last: Failure | None = None
+            last: Any = None
             try:
                 for value in getattr(served, call[0])(*call[1:]) or ():
                     connection.send(value)
             except Exception as error:  # raised again in the server
-                last = Failure.of(error)
+                last = portable(error)
             connection.send(last)
 
 

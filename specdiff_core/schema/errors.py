@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NoReturn
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]  # of every Python
+from typing import Any
 
 
 class SpecDiffError(Exception):
@@ -122,35 +121,15 @@ class CorpusError(SpecDiffError, code="corpus", title="The corpus cannot be read
     """A training corpus is missing, empty, or not in the expected format."""
 
 
-class RemoteTraceback(Exception):
-    """Carries the traceback of another process into the log of this one."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failure in another process, in a form that can be sent through a pipe."""
-
-    error: Exception
-    details: str  # the other process's traceback; empty for expected errors
-
-    @classmethod
-    def of(cls, error: Exception) -> Failure:
-        """The failure for an exception that is being handled."""
-        foreseen = isinstance(error, SpecDiffError) and error.__cause__ is None
-        return cls(_portable(error), "" if foreseen else traceback.format_exc())
-
-    def throw(self) -> NoReturn:
-        """Raise it here, with the traceback of the other process as the cause."""
-        raise self.error from (RemoteTraceback(self.details) if self.details else None)
-
-
-def _portable(error: Exception) -> Exception:
-    """``error``, or a RuntimeError in its place if it cannot be pickled."""
+def portable(error: Exception) -> Any:
+    """An exception that is being handled, as a pipe brings it to another process: with its
+    traceback as the cause unless it was expected, and as a RuntimeError if it can't be pickled."""
+    if isinstance(error, SpecDiffError) and error.__cause__ is None:
+        return error
+    carried = ExceptionWithTraceback(error, error.__traceback__)
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(carried))
     except Exception as reason:  # pickling may raise anything
-        return RuntimeError(f"{error!r} (not passed on: {reason})")
-    return error
+        other = RuntimeError(f"{error!r} (not passed on: {reason})")
+        carried = ExceptionWithTraceback(other, error.__traceback__)
+    return carried
