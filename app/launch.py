@@ -29,6 +29,7 @@ from app.run.gpu import is_zero_gpu
 from app.run.process import engines_elsewhere
 from app.run.race import TRACES
 from app.run.rooms import Rooms
+from app.run.turns import TURNS
 
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
@@ -260,6 +261,7 @@ def _interrupt(signum: int, frame: Any) -> None:
     """Stop once: Ctrl-C arrives twice, from the terminal and from ``./lab``."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
+    TURNS.close()
     LOG.info("%s: no further run starts; the current one ends after its pass", signal.Signals(signum).name)
     raise KeyboardInterrupt
 

@@ -177,7 +177,9 @@ def build(
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, own in placed.items():
-            controls.wire(own, *_runs(decode, own), players[tab])
+            run, stop = _runs(decode, own)
+            controls.wire(own, run, stop, players[tab])
+            page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
             _fetch_model(decoders, own)

@@ -66,9 +66,11 @@ class Job(ABC):
         self.error: Exception | None = None
         self.phase, self.message = "queued", "Preparing the run"
         self.place: Place | None = None
+        self.pages = 0  # that follow it
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
         self._timed, self._until = "", math.inf  # a long job's phase, and its time limit
+        self._races = 0  # that had ended when it last went on
 
     @abstractmethod
     def work(self) -> Iterator[object]:
@@ -94,9 +96,8 @@ class Job(ABC):
 
     def frame(self) -> dict[str, Any]:
         """The content of a frame: the place in the queue, or the progress."""
-        if self.phase != "queued":
-            return self.progress()
-        return {"phase": "queued", "place": self.place and self.place._asdict()}
+        place = self.place
+        return {"phase": "queued", "place": place and place._asdict()} if self.phase == "queued" else self.progress()
 
     def wait(self) -> bool:
         """Wait for news, or until a heartbeat is due; returns whether the job continues."""
@@ -108,9 +109,11 @@ class Job(ABC):
         try:
             queue = self.turns.races if self.short else self.turns.explorations
             with queue.turn(self._queued):
+                self._check()
                 self.phase, self.place = "loading", None
                 self._changed.set()
                 if not self.short:
+                    self._races = self.turns.races.ended
                     self._give_way()
                 for part in self.work():
                     if isinstance(part, str):
@@ -118,6 +121,8 @@ class Job(ABC):
                     self._changed.set()
                     if not self.short and self.phase != "loading":
                         self._give_way()
+                if self.stop.is_set():
+                    raise Stopped
         except Stopped:
             pass
         except Exception as error:  # a card in the thread that shows it
@@ -128,19 +133,23 @@ class Job(ABC):
 
     def _queued(self, place: Place) -> None:
         """Note the place in the queue; raise Stopped to leave it."""
+        self._check()
+        before, self.place = self.place, place
+        if before is None or before[:2] != place[:2]:
+            self._changed.set()
+
+    def _check(self) -> None:
+        """Raise Stopped if the job was stopped, or its page is gone."""
         self._stop_if_left()
         if self.stop.is_set():
             raise Stopped
-        if self.place is None or self.place[:2] != place[:2]:
-            self._changed.set()
-        self.place = place
 
     def _stop_if_left(self) -> None:
         if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
             self.stop.set()
 
     def _give_way(self) -> None:
-        """Let short jobs run first. Stop if the page is gone or the time limit is reached."""
+        """Let races run first, but go on after each. Stop if the page is gone or the time limit is reached."""
         phase = self.phase
         if phase != self._timed:  # loading isn't counted
             self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
@@ -152,11 +161,11 @@ class Job(ABC):
                     f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
-            if self.stop.is_set() or self.turns.races.wait_empty(GLANCE):
+            if self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE):
                 break
             self.phase = "waiting"
             self._changed.set()
-        self.phase = phase
+        self.phase, self._races = phase, self.turns.races.ended
 
 
 class Jobs:
@@ -180,19 +189,26 @@ class Jobs:
         job.start()
 
     def find(self, name: str) -> Job | None:
-        """The job of a name, if it still exists; its page is back."""
+        """The job of a name, if it still exists."""
         with self._lock:
-            job = self._jobs.get(name)
-        if job is not None:
+            return self._jobs.get(name)
+
+    def join(self, job: Job) -> None:
+        """Called when a page begins to follow a job."""
+        with self._lock:
+            job.pages += 1
             job.left_at = None
-        return job
 
     def leave(self, name: str, job: Job) -> None:
-        """Called when the page of a job was closed or got its last frame."""
-        job.left_at = time.monotonic()
-        if not job.grace:
-            job.stop.set()
+        """Called when a page of a job was closed or got its last frame. After a reload, the old page
+        leaves some seconds after the new one joined."""
         with self._lock:
+            job.pages -= 1
+            if job.pages:
+                return
+            job.left_at = time.monotonic()
+            if not job.grace:
+                job.stop.set()
             if self._jobs.get(name) is job and (job.done.is_set() or not job.grace):
                 del self._jobs[name]
 
@@ -225,6 +241,7 @@ def stream(make: Callable[[str], Job], jobs: Jobs, name: str = "") -> Iterator[s
 def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
     """Yield the frames of a started job: progress, then the result. Repeats are heartbeats."""
     began = time.monotonic()
+    jobs.join(job)
     shown: Mapping[str, Any] = job.frame()
     seq, last = 0, frame(job.run, 0, **shown)
     try:

@@ -6,6 +6,7 @@ visitor from occupying the server all day, but a new session gets around it.
 
 from __future__ import annotations
 
+import heapq
 import math
 import os
 import statistics
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from app.own_pairs import is_public
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 
 MOST_WAITING = 64
 """Jobs that wait in a queue."""
@@ -84,16 +85,19 @@ class Queue:
         self._changed = threading.Condition()
         self._jobs: dict[object, float] = {}  # when its turn began; 0.0: it waits
         self._seconds: deque[float] = deque(maxlen=EARLIER)  # that earlier turns took
+        self.ended = 0  # turns so far
+        self.closed = False  # no turn begins any more
 
     @contextmanager
     def turn(self, wait: Callable[[Place], None] = lambda place: None) -> Iterator[None]:
-        """Wait for a turn, and keep it.
+        """Wait for a turn, and keep it. One that ends with an exception is no measure for the next.
 
         Args:
             wait: called with the place in the queue, every :data:`GLANCE` seconds. What it raises ends the wait.
 
         Raises:
             QueueFull: too many wait already.
+            Stopped: the server ends.
         """
         job = object()
         with self._changed:
@@ -105,12 +109,14 @@ class Queue:
             while place is not None:
                 wait(place)
                 place = self._place(job, GLANCE)
+            if self.closed:
+                raise Stopped
             began = self._jobs[job] = time.monotonic()
             yield
             self._seconds.append(time.monotonic() - began)
         finally:
             with self._changed:
-                del self._jobs[job]
+                self.ended += self._jobs.pop(job) > 0
                 self._changed.notify_all()
 
     def _place(self, job: object, seconds: float) -> Place | None:
@@ -118,18 +124,26 @@ class Queue:
         with self._changed:
             if self._changed.wait_for(lambda: [*self._jobs].index(job) < self.at_once, seconds):
                 return None
-            ahead = [*self._jobs].index(job)
-            left = None
-            if self._seconds:
-                usual = statistics.fmean(self._seconds)
-                began = min(filter(None, self._jobs.values()), default=time.monotonic())
-                left = max(usual, usual * (1 + ahead // self.at_once) - (time.monotonic() - began))
-            return Place(ahead + 1 - self.at_once, len(self._jobs) - self.at_once, left)
+            number = [*self._jobs].index(job) + 1 - self.at_once
+            return Place(number, len(self._jobs) - self.at_once, self._left(number))
 
-    def wait_empty(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` until no job is left; returns whether none is."""
+    def _left(self, number: int) -> float | None:
+        """About how many seconds until the job with this place is done."""
+        if not self._seconds:
+            return None
+        usual, now = statistics.fmean(self._seconds), time.monotonic()
+        running = [*self._jobs.values()][: self.at_once]
+        ends = [max(0.0, usual - (now - began if began else 0.0)) for began in running]
+        heapq.heapify(ends)
+        for _ in range(number):
+            last = usual + heapq.heapreplace(ends, usual + ends[0])
+        return last
+
+    def wait_gap(self, ended: int, seconds: float) -> bool:
+        """Wait at most ``seconds`` until no job is left, or until more than ``ended`` turns have
+        ended; returns whether it is so."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._jobs, seconds)
+            return self._changed.wait_for(lambda: not self._jobs or self.ended > ended, seconds)
 
 
 class Turns:
@@ -137,6 +151,10 @@ class Turns:
 
     def __init__(self) -> None:
         self.races, self.explorations = Queue(1), Queue(2)
+
+    def close(self) -> None:
+        """Let no further job begin."""
+        self.races.closed = self.explorations.closed = True
 
 
 class Used(NamedTuple):

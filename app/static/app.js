@@ -224,7 +224,6 @@ export class App extends Job {
    * @param {any} message
    */
   async update(message) {
-    if (!this.live) this.card.hide(); // the connection was given up and is back
     this.begin(message);
     const race = /** @type {Race} */ (this.live);
     this.busy = true;

@@ -36,13 +36,15 @@ export class Job {
     this.stopped = false; // Stop was pressed
     this.complete = true; // the final message has come
     this.presses = 0; // of Run
+    this.closed = Promise.resolve(); // when Gradio's event is over; until then it takes no press
+    this.close = () => {};
     this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} */
     this.measured = null;
     this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy) this.pressedRun(); // as Gradio does
+      if (target.closest(`#${prefix}-run`) && !this.busy && !this.waiting) this.pressedRun(); // as Gradio does
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
@@ -82,6 +84,9 @@ export class Job {
     this.stopped = false;
     this.complete = false;
     this.presses += 1;
+    this.closed = new Promise((close) => {
+      this.close = close;
+    });
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
@@ -99,6 +104,7 @@ export class Job {
 
   /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't come. */
   ended() {
+    this.close();
     if (this.complete) return;
     const press = this.presses;
     const waits = () => press === this.presses && (this.busy || this.waiting);
@@ -129,12 +135,15 @@ export class Job {
   refused() {}
 
   /** Note a message of the run, and handle it when its turn has come. */
-  deliver(message) {
-    const came = this.waiting && this.stopped; // Stop, perhaps before the server had the run
+  async deliver(message) {
+    const idle = !this.waiting && !this.busy;
+    if (idle && !message.finished) this.card.hide(); // the connection was given up and is back
+    const early = this.stopped && (this.waiting || idle); // Stop, perhaps before the server had the run
     this.waiting = message.phase === 'queued';
     this.complete = Boolean(message.finished);
     this.watchdog.restart();
-    if (came && !this.complete) this.press('stop');
+    if (early && !this.complete) this.press('stop');
+    if (this.complete) await Promise.race([this.closed, new Promise((late) => setTimeout(late, GRACE))]);
     return this.waiting ? this.queued(message) : this.receive(message);
   }
 
@@ -166,6 +175,7 @@ export function listen(player, props, watch, unreadable) {
     turn = turn.then(async () => {
       await (message.source === 'file' ? player.receive(message) : player.deliver(message));
     }).catch((error) => {
+      if (message.finished) player.over();
       player.card.show(unreadable);
       console.warn('not shown:', error);
     });
