@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,22 +123,21 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
-def test_stop_before_the_server_has_queued_a_measurement_leaves_the_queue(browser: Any, address: str) -> None:
-    with ExitStack() as visits:
-        url = coins(address, runs=100000)
-        one, two, three = (visits.enter_context(visit(browser, url, until=THERE)) for _ in range(3))
-        for page in (one, two):
-            page.click(".sd-exp-run")
-            page.wait_for_function(f"{LIVE}.losslessness?.done > 0")
-        three.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")
-        three.wait_for_function(IDLE)
-        three.fill("#explore-losslessness-runs", "201")
-        three.click(".sd-exp-run")
-        three.wait_for_selector(QUEUED)
-        one.click(".sd-exp-stop")
-        three.wait_for_function(f"{LIVE}.losslessness?.choice.runs === 201 && {IDLE}")
-        two.click(".sd-exp-stop")  # it would go on measuring beside the next tests
-        two.wait_for_function(IDLE)
+@contextmanager
+def occupied(folder: Path) -> Iterator[None]:
+    """Others have both turns of the explorations."""
+
+    def wait(there: bool) -> None:
+        while (folder / "occupied").exists() != there:
+            time.sleep(0.02)
+
+    (folder / "occupy").touch()
+    try:
+        wait(True)
+        yield
+    finally:
+        (folder / "occupy").unlink()
+        wait(False)
 
 
 def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
@@ -391,75 +392,63 @@ SHOWN = f"""JSON.stringify((() => {{
 """All that a visitor of two runs side by side could lose."""
 
 
-def refused(page: Any, act: Callable[[], object]) -> None:
-    """An action is refused on a visible card, and takes nothing away."""
-    before = page.evaluate(SHOWN)
-    act()
-    page.wait_for_selector(".sd-exp .sd-card:visible")
-    page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
-    box = page.locator(".sd-exp .sd-card").bounding_box()
-    assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
-
-
-def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str) -> None:
+def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str, folder: Path) -> None:
     asked = f"{address}?explore=side-by-side&answer=side-by-side"
-    with (
-        visit(browser, asked, until=THERE, logged="status of 503") as page,
-        visit(browser, coins(address, runs=100000), until=THERE) as other,
-        visit(browser, coins(address, runs=100000), until=THERE) as third,
-    ):
-
-        def ask(**values: Any) -> Callable[[], object]:
-            values = {"branch": "a", "round": 2, "take": 5, **values}
-            return lambda: page.evaluate(f"(values) => {EXPLORE}.ask(values)", values)
-
-        def take() -> None:
-            page.click(".sd-take >> nth=0")
-
-        page.click(".sd-track-column button >> nth=2")
-        refused(page, ask(take=1 << 20))
-        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-        page.click(".sd-exp-run")
-        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
+    with visit(browser, asked, until=THERE, logged="status of 503") as page:
         page.click(".sd-track-column button >> nth=2")
         page.click(".sd-exp-fields > summary")
         page.wait_for_selector(".sd-take")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
-        refused(page, ask(take=1 << 20))
-        refused(page, ask(round=99))  # known when both were decoded again
-        refused(page, ask(take=""))
-
-        for each in (other, third):  # in turns, and there is no place for more
-            each.click(".sd-exp-run")
-            each.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         before = page.evaluate(SHOWN)
-        take()
-        page.wait_for_selector(QUEUED)
-        assert page.locator(GOING).is_visible()
-        assert not page.locator(".sd-take:enabled").count()
-        page.click(".sd-exp-stop")
-        page.wait_for_function(IDLE)
-        assert page.evaluate(SHOWN) == before, "who waits can leave"
-        page.click(".sd-exp-run")
-        page.wait_for_selector(QUEUED)
-        take()
-        assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
-        page.click(".sd-exp-stop")
-        page.wait_for_function(IDLE)
+
+        def refused(act: Callable[[], object]) -> None:
+            """An action is refused on a visible card, and takes nothing away."""
+            act()
+            page.wait_for_selector(".sd-exp .sd-card:visible")
+            page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
+            box = page.locator(".sd-exp .sd-card").bounding_box()
+            assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
+
+        def take() -> None:
+            page.click(".sd-take >> nth=0")
+
+        for wrong in ({"take": 1 << 20}, {"round": 99}, {"take": ""}):  # of the second, both runs were decoded again
+            values = {"branch": "a", "round": 2, "take": 5, **wrong}
+            refused(lambda values=values: page.evaluate(f"(values) => {EXPLORE}.goAnotherWay(values)", values))
+        with occupied(folder):
+            take()
+            page.wait_for_selector(QUEUED)
+            assert page.locator(GOING).is_visible()
+            assert not page.locator(".sd-take:enabled").count()
+            page.click(".sd-exp-stop")
+            page.wait_for_function(IDLE)
+            assert page.evaluate(SHOWN) == before, "who waits can leave"
+            page.click(".sd-exp-run")
+            page.wait_for_selector(QUEUED)
+            take()
+            assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
+        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
+        page.click(".sd-track-column button >> nth=2")
+        before = page.evaluate(SHOWN)
         full = {"status": 503, "json": {"detail": "Queue is full."}}
         page.route("**/queue/join*", lambda route: route.fulfill(**full))
-        refused(page, take)
+        refused(take)
         page.unroute("**/queue/join*")
-        for each in (other, third):
-            each.click(".sd-exp-stop")
-            each.wait_for_function(IDLE)
         take()
         page.wait_for_function(f"{LIVE}['side-by-side'].choice.branch === 'a' && {IDLE}")
         page.wait_for_selector(".sd-track-forced")
 
 
-def test_a_measurement_can_begin_the_moment_another_ends(browser: Any, address: str) -> None:
+def test_a_measurement_waits_its_turn_or_leaves_and_can_begin_the_moment_another_ends(
+    browser: Any, address: str, folder: Path
+) -> None:
     with visit(browser, coins(address, runs=201), until=THERE) as page:
+        with occupied(folder):
+            page.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")  # before the server has queued it
+            page.wait_for_function(IDLE)
+            page.click(".sd-exp-run")
+            page.wait_for_selector(QUEUED)
+        page.wait_for_function(f"{LIVE}.losslessness && {IDLE}")
         again = f"""() => new Promise((begun) => {{
             const explore = {EXPLORE};
             const over = explore.over;
@@ -470,5 +459,5 @@ def test_a_measurement_can_begin_the_moment_another_ends(browser: Any, address: 
             }};
             explore.press('run');
         }})"""
-        assert page.evaluate(again)
+        page.evaluate(again)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")
