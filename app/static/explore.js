@@ -58,6 +58,10 @@ const UNREADABLE = {
   hint: 'Measure again.',
 };
 
+/** Whether an answer is a branch of an opened run. */
+const continues = ({ explore, result }) =>
+  explore === 'side-by-side' && Boolean(result.choice.given);
+
 /** @extends {Job<Run>} */
 export class Explore extends Job {
   /** @param {Options} options */
@@ -605,8 +609,9 @@ export class Explore extends Job {
     }
     const { explore: name, phase, result } = message;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = Boolean(this.branch || result?.choice.given);
-    if (result && (!branch || phase === 'finished')) this.accept(message);
+    if (result && (phase === 'finished' || !this.branch && !continues(message))) {
+      this.accept(message);
+    }
     this.busy = true;
     if (message.finished || message.card) {
       this.hold(message);
@@ -619,8 +624,9 @@ export class Explore extends Job {
   }
 
   /** Show an answer of the server, or add it to the opened run that it continues. */
-  accept({ explore: name, result, files }) {
-    if (result.choice.given) {
+  accept(message) {
+    const { explore: name, result, files } = message;
+    if (continues(message)) {
       this.goOn(result, files.runs);
       return;
     }
