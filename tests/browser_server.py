@@ -1,6 +1,7 @@
 """Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER``.
 
 The prompt chooses the pace: "slow" runs take seconds. Decodes that saw their stop event append to FOLDER/stopped.
+While FOLDER/occupy exists, both turns of the explorations are taken; then FOLDER/occupied exists.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +34,7 @@ examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 from app.launch import serve  # noqa: E402
 from app.page import build  # noqa: E402
 from app.run import exploration  # noqa: E402
+from app.run.turns import TURNS  # noqa: E402
 from benchmarks.recordings import Recording, record  # noqa: E402
 from specdiff_core.explorations.base import Snapshot  # noqa: E402
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
@@ -81,6 +84,19 @@ class Leisurely(exploration.Exploring):
         return super().advance(seconds, *more)
 
 
+def occupy(folder: Path) -> None:
+    """Take both turns of the explorations while a test asks for it."""
+    asked, occupied = folder / "occupy", folder / "occupied"
+    while True:
+        time.sleep(0.1)
+        if asked.exists():
+            with TURNS.explorations.turn(), TURNS.explorations.turn():
+                occupied.touch()
+                while asked.exists():
+                    time.sleep(0.02)
+            occupied.unlink()
+
+
 def scripted(recording: Recording) -> dict[str, list[Event]]:
     """What a recording holds."""
     prompt = recording.asked["prompt"]
@@ -105,6 +121,7 @@ def main() -> None:
         time.sleep(0.05)
         return Scripted(folder)
 
+    threading.Thread(target=occupy, args=(folder,), daemon=True).start()
     page = build(factory, traces)
     gc.freeze()
     gc.enable()

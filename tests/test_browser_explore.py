@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +50,25 @@ def saved(page: Any, kind: str) -> bytes:
     return download.value.path().read_bytes()
 
 
-def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, address: str) -> None:
+@contextmanager
+def occupied(folder: Path) -> Iterator[None]:
+    """Others have both turns of the explorations."""
+
+    def wait(there: bool) -> None:
+        while (folder / "occupied").exists() != there:
+            time.sleep(0.02)
+
+    (folder / "occupy").touch()
+    try:
+        wait(True)
+        yield
+    finally:
+        (folder / "occupy").unlink()
+        wait(False)
+
+
+def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, address: str, folder: Path) -> None:
+    """And a measurement waits its turn, leaves the queue, or follows another."""
     url = coins(address, runs=200, rules="ratio,naive")
     with visit(browser, url, size="1440x2200", until=THERE) as page:
         assert page.input_value("#explore-losslessness-runs") == "200"
@@ -83,9 +103,25 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
         assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
-        page.click(".sd-exp-run")
+        with occupied(folder):
+            page.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")  # before the server has queued it
+            page.wait_for_function(IDLE)
+            page.click(".sd-exp-run")
+            page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
         assert page.locator(".sd-exp .sd-card").is_hidden()
+        again = f"""() => {{
+            const explore = {EXPLORE};
+            const over = explore.over;
+            explore.over = () => {{
+                delete explore.over;
+                over.call(explore);
+                queueMicrotask(() => explore.ask({{ runs: 202 }}));
+            }};
+            explore.press('run');
+        }}"""
+        page.evaluate(again)  # the moment another ends
+        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")
 
 
 def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(browser: Any, address: str) -> None:
@@ -121,26 +157,10 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
-def test_stop_before_the_server_has_queued_a_measurement_leaves_the_queue(browser: Any, address: str) -> None:
-    with ExitStack() as visits:
-        url = coins(address, runs=100000)
-        one, two, three = (visits.enter_context(visit(browser, url, until=THERE)) for _ in range(3))
-        for page in (one, two):
-            page.click(".sd-exp-run")
-            page.wait_for_function(f"{LIVE}.losslessness?.done > 0")
-        three.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")
-        three.wait_for_function(IDLE)
-        three.fill("#explore-losslessness-runs", "201")
-        three.click(".sd-exp-run")
-        three.wait_for_selector(QUEUED)
-        one.click(".sd-exp-stop")
-        three.wait_for_function(f"{LIVE}.losslessness?.choice.runs === 201 && {IDLE}")
-        two.click(".sd-exp-stop")  # it would go on measuring beside the next tests
-        two.wait_for_function(IDLE)
-
-
-def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
+def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(browser: Any, address: str) -> None:
     with visit(browser, coins(address), size="1440x2200", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        assert not serious(page)
         slider = page.get_by_role("slider", name="p(cat)")
         result = ".sd-exp-widget .sd-exp-result"
         assert "0.70" in page.inner_text(result)
@@ -157,6 +177,17 @@ def test_sliders_answer_the_keyboard(browser: Any, address: str) -> None:
         assert sum(areas[0]) == pytest.approx(float(slider.input_value()), abs=0.01), "overlap and residual make p"
         assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
         assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
+
+        first, other = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
+        page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
+            "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
+            " document.querySelector('.sd-exp-questions button').click(); }"
+        )
+        page.wait_for_function(f"(stem) => {EXPLORE}.answers.recorded[stem]", arg=other)
+        for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
+            walk()
+            page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)
+        page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
 
 
 def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, address: str) -> None:
@@ -236,7 +267,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in {"losslessness", "side-by-side"} else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "side-by-side" else pytest.mark.slow)
         for name, kind in EXPLORATIONS.items()
         if kind.tab == "explore"
     ],
@@ -257,21 +288,6 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str)
         page.wait_for_function(f"{EXPLORE}.answer")
         assert not overflows(page)
         assert not serious(page)
-
-
-def test_back_and_forward_walk_through_recorded_answers_and_questions(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=losslessness", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer")
-        first, other = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
-        page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
-            "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
-            " document.querySelector('.sd-exp-questions button').click(); }"
-        )
-        page.wait_for_function(f"(stem) => {EXPLORE}.answers.recorded[stem]", arg=other)
-        for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
-            walk()
-            page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)
-        page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
 
 
 def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, address: str) -> None:
@@ -314,38 +330,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
 
 
-def test_two_opened_traces_and_the_engine_decodes_on(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
-        page.wait_for_selector(".sd-track-column")
-        page.wait_for_function(DRAWN)
-        chosen = page.locator(".sd-exp input[type=file][multiple]")
-        traces = [str(path) for path in sorted(TRACES.glob("dialogue-eagle*.jsonl.gz"))]
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        chosen.set_input_files(traces)
-        page.wait_for_function(
-            f"{EXPLORE}.shown.from === 'opened' && document.querySelectorAll('.sd-track-column').length === 96"
-        )
-        assert all(url.startswith("blob:") for url in requests), "the server has no part in it"
-        assert "96" in page.text_content(".sd-cmp-full")
-        assert page.locator(".sd-exp-lanes option").count() == 2 * 4
-        assert not serious(page)
-        chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
-        page.wait_for_selector(".sd-exp .sd-card :text('no.jsonl.gz: it is compressed, and damaged')")
-        assert page.locator(".sd-track-column").count() == 96, "what was opened stays"
-        page.locator(".sd-track-column button").first.click()
-        with page.expect_request(lambda request: "given" in (request.post_data or "")) as sent:
-            take = "document.querySelector('.sd-take').click(), document.querySelector('.sd-another').textContent"
-            assert "The engine decodes the branch" in page.evaluate(take), "at once: it may be done in a moment"
-        asked = json.loads(next(one for one in sent.value.post_data_json["data"] if isinstance(one, str)))["choice"]
-        assert json.loads(asked["given"])["config"]["drafter"] == "eagle" and asked["branch"] in "ab"
-        page.evaluate(f"{EXPLORE}.failed('refused')")
-        page.locator(".sd-exp-questions button").first.click()
-        page.evaluate(f"{EXPLORE}.select('side-by-side')")
-        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
-
-
-def test_a_rejection_of_the_recorded_runs_is_sent_another_way(browser: Any, address: str) -> None:
+def test_a_rejection_is_sent_another_way_of_recorded_runs_and_of_opened_traces(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)
@@ -378,6 +363,32 @@ def test_a_rejection_of_the_recorded_runs_is_sent_another_way(browser: Any, addr
         )
         page.get_by_role("button", name="Open both in the player").click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'a,b'")
+        open_tab(page, "explore")
+        chosen = page.locator(".sd-exp input[type=file][multiple]")
+        traces = [str(path) for path in sorted(TRACES.glob("dialogue-eagle*.jsonl.gz"))]
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        chosen.set_input_files(traces)
+        page.wait_for_function(
+            f"{EXPLORE}.shown.from === 'opened' && document.querySelectorAll('.sd-track-column').length === 96"
+        )
+        assert all(url.startswith("blob:") for url in requests), "the server has no part in it"
+        assert "96" in page.text_content(".sd-cmp-full")
+        assert page.locator(".sd-exp-lanes option").count() == 2 * 4
+        assert not serious(page)
+        chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
+        page.wait_for_selector(".sd-exp .sd-card :text('no.jsonl.gz: it is compressed, and damaged')")
+        assert page.locator(".sd-track-column").count() == 96, "what was opened stays"
+        page.locator(".sd-track-column button").first.click()
+        with page.expect_request(lambda request: "given" in (request.post_data or "")) as sent:
+            take = "document.querySelector('.sd-take').click(), document.querySelector('.sd-another').textContent"
+            assert "The engine decodes the branch" in page.evaluate(take), "at once: it may be done in a moment"
+        asked = json.loads(next(one for one in sent.value.post_data_json["data"] if isinstance(one, str)))["choice"]
+        assert json.loads(asked["given"])["config"]["drafter"] == "eagle" and asked["branch"] in "ab"
+        page.evaluate(f"{EXPLORE}.failed('refused')")
+        page.locator(".sd-exp-questions button").first.click()
+        page.evaluate(f"{EXPLORE}.select('side-by-side')")
+        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0
 
 
 SHOWN = f"""JSON.stringify((() => {{
@@ -391,84 +402,48 @@ SHOWN = f"""JSON.stringify((() => {{
 """All that a visitor of two runs side by side could lose."""
 
 
-def refused(page: Any, act: Callable[[], object]) -> None:
-    """An action is refused on a visible card, and takes nothing away."""
-    before = page.evaluate(SHOWN)
-    act()
-    page.wait_for_selector(".sd-exp .sd-card:visible")
-    page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
-    box = page.locator(".sd-exp .sd-card").bounding_box()
-    assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
-
-
-def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str) -> None:
+def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, address: str, folder: Path) -> None:
     asked = f"{address}?explore=side-by-side&answer=side-by-side"
-    with (
-        visit(browser, asked, until=THERE, logged="status of 503") as page,
-        visit(browser, coins(address, runs=100000), until=THERE) as other,
-        visit(browser, coins(address, runs=100000), until=THERE) as third,
-    ):
-
-        def ask(**values: Any) -> Callable[[], object]:
-            values = {"branch": "a", "round": 2, "take": 5, **values}
-            return lambda: page.evaluate(f"(values) => {EXPLORE}.ask(values)", values)
-
-        def take() -> None:
-            page.click(".sd-take >> nth=0")
-
-        page.click(".sd-track-column button >> nth=2")
-        refused(page, ask(take=1 << 20))
-        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-        page.click(".sd-exp-run")
-        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
+    with visit(browser, asked, until=THERE, logged="status of 503") as page:
         page.click(".sd-track-column button >> nth=2")
         page.click(".sd-exp-fields > summary")
         page.wait_for_selector(".sd-take")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
-        refused(page, ask(take=1 << 20))
-        refused(page, ask(round=99))  # known when both were decoded again
-        refused(page, ask(take=""))
-
-        for each in (other, third):  # in turns, and there is no place for more
-            each.click(".sd-exp-run")
-            each.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         before = page.evaluate(SHOWN)
-        take()
-        page.wait_for_selector(QUEUED)
-        assert page.locator(GOING).is_visible()
-        assert not page.locator(".sd-take:enabled").count()
-        page.click(".sd-exp-stop")
-        page.wait_for_function(IDLE)
-        assert page.evaluate(SHOWN) == before, "who waits can leave"
-        page.click(".sd-exp-run")
-        page.wait_for_selector(QUEUED)
-        take()
-        assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
-        page.click(".sd-exp-stop")
-        page.wait_for_function(IDLE)
+
+        def refused(act: Callable[[], object]) -> None:
+            """An action is refused on a visible card, and takes nothing away."""
+            act()
+            page.wait_for_selector(".sd-exp .sd-card:visible")
+            page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
+            box = page.locator(".sd-exp .sd-card").bounding_box()
+            assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
+
+        def take() -> None:
+            page.click(".sd-take >> nth=0")
+
+        for wrong in ({"take": 1 << 20}, {"round": 99}, {"take": ""}):  # of the second, both runs were decoded again
+            values = {"branch": "a", "round": 2, "take": 5, **wrong}
+            refused(lambda values=values: page.evaluate(f"(values) => {EXPLORE}.goAnotherWay(values)", values))
+        with occupied(folder):
+            take()
+            page.wait_for_selector(QUEUED)
+            assert page.locator(GOING).is_visible()
+            assert not page.locator(".sd-take:enabled").count()
+            page.click(".sd-exp-stop")
+            page.wait_for_function(IDLE)
+            assert page.evaluate(SHOWN) == before, "who waits can leave"
+            page.click(".sd-exp-run")
+            page.wait_for_selector(QUEUED)
+            take()
+            assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
+        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
+        page.click(".sd-track-column button >> nth=2")
+        before = page.evaluate(SHOWN)
         full = {"status": 503, "json": {"detail": "Queue is full."}}
         page.route("**/queue/join*", lambda route: route.fulfill(**full))
-        refused(page, take)
+        refused(take)
         page.unroute("**/queue/join*")
-        for each in (other, third):
-            each.click(".sd-exp-stop")
-            each.wait_for_function(IDLE)
         take()
         page.wait_for_function(f"{LIVE}['side-by-side'].choice.branch === 'a' && {IDLE}")
         page.wait_for_selector(".sd-track-forced")
-
-
-def test_a_measurement_can_begin_the_moment_another_ends(browser: Any, address: str) -> None:
-    with visit(browser, coins(address, runs=201), until=THERE) as page:
-        again = f"""() => new Promise((begun) => {{
-            const explore = {EXPLORE};
-            const over = explore.over;
-            explore.over = () => {{
-                delete explore.over;
-                over.call(explore);
-                queueMicrotask(() => begun(explore.ask({{ runs: 202 }})));
-            }};
-            explore.press('run');
-        }})"""
-        assert page.evaluate(again)
-        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")

@@ -459,7 +459,7 @@ def test_both_languages_align_two_traces_alike(number: int, folded: dict[str, An
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     """A row without its words; halves of milliseconds may be rounded either way."""
-    left_out = ("character", "text", "added", "rejected")
+    left_out = ("text", "added", "rejected")
     numbers = {name: value for name, value in row.items() if name not in left_out}
     return numbers | {"milliseconds": round(row["milliseconds"], 2)}
 

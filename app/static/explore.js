@@ -58,6 +58,10 @@ const UNREADABLE = {
   hint: 'Measure again.',
 };
 
+/** Whether an answer is a branch of an opened run. */
+const continues = ({ explore, result }) =>
+  explore === 'side-by-side' && Boolean(result.choice.given);
+
 /** @extends {Job<Run>} */
 export class Explore extends Job {
   /** @param {Options} options */
@@ -77,7 +81,9 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
-    this.more = {}; // values for the next measurement besides those of the form
+    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the form's: until it is
+     *  complete, nothing that is shown changes */
+    this.branch = null;
     this.stems = Object.fromEntries(
       Object.keys(options.recorded).map((name) => [name, this.stemOf(name)]),
     ); // the recorded file that is shown; undefined if none ships
@@ -102,10 +108,6 @@ export class Explore extends Job {
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
-    /** @type {{name: string, source: Source, search: string, form: Record<string, any>,
-     *  answer: Answer} | null} the state before a widget started a measurement, until that is
-     *  complete */
-    this.before = null;
     /** @type {any} the final message, held until Gradio's event is over */
     this.last = null;
     this.left = false; // whether that event is over
@@ -206,8 +208,7 @@ export class Explore extends Job {
   /** Called by Gradio for the arguments of a run, a stop or a reload. */
   asked() {
     if (this.follows) return JSON.stringify({ token: this.token });
-    const choice = { ...this.form.values(), ...this.more };
-    this.more = {};
+    const choice = { ...this.form.values(), ...this.branch };
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
@@ -297,7 +298,7 @@ export class Explore extends Job {
       ? new Widget(() => this.draw(), {
         race: (race) => this.race(race),
         open: (race) => this.openRace(race),
-        ask: (values) => this.ask(values),
+        ask: (values) => this.goAnotherWay(values),
         given: (run, round) => this.opened.given(run, round, Object.keys(this.options.pairs)),
       })
       : null;
@@ -499,37 +500,25 @@ export class Explore extends Job {
     this.showOpened();
   }
 
-  /** Measure the shown answer again with some values changed; of an opened run, only the branch.
-   *  Returns whether it began.
-   *  @param {Record<string, any>} values */
+  /** Measure the shown answer again with some values changed. @param {Record<string, any>} values */
   ask(values) {
-    if (this.busy || this.waiting || !canRun(this.prefix)) return false;
-    const { name, source } = this;
-    const before = {
-      name,
-      source,
-      search: location.search,
-      form: this.form.values(),
-      answer: this.answers.live[name],
-    };
-    if (this.shown.from === 'opened') this.more = values;
-    else this.form.repeat({ ...this.answer.choice, ...values });
+    if (!this.free) return;
+    this.form.repeat({ ...this.answer.choice, ...values });
     this.press('run');
-    this.before = before;
-    return true;
   }
 
-  /** Restore the state before a widget's measurement that was refused, failed or was stopped. */
-  putBack() {
-    const { before } = this;
-    if (!before) return;
-    const { name } = before;
-    this.before = null;
-    this.forms[name].fill(before.form);
-    Object.assign(this.answers.live, { [name]: before.answer });
-    if (name !== this.name) return;
-    this.source = before.source;
-    address(before.search);
+  /** Whether a measurement may begin. */
+  get free() {
+    return !this.busy && !this.waiting && canRun(this.prefix);
+  }
+
+  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns whether it began.
+   *  @param {Record<string, any>} values */
+  goAnotherWay(values) {
+    if (!this.free) return false;
+    this.branch = this.shown.from === 'opened' ? values : { ...this.answer.choice, ...values };
+    this.press('run');
+    return true;
   }
 
   get fileName() {
@@ -558,12 +547,11 @@ export class Explore extends Job {
     this.token = code(12); // of this tab
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
-    this.before = null;
     this.left = false;
     this.voice = '';
     this.races = null;
     const query = this.query();
-    if (query.length < 8000) address(query); // for a reload
+    if (query.length < 8000 && !this.branch) address(query); // for a reload
     this.busy = true;
     pauseAll();
     super.pressedRun();
@@ -572,8 +560,7 @@ export class Explore extends Job {
 
   /** @override */ over() {
     super.over();
-    this.putBack();
-    this.more = {};
+    this.branch = null;
     this.last = null;
     this.bar = null;
     mark();
@@ -620,17 +607,10 @@ export class Explore extends Job {
       this.hold(message);
       return;
     }
-    const name = message.explore;
+    const { explore: name, phase, result } = message;
     if (name && name !== this.name && this.follows) this.select(name);
-    const branch = name === 'side-by-side' && message.result?.choice.given; // of an opened run
-    if (branch && message.finished && message.files?.runs) {
-      this.goOn(message.result, message.files.runs);
-    }
-    if (message.result && !branch) {
-      this.answers.live[name] = { ...message.result, files: message.files };
-      delete this.made[name];
-      if (this.follows) this.form.repeat(message.result.choice);
-      if (name === this.name) this.source = 'live';
+    if (result && (phase === 'finished' || !this.branch && !continues(message))) {
+      this.accept(message);
     }
     this.busy = true;
     if (message.finished || message.card) {
@@ -641,6 +621,20 @@ export class Explore extends Job {
     this.bar = message.total ? { max: message.total, value: message.done } : null;
     this.status.show(progressWords(message));
     this.draw();
+  }
+
+  /** Show an answer of the server, or add it to the opened run that it continues. */
+  accept(message) {
+    const { explore: name, result, files } = message;
+    if (continues(message)) {
+      this.goOn(result, files.runs);
+      return;
+    }
+    this.answers.live[name] = { ...result, files };
+    delete this.made[name];
+    if (name === this.name) this.source = 'live';
+    if (this.branch || this.follows) this.forms[name].repeat(result.choice);
+    if (this.branch && name === this.name) address(this.query());
   }
 
   /** Wait until Gradio accepts presses again, then show the final state. */
@@ -654,16 +648,11 @@ export class Explore extends Job {
     const { explore: name, made, phase, done = 0, card } = this.last;
     if (phase === 'gone') return this.over();
     if (made) this.made[name] = made;
-    if (phase === 'finished') this.before = null;
-    const back = Boolean(this.before);
+    const { branch } = this;
     this.over();
-    if (card) this.card.show(back ? { ...card, field: '' } : card); // the value is gone
+    if (card) this.card.show(branch ? { ...card, field: '' } : card); // the value isn't in the form
     const ended = phase === 'stopped' ? 'Stopped' : 'Measured';
-    this.voice = card
-      ? ''
-      : back
-      ? 'Stopped: the previous answer is shown.'
-      : `${ended}: ${plural(done, 'step')}.`;
+    this.voice = card ? '' : `${ended}: ${plural(done, 'step')}.`;
     this.draw();
   }
 }

@@ -105,7 +105,6 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         "milliseconds": "from the round before to this commit, on the decode clock; the first includes the prompt",
         "waiting": "threads that waited for a processor, on average",
         "text": "text of the round",
-        "character": "where the round begins in the text, from 0; equal for both runs while their texts agree",
     }
 
     branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run to branch from.", more=True)] = "none"

@@ -69,20 +69,6 @@ test('after one prompt, of one target, token stands below token', () => {
   assert.match(said(a, a), /Both wrote the same 3 tokens/);
 });
 
-test('a prompt that goes on in the other text begins later, and is aligned with it', () => {
-  const [a, b] = [
-    run('Once', [' upon', ' a', ' time', '.']),
-    run('Once upon', [' a', ' time', '!']),
-  ];
-  const { common, columns } = held(a, b);
-  assert.deepEqual(
-    [common.by, common.starts, common.agree, common.parted],
-    ['texts', { a: 0, b: 5 }, 12, 13],
-  );
-  assert.deepEqual(columns, { a: [1, 2, 3, 4], b: [2, 3, 4] });
-  assert.match(said(a, b), /run B begins 5 characters later.*agree for 12 characters/);
-});
-
 test('tokens of two targets share a column where their words end together', () => {
   const [a, b] = [
     run('P', [' un', 'like', 'ly', ' so', 'x']),
@@ -99,7 +85,7 @@ test('tokens of two targets share a column where their words end together', () =
 
 test('texts of other prompts are aligned from their beginnings, and without words not at all', () => {
   const { common, columns } = held(run('Q: 1', [' yes', ' no']), run('Q: 2', [' yes', ' so']));
-  assert.deepEqual([common.by, common.prompt, common.agree], ['beginnings', 4, 5]);
+  assert.deepEqual([common.by, common.prompt, common.agree], ['texts', 4, 5]);
   assert.deepEqual(columns, { a: [1, 2], b: [1, 2] });
   const wordless = buildLane(
     run('P', ['a', 'b']).events.filter(({ kind }) => kind !== 'PiecesSeen'),

@@ -14,56 +14,37 @@ import { firstDifference, waiting } from './metrics.js';
 export const BRANCH = 'what if'; // the name of the lane that branches off a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'beginnings' | 'nothing'} By how two runs are aligned: by tokens
- *  after one prompt; whole texts, prompts included; new texts only, because the prompts differ; not
- *  at all */
-/** @typedef {{by: By, agree: number, parted: number | null, starts: {a: number, b: number},
- *  target: boolean, prompt: number | null}} Common `agree`: equal characters, or tokens if by
- *  `tokens`; `parted`: the first different one, from 1; `starts`: characters before the first new
- *  token of each; `target`: whether both have the same target; `prompt`: the first character at
- *  which the prompts differ, from 1 */
+/** @typedef {'tokens' | 'texts' | 'nothing'} By how two runs are aligned: by tokens, of one target after one prompt; by
+ *  the characters of their new texts; not at all */
+/** @typedef {{by: By, agree: number, parted: number | null, target: boolean, prompt: number | null}} Common `agree`:
+ *  equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `target`: whether both have
+ *  the same target; `prompt`: the first character at which the prompts differ, from 1 */
 
-/** Code points, which Python counts too. */
+/** Code points, so that no character is cut in two. */
 const letters = (words) => [...words];
 
 /** How two runs align, and how far they agree. @param {Lane} a @param {Lane} b @returns {Common} */
 export function commonOf(a, b) {
-  const [one, other] = [a, b].map((lane) => ({
-    prompt: lane.header?.prompt ?? null,
-    target: lane.header?.models.target ?? null,
-    text: lane.shown.join(''),
-  }));
-  const target = one.target !== null && one.target === other.target &&
+  const lanes = [a, b];
+  const [first, second] = lanes.map(({ header }) => header?.prompt ?? null);
+  const [own, other] = lanes.map(({ header }) => header?.models.target ?? null);
+  const target = own !== null && own === other &&
     a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
-  const same = one.prompt !== null && one.prompt === other.prompt;
-  const prompts = [one, other].map(({ prompt }) => letters(prompt ?? ''));
-  const differs = Math.max(0, firstDifference(prompts[0], prompts[1]));
-  const known = { target, starts: { a: 0, b: 0 }, prompt: same ? null : differs + 1 };
-  /** How far two lists agree, and where they part; `before`: items that don't count. */
-  const compared = (one, other, before = 0) => {
-    const first = firstDifference(one, other);
-    return first < 0
-      ? { agree: one.length - before, parted: null }
-      : { agree: first - before, parted: first - before + 1 };
-  };
-  if (same && target) return { ...known, by: 'tokens', ...compared(a.ids, b.ids) };
-  if (a.wordless || b.wordless) return { ...known, by: 'nothing', agree: 0, parted: null };
-  const whole = [one, other].map(({ text }, i) => [...prompts[i], ...letters(text)]);
-  const [first, second] = prompts.map(({ length }) => length);
-  const parts = firstDifference(whole[0], whole[1]);
-  const begins = one.prompt !== null && other.prompt !== null &&
-    (parts < 0 || parts >= Math.max(first, second));
-  if (begins) {
-    const before = Math.min(first, second);
-    const starts = { a: first - before, b: second - before };
-    return { ...known, by: 'texts', ...compared(whole[0], whole[1], before), starts };
-  }
-  return { ...known, by: 'beginnings', ...compared(letters(one.text), letters(other.text)) };
+  const prompt = first !== null && first === second
+    ? null
+    : 1 + Math.max(0, firstDifference(letters(first ?? ''), letters(second ?? '')));
+  const by = prompt === null && target ? 'tokens' : a.wordless || b.wordless ? 'nothing' : 'texts';
+  const [left, right] = lanes.map(({ ids, shown }) =>
+    by === 'tokens' ? ids : letters(shown.join(''))
+  );
+  const parts = firstDifference(left, right);
+  const agree = parts < 0 ? left.length : parts;
+  return { by, target, prompt, agree, parted: parts < 0 ? null : parts + 1 };
 }
 
 /** Where each new token of a run begins and ends, in characters. @param {Lane} lane */
-function spansOf(lane, start) {
-  let at = start;
+function spansOf(lane) {
+  let at = 0;
   return lane.shown.map((words) => [at, at += letters(words).length]);
 }
 
@@ -73,14 +54,11 @@ function spansOf(lane, start) {
  * tokens, it holds one of each.
  * @param {Lane} a @param {Lane} b @param {Common} common @returns {{a: number[], b: number[]}}
  */
-export function columnsOfTokens(a, b, { by, agree, starts }) {
-  const spans = { a: spansOf(a, starts.a), b: spansOf(b, starts.b) };
-  const [ends, others] = [spans.a, spans.b].map((own) => new Set(own.map(([, end]) => end)));
-  const alone = Math.max(starts.a, starts.b); // before it, only one run has tokens
-  const shared = by === 'texts' || by === 'beginnings'
-    ? [...new Set([...ends, ...others])].filter((end) =>
-      end <= alone || (end <= agree && ends.has(end) && others.has(end))
-    )
+export function columnsOfTokens(a, b, { by, agree }) {
+  const spans = { a: spansOf(a), b: spansOf(b) };
+  const [ends, others] = [spans.a, spans.b].map((own) => own.map(([, end]) => end));
+  const shared = by === 'texts'
+    ? [...new Set(ends)].filter((end) => end <= agree && others.includes(end))
     : [];
   const last = Math.max(0, ...shared);
   const placed = (/** @type {number[][]} */ own) => {
@@ -155,12 +133,6 @@ export function answerOf({ a, b }) {
     must_be_equal: mustBeEqual(a.lane, b.lane, common),
     files: { a: aboutRun(a), b: aboutRun(b) },
   };
-  const placed = (/** @type {Record<string, any>[]} */ rows, start) =>
-    rows.map((row) => {
-      const character = start;
-      start += letters(row.text).length;
-      return { ...row, character };
-    });
   const [answer, ...notes] = alignmentWords({ facts });
   return {
     report: {
@@ -169,10 +141,7 @@ export function answerOf({ a, b }) {
       lanes: { a: `A: ${facts.labels.a}`, b: `B: ${facts.labels.b}` },
       titles: { runs: 'Two runs side by side' },
     },
-    rows: [
-      ...placed(roundsOf('a', a.lane), common.starts.a),
-      ...placed(roundsOf('b', b.lane), common.starts.b),
-    ],
+    rows: [...roundsOf('a', a.lane), ...roundsOf('b', b.lane)],
     facts,
     done: 2,
     total: 2,
@@ -206,7 +175,7 @@ function aboutRun({ file, name, lane }) {
 export function alignmentWords({ facts }) {
   const { common, files } =
     /** @type {{common: Common, files: Record<string, Record<string, string>>}} */ (facts);
-  const { by, agree, parted, starts, target, prompt } = common;
+  const { by, agree, parted, target, prompt } = common;
   const characters = `${agree} ${agree === 1 ? 'character' : 'characters'}`;
   const where = by === 'tokens'
     ? (parted === null
@@ -227,13 +196,6 @@ export function alignmentWords({ facts }) {
       prompt === null
         ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs ' +
           'that spell the same words.'
-        : 'One prompt continues the other, and the run with the shorter prompt wrote the rest ' +
-          `itself: run ${starts.a > starts.b ? 'A' : 'B'} begins ` +
-          `${Math.abs(starts.a - starts.b)} characters later.`,
-    ],
-    beginnings: [
-      prompt === null
-        ? 'A trace doesn’t contain its prompt.'
         : `The prompts differ from character ${prompt} on, so these texts have different beginnings. Both are aligned from the first new token; this doesn’t compare methods.`,
     ],
   }[by];

@@ -143,8 +143,6 @@ export class SideBySide {
     this.lanes = {};
     /** @type {Looked | null} */
     this.looked = null;
-    /** @type {WeakMap<Answer, string>} the rejection that was inspected last, for an answer shown again */
-    this.keys = new WeakMap();
     this.going = ''; // the status of a branch
     this.asked = false; // whether a branch was requested
   }
@@ -162,17 +160,15 @@ export class SideBySide {
         Object.entries(lanes).map(([name, events]) => [name, buildLane(events)]),
       );
       sharePieces(Object.values(this.lanes));
-      const key = this.keys.get(answer);
       this.drawnOf = answer;
       this.looked = null;
-      if (key) this.pick(key, false);
     }
     this.waits = !lanes && (fresh || this.waits);
     this.changed();
   }
 
-  /** Inspect the rejection of a round. @param {string} key run/round @param {boolean} [scrolls] */
-  pick(key, scrolls = true) {
+  /** Inspect the rejection of a round. @param {string} key run/round */
+  pick(key) {
     const at = key.lastIndexOf('/');
     const [name, round] = [key.slice(0, at), Number(key.slice(at + 1))];
     const lane = this.lanes[name];
@@ -185,17 +181,13 @@ export class SideBySide {
       : {};
     const what = inspected(view, verified.accepted, greedy);
     this.looked = { key, name, round, lane, view, verified, what, greedy, own };
-    if (this.drawnOf) this.keys.set(this.drawnOf, key);
     this.going = '';
     this.changed();
-    if (scrolls) {
-      document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
-    }
+    document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
   }
 
   unpin() {
     this.looked = null;
-    if (this.drawnOf) this.keys.delete(this.drawnOf);
     this.changed();
   }
 
