@@ -8,6 +8,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,7 +166,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found(elsewhere: bool, remote: 
 
 
 def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> None:
-    monkeypatch.setenv(EXPLORING, "0.3")
+    monkeypatch.setenv(EXPLORING, "0.8")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
     assert 2 <= last["done"] < 100 and last["files"]
@@ -281,6 +282,41 @@ def test_without_its_page_it_ends(next_one: bool, monkeypatch: pytest.MonkeyPatc
     assert job.done.wait(5)
 
 
+def test_a_reload_in_the_queue_keeps_the_place(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old page's stream is closed only when it would send its next frame, after the new page has come."""
+    monkeypatch.setattr(exploration.ExploreJob, "grace", 0.05)
+    jobs = Jobs()
+    with turns.explorations.turn(), turns.explorations.turn():
+        old = exploration.stream(exploring(factory), ask(), jobs)
+        new = exploration.stream(exploring(factory), json.dumps({"token": TOKEN}), jobs)
+        assert [json.loads(next(page))["phase"] for page in (old, new)] == ["queued", "queued"]
+        old.close()
+        time.sleep(0.2)
+    assert json.loads(list(new)[-1])["phase"] == "finished"
+
+
+def test_between_two_races_an_exploration_goes_on(turns: Turns) -> None:
+    """Although the next race waits already: it goes on once, then waits for that one."""
+    stream = begun(Jobs(), 2, to=100_000, pause=0.001)
+    race = ExitStack()
+    race.enter_context(turns.races.turn())
+    for _ in range(3):
+        while (frame := json.loads(next(stream)))["phase"] != "waiting":
+            pass
+        following = ExitStack()
+        waits = threading.Thread(target=following.enter_context, args=(turns.races.turn(),))
+        waits.start()
+        while len(turns.races._jobs) < 2:
+            time.sleep(0.001)
+        race.close()
+        waits.join(5)
+        race = following
+        while json.loads(next(stream))["done"] == frame["done"]:
+            pass
+    stream.close()
+    race.close()
+
+
 def test_races_go_first(turns: Turns) -> None:
     waiting, stream = [], begun(Jobs(), 3, to=30, pause=0.02)
     with turns.races.turn():
@@ -298,7 +334,7 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
 
     class Looking(FakeDecoder):
         def decode(self, *args: Any, **options: Any) -> Iterator[Any]:
-            free.append(turns.races.wait_empty(0))
+            free.append(turns.races.wait_gap(10, 0))
             return super().decode(*args, **options)
 
     explored = {name: begun(jobs, 2, token=name, to=60, pause=0.02) for name in ("visitor-1", "visitor-2")}
@@ -317,7 +353,7 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
     for thread in threads:
         thread.join(30)
     assert ended[0] == "race" and sorted(ended) == ["race", "visitor-1", "visitor-2"]
-    assert free == [False, False] and turns.races.wait_empty(5)
+    assert free == [False, False] and turns.races.wait_gap(10, 5)
 
 
 def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:

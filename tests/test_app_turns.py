@@ -142,7 +142,7 @@ def test_jobs_have_their_turns_in_the_order_of_their_arrival(monkeypatch: pytest
         pass
     leaves.set()
     until(lambda: places["e"] == (2, 2, None))
-    assert not queue.wait_empty(0)
+    assert not queue.wait_gap(0, 0)
     ends["b"].set()
     until(lambda: began == ["a", "b", "c"] and places["e"][:2] == (1, 1))
     until(lambda: places["e"].left is not None)
@@ -150,7 +150,7 @@ def test_jobs_have_their_turns_in_the_order_of_their_arrival(monkeypatch: pytest
         end.set()
     for thread in threads:
         thread.join(10)
-    assert began == ["a", "b", "c", "e"] and queue.wait_empty(0)
+    assert began == ["a", "b", "c", "e"] and queue.wait_gap(9, 0)
 
 
 def test_the_time_until_a_waiting_job_is_done_is_estimated_from_earlier_ones(
@@ -172,6 +172,48 @@ def test_the_time_until_a_waiting_job_is_done_is_estimated_from_earlier_ones(
             with pytest.raises(Stopped), queue.turn(leave):
                 pass
     assert lefts == [60, 50, 30], "what is left of this one, and its own"
+    with pytest.raises(Stopped), queue.turn():
+        raise Stopped
+    with queue.turn(), pytest.raises(Stopped), queue.turn(leave):
+        pass
+    assert lefts[-1] == 80, "of 20, 40 and 60 seconds; the one that was stopped takes no part"
+
+
+def test_of_two_at_once_the_estimate_follows_whichever_ends_first(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(turns.time, "monotonic", clock)
+    queue = turns.Queue(2)
+    with queue.turn():
+        clock.now += 100
+    lefts = dict[int, float | None]()
+
+    def leave(place: turns.Place) -> None:
+        lefts[place.number] = place.left
+        if place.number == 1:
+            with suppress(Stopped), queue.turn(leave):
+                pass
+        raise Stopped
+
+    with queue.turn():
+        clock.now += 95
+        with queue.turn(), suppress(Stopped), queue.turn(leave):
+            pass
+    assert lefts == {1: 105, 2: 200}
+
+
+def test_nothing_begins_that_was_stopped_or_after_the_server_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job.Job, "turns", turns.Turns())
+    monkeypatch.setattr(turns, "GLANCE", 10)
+    decoder, plan = FakeDecoder(), live.plan(DecodeConfig(max_new_tokens=8).to_dict())
+    jobs = [running.Race(running.decoding(lambda *_: decoder), running.Ask(prompt="Once", plan=plan)) for _ in "ab"]
+    with job.Job.turns.races.turn():
+        for waiting in jobs:
+            waiting.start()
+            until(lambda waiting=waiting: waiting.place is not None)
+        jobs[0].stop.set()
+        job.Job.turns.close()
+    assert all(waiting.done.wait(5) and waiting.error is None for waiting in jobs) and not decoder.calls
 
 
 def test_who_waits_is_told_the_place_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
-import { GRACE, Job, listen, lostCard } from './job.js';
+import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
@@ -108,9 +108,6 @@ export class Explore extends Job {
     this.voice = ''; // what assistive technology reads out
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
-    /** @type {any} the final message, held until Gradio's event is over */
-    this.last = null;
-    this.left = false; // whether that event is over
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map((
         [name, { fields }],
@@ -547,7 +544,6 @@ export class Explore extends Job {
     this.token = code(12); // of this tab
     this.follows = false;
     keep(this.kept, this.token, 'sessionStorage');
-    this.left = false;
     this.voice = '';
     this.races = null;
     const query = this.query();
@@ -561,7 +557,6 @@ export class Explore extends Job {
   /** @override */ over() {
     super.over();
     this.branch = null;
-    this.last = null;
     this.bar = null;
     mark();
     for (const widget of Object.values(this.widgets)) widget?.over?.();
@@ -579,7 +574,6 @@ export class Explore extends Job {
   }
 
   /** @override */ lost(stopped) {
-    if (this.last) return this.finish();
     this.failed('The server hasn’t confirmed that it stopped.');
     const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
     if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
@@ -587,12 +581,6 @@ export class Explore extends Job {
 
   /** @override */ refused() {
     this.failed('The server refused the measurement.');
-  }
-
-  /** @override */ ended() {
-    this.left = true;
-    if (this.last) this.finish();
-    else super.ended();
   }
 
   /** @override */ queued(message) {
@@ -604,7 +592,7 @@ export class Explore extends Job {
 
   /** @override */ receive(message) {
     if (message.phase === 'gone') {
-      this.hold(message);
+      this.over();
       return;
     }
     const { explore: name, phase, result } = message;
@@ -613,8 +601,8 @@ export class Explore extends Job {
       this.accept(message);
     }
     this.busy = true;
-    if (message.finished || message.card) {
-      this.hold(message);
+    if (message.finished) {
+      this.finish(message);
       return;
     }
     this.live = { run: message.run, warming: message.phase !== 'exploring', name };
@@ -637,16 +625,8 @@ export class Explore extends Job {
     if (this.branch && name === this.name) address(this.query());
   }
 
-  /** Wait until Gradio accepts presses again, then show the final state. */
-  hold(message) {
-    this.last = message;
-    if (this.left) this.finish();
-    else setTimeout(() => this.last === message && this.finish(), GRACE);
-  }
-
-  finish() {
-    const { explore: name, made, phase, done = 0, card } = this.last;
-    if (phase === 'gone') return this.over();
+  /** Show the final state. */
+  finish({ explore: name, made, phase, done = 0, card }) {
     if (made) this.made[name] = made;
     const { branch } = this;
     this.over();

@@ -14,7 +14,7 @@ export const lostCard = (kept, back) => ({
   hint: `When it is back, the page reloads itself with ${back}.`,
 });
 
-export const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
+const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
 
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way;
  *  frame_throttle.js asks whether it is `warming` */
@@ -35,13 +35,16 @@ export class Job {
     this.waiting = false; // in the queue, or for the server's first message
     this.stopped = false; // Stop was pressed
     this.complete = true; // the final message has come
-    this.presses = 0; // of Run
     this.closed = Promise.resolve(); // when Gradio's event is over; until then it takes no press
+    /** @type {(value?: any) => void} */
     this.close = () => {};
     this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} */
     this.measured = null;
-    this.watchdog = new Watchdog(() => this.waiting || this.busy, () => this.lost(false));
+    this.watchdog = new Watchdog(
+      () => (this.waiting || this.busy) && !this.complete,
+      () => this.lost(false),
+    );
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
       if (target.closest(`#${prefix}-run`) && !this.busy && !this.waiting) this.pressedRun(); // as Gradio does
@@ -83,7 +86,6 @@ export class Job {
     this.waiting = true;
     this.stopped = false;
     this.complete = false;
-    this.presses += 1;
     this.closed = new Promise((close) => {
       this.close = close;
     });
@@ -99,15 +101,15 @@ export class Job {
     this.busy = true;
     this.status.show(this.statusWords.stops);
     clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.lost(true), this.patience);
+    this.leaving = setTimeout(() => this.complete || this.lost(true), this.patience);
   }
 
   /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't come. */
   ended() {
     this.close();
     if (this.complete) return;
-    const press = this.presses;
-    const waits = () => press === this.presses && (this.busy || this.waiting);
+    const { closed } = this;
+    const waits = () => closed === this.closed && (this.busy || this.waiting);
     setTimeout(async () => {
       const there = waits() && (await this.watchdog.answers());
       if (waits()) there ? this.refused() : this.lost(false);
@@ -143,7 +145,12 @@ export class Job {
     this.complete = Boolean(message.finished);
     this.watchdog.restart();
     if (early && !this.complete) this.press('stop');
-    if (this.complete) await Promise.race([this.closed, new Promise((late) => setTimeout(late, GRACE))]);
+    if (this.complete) {
+      await Promise.race([
+        this.closed,
+        new Promise((late) => setTimeout(late, GRACE)),
+      ]);
+    }
     return this.waiting ? this.queued(message) : this.receive(message);
   }
 
