@@ -106,6 +106,14 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         with occupied(folder):
             page.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")  # before the server has queued it
             page.wait_for_function(IDLE)
+            requests: list[Any] = []
+            page.route("**/queue/join*", lambda route: requests.append(route))
+            page.evaluate(f"{EXPLORE}.patience = 100; {EXPLORE}.press('run'); {EXPLORE}.press('stop')")
+            page.wait_for_function(f"{IDLE} && !{EXPLORE}.complete")  # it was given up
+            for request in requests:
+                request.continue_()
+            page.unroute("**/queue/join*")
+            page.wait_for_function(f"{IDLE} && {EXPLORE}.complete")  # and ended when it came
             page.click(".sd-exp-run")
             page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
