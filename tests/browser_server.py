@@ -21,26 +21,26 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from app_fakes import FakeDecoder  # noqa: E402 - the paths above make these importable
+from app_fakes import FakeDecoder
 
-from app.content import examples  # noqa: E402
-from app.gradio_patches import skip_stubs  # noqa: E402
+from app.content import examples
+from app.gradio_patches import skip_stubs
 
 skip_stubs()
 # These tests watch denoising, so their page opens on the embedded pair.
 examples.OPENING = next(one.config for one in examples.PRESETS if one.config.pair == "embedded")
 examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
-from app.launch import serve  # noqa: E402
-from app.page import build  # noqa: E402
-from app.run import exploration  # noqa: E402
-from app.run.turns import TURNS  # noqa: E402
-from benchmarks.recordings import Recording, record  # noqa: E402
-from specdiff_core.explorations.base import Snapshot  # noqa: E402
-from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError  # noqa: E402
-from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen  # noqa: E402
-from specdiff_core.schema.settings import DecodeConfig  # noqa: E402
-from specdiff_core.schema.trace import write_trace  # noqa: E402
+from app.launch import serve
+from app.page import build
+from app.run import exploration
+from app.run.turns import TURNS
+from benchmarks.recordings import Recording, record
+from specdiff_core.explorations.base import Snapshot
+from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError
+from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen
+from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import write_trace
 
 MEASURED = 0.005
 """Seconds for a pass of a comparison's run, so that a person could press Stop."""

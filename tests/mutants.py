@@ -175,7 +175,7 @@ def replaced(source: str, node: Any, new: ast.AST) -> str:
     end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
     text, raw = ast.unparse(ast.fix_missing_locations(new)), source.encode()
     if isinstance(node, ast.If):  # the whole block would lose its comments: only its condition is new
-        return replaced(source, node.test, new.test)  # type: ignore[attr-defined]
+        return replaced(source, node.test, new.test)  # type: ignore[attr-defined]  # nodes with a test
     if isinstance(new, ast.expr) and not isinstance(new, ast.Slice | ast.Name | ast.Constant | ast.Call):
         text = f"({text})"
     return (raw[:begin] + text.encode() + raw[end:]).decode()
@@ -189,7 +189,7 @@ def generated(module: str) -> list[Mutant]:
         for new in variants_of(node):
             before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(new))
             if isinstance(node, ast.If):
-                before, after = (ast.unparse(part.test) for part in (node, new))  # type: ignore[attr-defined]
+                before, after = (ast.unparse(part.test) for part in (node, new))  # type: ignore[attr-defined]  # nodes with a test
             if (module, function, before, after) not in EQUIVALENT:
                 text = replaced(source, node, new)
                 found.append(Mutant(module, function, before, after, text, COVERED_BY[module]))

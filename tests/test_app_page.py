@@ -139,7 +139,7 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
 
 
 def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -> None:
-    fonts = pytest.importorskip("fontTools.ttLib")
+    fonts = pytest.importorskip("fontTools.ttLib", reason="fontTools is not installed")
     font = fonts.TTFont(STATIC / "fonts" / "stix-two-math.woff2")
     formulas = re.findall(r"<math.*?</math>", lessons.learn(), re.DOTALL)
     letters = set(html.unescape(re.sub("<[^>]+>", "", "".join(formulas))))

@@ -270,7 +270,7 @@ def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
         return engine.decode(prompt, config, **options)
 
     found = copy.copy(engine)
-    found.decode = decode  # type: ignore[method-assign]
+    found.decode = decode  # type: ignore[method-assign]  # a fake
     return found
 
 

@@ -204,7 +204,7 @@ def test_a_download_that_was_stopped_early_leaves_the_next_one_its_file(tmp_path
     part.write_bytes(b"next")
     transfer.stopped.set()
     with pytest.raises(InterruptedError):
-        fetch._append(asked, "http://127.0.0.1:9/none", part, transfer, "x")  # type: ignore[arg-type]
+        fetch._append(asked, "http://127.0.0.1:9/none", part, transfer, "x")  # type: ignore[arg-type]  # never used
 
 
 def test_a_broken_connection_is_taken_up_again(file: File, index: Index, cache: Path) -> None:

@@ -558,7 +558,7 @@ def test_a_confidence_head_says_how_far_a_draft_goes(tmp_path: Path) -> None:
 def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path) -> None:
     """Its own DFlash network, under z-lab's names, in its own DFlash loop. Of a sliding window it
     counts the edge in, which FlashAttention, vLLM and z-lab's code do not: it is one less."""
-    assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant")
+    assistant = pytest.importorskip("transformers.models.muse_glimmer_assistant", reason="this transformers lacks it")
     kinds = ["sliding_attention" if window else "full_attention", "full_attention"]
     sizes = {name: SHAPE[name] for name in SHAPE if name.startswith(("hidden", "inter", "num", "head", "rms"))}
     config = assistant.MuseGlimmerAssistantConfig(

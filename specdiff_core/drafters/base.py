@@ -226,7 +226,7 @@ class DraftSession(ABC):
         """Most tokens it can draft now; the loop limits γ to it. By default unlimited."""
         return sys.maxsize
 
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027
+    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:  # noqa: B027 - most drafters ignore it
         """The target has read ``ids``: prompt[:-1], then [anchor, accepted...] of each round.
 
         Args:

@@ -129,7 +129,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         """
         if not self.texts.strip():
             return (SHORT_QUESTIONS if self.shots else OWN_PROBLEMS)[: self.problems], []
-        check = lambda found: engine.encode(self.asked(found), self.base)  # noqa: E731
+        check = lambda found: engine.encode(self.asked(found), self.base)
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
             words = f"{len(problems) or 'None'} of your problems can be used, but two are needed: "

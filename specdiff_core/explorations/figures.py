@@ -382,7 +382,7 @@ def painted(value: Any) -> Any:
 
 def themed(figure: Figure) -> Any:
     """A figure as Plotly draws it alone, on white."""
-    import plotly.graph_objects as graphs  # type: ignore[import-untyped]
+    import plotly.graph_objects as graphs  # type: ignore[import-untyped]  # Plotly has no types
 
     grid = {"gridcolor": ROLES["line"][0], "zeroline": False, "automargin": True}
     look = {"xaxis": grid, "yaxis": grid, "paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "margin": {"t": 60}}

@@ -130,7 +130,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         sides = ("draft_temperature", "temperature of the drafter"), ("temperature", "temperature of the target")
 
         def heat(field: str, words: Any, **more: Any) -> Figure:
-            said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"  # noqa: E731
+            said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"
             more |= {"opens": "a cell lists its races", "empty": "No cell has been measured yet."}
             return draw.heat(rows, *sides, field, said, **more)
 

@@ -199,7 +199,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
     sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
     def heat(field: str, words: Any, **more: Any) -> Figure:
-        named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"  # noqa: E731
+        named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"
         return draw.heat(cells, *sides, field, named, **more)
 
     def measured(row: Mapping[str, Any]) -> str:
@@ -221,7 +221,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         empty="No cell has been measured yet.",
     )
     if any("predicted" in row for row in cells):
-        both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"  # noqa: E731
+        both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
         hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
         yield heat("predicted", both, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(

@@ -168,7 +168,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
         transfer.total = _missing_bytes(ask)
         transfer.begin(0)
         return Path(transfer.run(ask, _abort_xet))
-    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
         what, hint = _reason(repo, error)
         raise PairUnavailable(what, hint=hint) from error
 
@@ -181,7 +181,7 @@ def _missing_bytes(ask: Callable[..., Any]) -> int:
         return 0
     try:
         files = ask(dry_run=True)
-    except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # the download reports it too
+    except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # not exported  # the download reports it too
         return 0
     total = sum(file.file_size or 0 for file in files if file.will_download)
     free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
