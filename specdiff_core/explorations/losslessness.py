@@ -44,7 +44,7 @@ POINTS = 12
 """Points of a curve."""
 DRAWS = 400
 """Samples of the exact distribution for the noise floor."""
-NOISE = "noise (99th percentile of exact samples)"
+NOISE = "noise: 99 % of exact samples stay below"
 
 SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
