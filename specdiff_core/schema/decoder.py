@@ -55,4 +55,4 @@ class LoadsDrafters(Protocol):
 
 
 WARM_UP = 16
-"""Tokens that each lane decodes before it is measured: first passes allocate and compile."""
+"""Tokens that every lane of a command or a benchmark decodes first: first passes allocate and compile."""
