@@ -71,7 +71,7 @@ const last = (/** @type {Answer} */ { rows, facts }) =>
 /**
  * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
  * on its check, from a run and from the answer of the exploration; `watch` where the lesson points
- * at that answer. `runs`: all known runs.
+ * at that answer, if its report does not say it. `runs`: all known runs.
  * @type {Record<string, {run?: (run: Run, runs: Run[]) => string,
  *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
@@ -107,14 +107,6 @@ export const FINDINGS = {
       return `the formula predicts ${ratio(wide.predicted_tau)} tokens per round at γ ` +
         `${wide.gamma}, T ${wide.steps}; measured: τ = ${ratio(wide.tau)}. It predicts too many ` +
         `in ${more} of ${plural(known.length, 'cell')}.`;
-    },
-    watch: ({ rows, choice }) => {
-      const own = rows.filter((row) => row.speedup && row.steps === 1);
-      if (own.length < 2) return '';
-      const [few, many] = [own.find((row) => row.gamma >= 4) ?? own[0], own[own.length - 1]];
-      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ` +
-        `${ratio(few.tau)}, γ ${many.gamma} gives ${times(many.speedup)} and τ ` +
-        `${ratio(many.tau)}.`;
     },
   },
   accept: {
@@ -178,18 +170,6 @@ export const FINDINGS = {
           ', ',
         )
       }: its temperature is in q.${calibrated}`;
-    },
-    watch: ({ rows }) => {
-      const best = (degree) =>
-        Math.max(
-          ...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau),
-        );
-      const degrees = rows.map((row) => row.temperature);
-      const [cold, warm] = [Math.min(...degrees), Math.max(...degrees)];
-      return Number.isFinite(best(warm))
-        ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${ratio(best(warm))} ` +
-          `at ${warm}.`
-        : '';
     },
   },
   alignment: {
@@ -262,13 +242,6 @@ export const FINDINGS = {
           `${ratio(far, 3)}; 99 % of exact samples stay below ${ratio(wrong.floor_high, 3)}.`
         : '';
     },
-    watch: ({ rows, facts }) => {
-      const seen = rows.find((row) => !row.lossless && row.distance > row.floor_high);
-      return seen
-        ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ` +
-          `${facts.runs.toLocaleString('en')} of each rule were drawn.`
-        : '';
-    },
   },
 };
 
@@ -283,8 +256,10 @@ const sourceOf = ({ answer, own, busy }) =>
 
 /** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
 export function watched(lesson, explored) {
-  const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
-  return explored && found ? `${sourceOf(explored)}: ${found}` : '';
+  if (!explored?.own) return '';
+  const { answer } = explored;
+  const found = FINDINGS[lesson]?.watch?.(answer) ?? answer.report.answer;
+  return found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
 /** Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
