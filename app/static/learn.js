@@ -78,7 +78,7 @@ function drawFigures(root, plotly) {
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
-class Learn {
+export class Learn {
   /** @param {HTMLElement} root @param {Options} options */
   constructor(root, { lessons, defaults }) {
     this.root = root;
@@ -109,11 +109,7 @@ class Learn {
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
     this.guide.about = () => this.room();
     addEventListener('specdiff:room', () => this.draw());
-    this.presenter = new Presenter(this.guide, lessons, {
-      steps: (lesson) => this.steps(lesson),
-      query: (lesson, at) => this.query(lesson, at),
-      left: () => this.guide.end(),
-    });
+    this.presenter = new Presenter(this);
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
       const start = /** @type {HTMLElement | null} */ (target.closest('[data-lesson]'));
