@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from app.content import alignment, evidence, scenes, teaching
-from app.content.html import element, escape
+from app.content import alignment, evidence, scenes
+from app.content.html import element, escape, markup
 from app.content.method_cards import formula
 from specdiff_core.schema.methods import Formula
 
@@ -65,6 +65,9 @@ class Lesson(Record, frozen=True, kw_only=True):
 
 
 WORKSHOP = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "teaching.md"
+"""A wheel has no documents."""
 
 FIGURES = {"#sd-aligned": alignment.figures}
 """Figures inside a lesson, by the selector that it points at."""
@@ -140,6 +143,15 @@ def contents(chosen: Sequence[Lesson]) -> str:
     return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
 
+def guide(path: Path = GUIDE) -> str:
+    """The teacher's guide, folded, without its title; empty where it was not installed."""
+    if not path.is_file():
+        return ""
+    summary = element("summary", text="For the teacher: minutes, wrong guesses to expect, and the key")
+    text = path.read_text(encoding="utf-8").partition("\n\n")[2]
+    return element("details", summary, markup(text), class_="sd-lesson sd-teacher", id="sd-teacher")
+
+
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
@@ -163,7 +175,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("div", class_="sd-room"),
         buttons,
         contents(chosen),
-        teaching.guide() if chosen == WORKSHOP else "",
+        guide() if chosen == WORKSHOP else "",
         element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",
