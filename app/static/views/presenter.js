@@ -34,17 +34,14 @@ const COMMANDS = [
   [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
 ];
 
-/** A hint on the link for a room. @param {URL} link @param {boolean} coded as a QR code */
-function hint(link, coded) {
+/** A hint on the link for a room. @param {URL} link */
+function hint(link) {
   if (link.protocol === 'file:') {
     return 'This page is a file on this computer: share the file itself with the room.';
   }
   if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
-    if (coded) {
-      return 'The code contains this computer’s network address, so phones on the same network can open it.';
-    }
-    return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 ' +
-      'and open it here by this computer’s name.';
+    return 'Only this computer can open this address. A QR code has its network address, for phones on the ' +
+      'same network. If there is no code, start the page with --host 0.0.0.0.';
   }
   return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
@@ -59,7 +56,6 @@ export class Presenter {
     this.number = -1; // of the lesson; −1: no presentation
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
-    this.coded = false; // whether the QR code of the link arrived
     const kept = recall(KEPT, 'sessionStorage');
     this.room = kept || code();
     this.shared = Boolean(kept); // whether the room has the link and may answer
@@ -168,19 +164,14 @@ export class Presenter {
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
     const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
-    const coded = () => {
-      this.coded = true;
-      this.update();
-    };
     return html`
       ${here.protocol !== 'file:' && here.href.length <= LONGEST_LINK && html`
         <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
           .href}
-          onload=${this.coded ? null : coded}
           onerror=${hide} />
       `}
             <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
-        class="sd-sub">${hint(here, this.coded)}</p>
+        class="sd-sub">${hint(here)}</p>
     `;
   }
 
