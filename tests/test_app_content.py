@@ -125,7 +125,7 @@ def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
 
 
 def test_powers_and_absolute_values_are_typeset() -> None:
-    assert workshop.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
+    assert method_cards.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
     markup = method_cards.formula(Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
     assert re.findall(r'(?:form="(\w+)")?>&#x0007C;', markup) == ["prefix", "postfix", ""]
 

@@ -4,7 +4,6 @@ explains it with one formula, and ends with a check. All of it can be read witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import msgspec
 
 from app.content import alignment, evidence, scenes
-from app.content.html import element, escape, markup
-from app.content.method_cards import formula
+from app.content.html import element, markup
+from app.content.method_cards import letters, typeset
 from specdiff_core.schema.methods import Formula
 
 
@@ -33,7 +32,6 @@ class Watch(Record, frozen=True, kw_only=True):
     query: dict[str, str] = {}  # of “Run it here”: less than was recorded
     trace: str = ""  # or a recording; “Run it here” uses its settings
     round: int = 1
-    at: str = "verify"
     area: str = ""  # a selector in the player, or without a recording in this tab
 
 
@@ -78,11 +76,6 @@ def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(lesson) | {"truth": evidence.truth(lesson.name)} for lesson in chosen]
 
 
-def letters(words: str) -> str:
-    """Words with letters of a formula as HTML; ``α_j`` gets a subscript, and ``α^(n)`` a superscript."""
-    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words)))
-
-
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read and to print. An answer, or skipping it, shows the explanation."""
 
@@ -96,13 +89,6 @@ def article(number: int, lesson: Lesson) -> str:
 
     start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
 
-    figure = element(
-        "figure",
-        formula(lesson.formula),
-        element("figcaption", letters(lesson.letters)),
-        class_="sd-formula",
-        tabindex="0",
-    )
     solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
     return element(
         "article",
@@ -117,7 +103,7 @@ def article(number: int, lesson: Lesson) -> str:
             scenes.scene(lesson.name),
             *([evidence.read(FIGURES[lesson.watch.area])] if lesson.watch.area in FIGURES else []),
             *(element("p", text=words) for words in lesson.explain),
-            figure,
+            typeset([lesson.formula], lesson.letters),
             class_="sd-explained",
         ),
         element(
