@@ -8,6 +8,6 @@ setup(
     package_data={
         "specdiff_core.assets": ["**/*"],
         "specdiff_core.measure": ["*.jsonl"],
-        "app": ["static/**/*", "content/*.json"],
+        "app": ["static/**/*", "content/*.json", "content/*.md"],
     },
 )

@@ -227,13 +227,13 @@ def lanes(page: Any, tab: str, part: str) -> list[str]:
     return page.locator(f"#{tab}-player .sd-lane .sd-lane-{part}").all_text_contents()
 
 
-def serious(page: Any) -> list[tuple[str, list[str]]]:
-    """What axe-core finds that is serious."""
+def serious(page: Any, within: str | None = None) -> list[tuple[str, list[str]]]:
+    """What axe-core finds that is serious, on the whole page or within a selector."""
     from axe_playwright_python.sync_playwright import Axe
 
     return [
         (item["id"], [node["html"][:160] for node in item["nodes"]])
-        for item in Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        for item in Axe().run(page, within, options={"resultTypes": ["violations"]}).response["violations"]
         if item["impact"] in {"serious", "critical"}
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_history import RUN as EARLIER
 
-from app.content import alignment, evidence, method_cards, scenes, teaching, workshop
+from app.content import alignment, evidence, method_cards, scenes, workshop
 from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import learn
@@ -125,7 +125,7 @@ def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
 
 
 def test_powers_and_absolute_values_are_typeset() -> None:
-    assert workshop.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
+    assert method_cards.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
     markup = method_cards.formula(Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
     assert re.findall(r'(?:form="(\w+)")?>&#x0007C;', markup) == ["prefix", "postfix", ""]
 
@@ -332,7 +332,7 @@ def test_the_areas_of_acceptance_add_up_to_p() -> None:
 
 
 def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None:
-    text = teaching.GUIDE.read_text(encoding="utf-8")
+    text = workshop.GUIDE.read_text(encoding="utf-8")
     titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)
     assert titles == [lesson.title for lesson in WORKSHOP]
     minutes = []
@@ -343,10 +343,10 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
         assert "abc".index(found[3]) == lesson.right and lesson.answers["abc".index(found[4])].right, lesson.name
         assert all(f"“{words}”" in part for words in lesson.guesses if words != lesson.guesses[lesson.right])
     assert f"in {sum(minutes)} minutes" in learn()
-    shown = re.sub("<[^>]+>", "", teaching.guide())
+    shown = re.sub("<[^>]+>", "", workshop.guide())
     for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
         assert words in shown
-    assert teaching.guide() in learn() and teaching.guide(tmp_path / "missing.md") == ""
+    assert workshop.guide() in learn() and workshop.guide(tmp_path / "missing.md") == ""
 
 
 # ---- what is typical ----

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
@@ -11,6 +10,7 @@ import pytest
 
 from app.content import evidence
 from app.content.workshop import WORKSHOP
+from app.launch import code_of
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
@@ -27,72 +27,82 @@ def raised(words: str) -> str:
     return re.sub(r"\^\(([^()]*)\)", r"\1", words)
 
 
-def lessons() -> Iterator[Any]:
-    """Every lesson; by default the first that watches a run, an exploration, and neither."""
-    kinds = set()
-    for lesson in WORKSHOP:
-        kind = (bool(lesson.watch.trace), bool(lesson.watch.explore))
-        yield pytest.param(lesson, id=lesson.name, marks=pytest.mark.slow if kind in kinds else ())
-        kinds.add(kind)
+RECORDED_LAST = sorted(WORKSHOP, key=lambda lesson: bool(lesson.watch.trace))
+"""All lessons; after a run of the visitor's own, a check would no longer quote the recording."""
+ONE_OF_EACH_KIND = [
+    next(one for one in RECORDED_LAST if (one.watch.explore != "", one.watch.trace != "") == kind)
+    for kind in ((True, False), (False, False), (False, True))
+]
 
 
-@pytest.mark.parametrize("lesson", list(lessons()))
-def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, lesson: Any) -> None:
-    with visit(browser, f"{address}?lesson={lesson.name}", until=THERE) as page:
-        page.click(f"#lesson-{lesson.name} .sd-start")
-        assert lesson.predict in page.inner_text(CARD)
-        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for a guess"
-        assert page.is_hidden(f"#lesson-{lesson.name} .sd-explained")
-        wrong = (lesson.right + 1) % len(lesson.guesses)
-        page.locator(f"{CARD} .sd-guide-option").nth(wrong).click()
-        assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
-        assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
-        page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
-        shown = page.inner_text(CARD)
-        assert lesson.watch.words in shown
-        assert f"You said “{lesson.guesses[wrong]}”" in shown and evidence.truth(lesson.name) in shown
-        if lesson.watch.explore:
-            tab = EXPLORATIONS[lesson.watch.explore].tab
-            page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
-        else:
-            assert not serious(page)
-        if lesson.watch.trace:
-            page.locator(f"{CARD} .sd-guide-numbers button").click()
-            page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.busy")
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
-        assert lesson.explain[0] in page.inner_text(CARD)
-        assert page.locator(f"{CARD} math").count() == 1
-        page.wait_for_function("name => location.search.includes(`lesson=${name}&step=3`)", arg=lesson.name)
-        assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
-        assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
-        for number, option in enumerate(lesson.answers):
-            page.locator(f"{CARD} .sd-guide-option").nth(number).click()
-            assert option.why in page.inner_text(f"{CARD} .sd-guide-verdict")
-        whose = "Your run" if lesson.watch.trace else "The recording"
-        if not lesson.recorded:  # the scripted page has recordings of its own
-            page.wait_for_function(
-                "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
-            )
-            tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
-            selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
-            assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
-        following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
-        page.locator(f"{CARD} .sd-guide-next").press("Enter")
-        page.wait_for_function(THERE)
-        if following:
-            assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
-            page.keyboard.press("Escape")
-        assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
+@pytest.mark.parametrize(
+    "lessons",
+    [
+        pytest.param(ONE_OF_EACH_KIND, id="kinds"),
+        pytest.param(RECORDED_LAST, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, lessons: list[Any]) -> None:
+    with visit(browser, f"{address}?lesson={lessons[0].name}", until=THERE) as page:
+        wrong = {lesson.name: lesson.guesses[(lesson.right + 1) % len(lesson.guesses)] for lesson in lessons}
+        for lesson in lessons:
+            take(page, lesson, wrong[lesson.name])
         page.reload()
         page.wait_for_function(THERE)
-        assert "1 of 8 lessons done" in page.inner_text(".sd-progress")
-        assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
-        assert f"You said “{lesson.guesses[wrong]}”" in page.inner_text(f"#lesson-{lesson.name}")
-        assert lesson.explain[0] in page.inner_text(f"#lesson-{lesson.name}")
+        assert f"{len(lessons)} of 8 lessons done" in page.inner_text(".sd-progress")
+        for lesson in lessons:
+            assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
+            words = page.inner_text(f"#lesson-{lesson.name}")
+            assert f"You said “{wrong[lesson.name]}”" in words and lesson.explain[0] in words
         page.locator(f"#lesson-{lesson.name} > ol button").nth(lesson.right).click()  # a tap on the page counts
         assert page.inner_text(f"{CARD} [aria-pressed=true]") == lesson.guesses[lesson.right]
+
+
+def take(page: Any, lesson: Any, wrong: str) -> None:
+    """Go through a lesson with this guess, and run what it shows if that is a recording."""
+    page.click(f"#lesson-{lesson.name} .sd-start")
+    assert lesson.predict in page.inner_text(CARD)
+    assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for a guess"
+    assert page.is_hidden(f"#lesson-{lesson.name} .sd-explained")
+    page.locator(f"{CARD} .sd-guide-option").nth(lesson.guesses.index(wrong)).click()
+    assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
+    assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
+    page.locator(f"{CARD} .sd-guide-next").press("Enter")
+    page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+    shown = page.inner_text(CARD)
+    assert lesson.watch.words in shown
+    assert f"You said “{wrong}”" in shown and evidence.truth(lesson.name) in shown
+    tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
+    if lesson.watch.explore:
+        page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
+    if lesson.watch.trace:
+        assert not serious(page)
+        page.locator(f"{CARD} .sd-guide-numbers button").click()
+        page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.busy")
+    page.locator(f"{CARD} .sd-guide-next").press("Enter")
+    assert lesson.explain[0] in page.inner_text(CARD)
+    assert page.locator(f"{CARD} math").count() == 1
+    page.wait_for_function("name => location.search.includes(`lesson=${name}&step=3`)", arg=lesson.name)
+    assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
+    page.locator(f"{CARD} .sd-guide-next").press("Enter")
+    assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
+    for number, option in enumerate(lesson.answers):
+        page.locator(f"{CARD} .sd-guide-option").nth(number).click()
+        assert option.why in page.inner_text(f"{CARD} .sd-guide-verdict")
+    if not lesson.recorded:  # the scripted page has recordings of its own
+        whose = "Your run" if lesson.watch.trace else "The recording"
+        page.wait_for_function(
+            "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
+        )
+        selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
+        assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
+    following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
+    page.locator(f"{CARD} .sd-guide-next").press("Enter")
+    page.wait_for_function(THERE)
+    if following:
+        assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
+        page.keyboard.press("Escape")
+    assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
 
 
 def at_step(page: Any, number: int, step: int) -> None:
@@ -167,152 +177,130 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         assert page.locator(CARD).count() == 0
 
 
-def test_a_rooms_link_and_code_open_the_same_moment(browser: Any, address: str) -> None:
-    import segno
-
-    there = f"{SLIDE} && {ready('live')}"
-    with visit(browser, f"{address}?lesson=denoise&present=1&step=2", until=there) as page:
-        page.keyboard.press("l")
-        page.wait_for_selector(".sd-present-code", state="hidden")
-        assert page.is_visible("dialog[open]"), "it says that no phone can open this address"
-    named = address.replace("127.0.0.1", "room.localhost")  # no server knows it as this computer
-    query = "lesson=denoise&present=1&step=2&prompt=The+caf%C3%A9&seed=5"
-    with visit(browser, f"{named}?{query}", until=there) as page:
-        page.wait_for_selector(".sd-guide-here")
-        page.wait_for_function(f"{app('live')}.wanted.includes('seed=5')")
-        page.keyboard.press(".")
-        page.keyboard.press(".")
-        stop = playhead(page)["stop"]
-        page.keyboard.press("l")
-        link = page.inner_text(".sd-present-address")
-        assert "present" not in link and "&trace=" in link and "&round=" in link
-        asked = parse_qs(urlparse(link).query)
-        assert (asked["prompt"], asked["seed"]) == (["The café"], ["5"]) and len(asked["room"][0]) == 12
-        shown = page.wait_for_function("document.querySelector('.sd-present-code').naturalWidth").json_value()
-        assert shown == 4 * (segno.make_qr(link, error="m").symbol_size()[0])
-        asked = page.get_attribute(".sd-present-code", "src")
-        assert parse_qs(urlparse(asked).query)["link"] == [link]
-        assert not serious(page)
-        page.keyboard.press("Escape")
-        assert not page.locator(".sd-present-address").is_visible() and page.locator(CARD).count() == 1
-        page.keyboard.press("?")
-        assert page.locator("dialog[open] kbd").count() == 11
-        page.keyboard.press("?")
-        assert page.locator("dialog[open]").count() == 0
-        page.keyboard.press("?")
-        page.keyboard.press("l")
-        page.wait_for_selector("dialog[open] .sd-present-address")
-        assert page.locator("dialog[open]").count() == 1
-        page.keyboard.press("Escape")
-        page.keyboard.press(" ")
-        page.wait_for_function(f"{app('live')}.player.playing")
-        page.keyboard.press(" ")
-        page.wait_for_function(f"!{app('live')}.player.playing")
-    with visit(browser, link, size="phone", until=SLIDE) as page:
-        assert WORKSHOP[3].predict in page.inner_text(CARD), "it asks for a guess first"
-        assert WORKSHOP[3].watch.words not in page.inner_text(CARD)
-        page.locator(f"{CARD} .sd-guide-option").first.click()
-        page.click(f"{CARD} .sd-guide-next")
-        page.wait_for_function(f"document.querySelector('.sd-guide-here') && {ready('live')}")
-        assert WORKSHOP[3].watch.words in page.inner_text(CARD)
-        assert playhead(page)["stop"] == stop
-        assert page.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"
-        assert not page.locator(".sd-present-bar").is_visible()
-        assert not overflows(page)
-
-
-def test_the_projector_counts_what_phones_choose(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?lesson=gamma&present=1", until=SLIDE, logged="404") as room:
-        room.keyboard.press("l")
-        link = room.inner_text(".sd-present-address")
-        room.keyboard.press("Escape")
-        with visit(browser, link, size="phone", until=SLIDE) as phone:
-            options = phone.locator(f"{CARD} .sd-guide-option")
-            letter = "(one) => getComputedStyle(one, '::before').content + getComputedStyle(one).counterIncrement"
-            assert options.last.evaluate(letter) == 'counter(letter, lower-alpha) ". "letter 1', "as the teacher's key"
-            options.nth(1).click()
-            assert options.first.get_attribute("aria-disabled") == "true", "an answer is final"
-            options.first.click(force=True)
-            room.wait_for_selector(f"{CARD} .sd-guide-verdict + p:text-matches('^1[^0-9]')")
-            assert phone.is_hidden("#lesson-gamma .sd-explained") and not phone.inner_text("#lesson-gamma .sd-guessed")
-            phone.reload()
-            phone.wait_for_selector(NOTED)
-            vote = "fetch(`rooms/${new URLSearchParams(location.search).get('room')}/gamma-guess?option=2&voter=`"
-            own = "sessionStorage.getItem('specdiff-voter')"
-            assert phone.evaluate(f"{vote} + {own}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
-            titles = {lesson.name: lesson.title for lesson in WORKSHOP}
-            other = list(titles)[1 + list(titles).index("gamma")]
-            room.keyboard.press("n")
-            phone.click(f"{CARD} button:has-text('{titles[other]}')")
-            phone.wait_for_function(f"{SLIDE}.ariaLabel === '{titles[other]}'")
-            assert phone.locator(f"{CARD} button:has-text('{titles[other]}')").count() == 0, "it is there"
-            room.keyboard.press("p")
-            phone.keyboard.press("Escape")
-            phone.click(f".sd-room button:has-text('{titles['gamma']}')")
-            phone.wait_for_selector(NOTED)
-            phone.keyboard.press("Escape")
-            assert phone.is_visible("#lesson-gamma .sd-explained")
-            assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0
-            for tab in ("live", "race", "explore", "compare"):
-                open_tab(phone, tab)
-                assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
-                assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
-                phone.evaluate(f"document.getElementById('{tab}-run').click()")
-                assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "nothing runs"
-            open_tab(phone, "explore")
-            phone.locator(".sd-exp-questions button:visible").last.click()
-            phone.wait_for_function("/explore=.*room=/.test(location.search)")
-        room.reload()
-        room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
-        assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
-        room.keyboard.press("r")
-        bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
-        room.wait_for_function(f"{bars} === '0,1,0'")
-        assert not serious(room)
-        room.keyboard.press("Escape")
-        room.wait_for_function(f"fetch('rooms/{link[-12:]}/x').then(({{ ok }}) => !ok)")
-
-
-def test_the_tour_ends_an_open_lesson(browser: Any, address: str) -> None:
-    link = f"{address}?lesson=gamma&step=1"
-    with visit(browser, link, before="window.specdiffNew = true;", until=SLIDE) as page:
-        open_tab(page, "live")
-        page.click(".sd-tour-offer .sd-link")
-        page.wait_for_selector(".sd-window .sd-gridwrap.sd-guide-here")
-        assert page.get_attribute(CARD, "aria-label") == "Tour" and page.locator(CARD).count() == 1
-
-
-def test_a_phone_says_that_its_room_is_not_open(browser: Any, address: str) -> None:
-    link = f"{address}?lesson=gamma&step=1&room=0123456789ab"
-    with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
-        phone.wait_for_selector(f"{CARD} > [role=status]")  # why answers don't count
-        phone.locator(f"{CARD} .sd-guide-option").first.click()
-        phone.wait_for_selector(f"{CARD} .sd-guide-option[aria-pressed=true]")
-        phone.wait_for_selector(f"{CARD} .sd-guide-note:not(:empty)")
-        assert phone.locator(NOTED).count() == 0 and phone.locator(f"{CARD} > [role=status]").count() == 0
-        assert not overflows(phone)
-        phone.keyboard.press("Escape")
-        open_tab(phone, "live")
-        phone.wait_for_selector("#live-run")  # the controls are back
-
-
 HOSTILE = (
     "&present=1&step=99&trace=../../x&round=-1&at=%3Cb%3E&gamma=%3Cscript%3E&seed=1e99&tab=race&no=such&lane=__proto__"
 )
 
 
-@pytest.mark.parametrize("lesson", ["denoise", "%3Cscript%3E"])
-def test_a_hostile_lesson_link_opens_the_lesson(browser: Any, address: str, lesson: str) -> None:
-    with visit(browser, f"{address}?lesson={lesson}{HOSTILE}", until=SLIDE) as page:
-        at_step(page, 3 if lesson == "denoise" else 0, 1)
+def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?lesson=denoise{HOSTILE}", until=SLIDE) as page:
+        at_step(page, 3, 1)
         page.keyboard.press("ArrowRight")
         page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+        page.keyboard.press("l")
+        page.wait_for_selector(".sd-present-code", state="hidden")
+        assert page.is_visible("dialog[open]"), "it says that no phone can open this computer's own address"
 
 
-def test_every_lesson_can_be_read(browser: Any, address: str) -> None:
-    with visit(browser, address, size="phone", dark=True) as page:
-        open_tab(page, "learn")
-        page.wait_for_function(THERE)  # its scripts
+def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(browser: Any, address: str) -> None:
+    query = "lesson=denoise&present=1&step=2&prompt=The+caf%C3%A9&seed=5"
+    with visit(browser, f"{address}?{query}", until=f"{SLIDE} && {ready('live')}", logged="404") as room:
+        room.route("**/qr?*", lambda code: code.fulfill(body=code_of("a link"), content_type="image/svg+xml"))
+        room.wait_for_selector(".sd-guide-here")
+        room.wait_for_function(f"{app('live')}.wanted.includes('seed=5')")
+        room.keyboard.press(".")
+        room.keyboard.press(".")
+        stop = playhead(room)["stop"]
+        room.keyboard.press("l")
+        link = room.inner_text(".sd-present-address")
+        assert "present" not in link and "&trace=" in link and "&round=" in link
+        asked = parse_qs(urlparse(link).query)
+        assert (asked["prompt"], asked["seed"]) == (["The café"], ["5"]) and len(asked["room"][0]) == 12
+        room.wait_for_function("document.querySelector('.sd-present-code').naturalWidth")
+        asked = room.get_attribute(".sd-present-code", "src")
+        assert parse_qs(urlparse(asked).query)["link"] == [link]
+        assert not serious(room)
+        room.keyboard.press("Escape")
+        assert not room.locator(".sd-present-address").is_visible() and room.locator(CARD).count() == 1
+        room.keyboard.press("?")
+        assert room.locator("dialog[open] kbd").count() == 11
+        room.keyboard.press("?")
+        assert room.locator("dialog[open]").count() == 0
+        room.keyboard.press("?")
+        room.keyboard.press("l")
+        room.wait_for_selector("dialog[open] .sd-present-address")
+        assert room.locator("dialog[open]").count() == 1
+        room.keyboard.press("Escape")
+        room.keyboard.press(" ")
+        room.wait_for_function(f"{app('live')}.player.playing")
+        room.keyboard.press(" ")
+        room.wait_for_function(f"!{app('live')}.player.playing")
+        room.keyboard.press("ArrowLeft")
+        with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
+            vote(room, phone, stop)
+            room.reload()
+            room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
+            assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
+            room.keyboard.press("r")
+            bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
+            room.wait_for_function(f"{bars} === '0,1,0'")
+            assert not serious(room)
+            room.keyboard.press("Escape")
+            phone.wait_for_selector(".sd-exp-run")  # the room is closed: the controls are back
+            open_tab(phone, "learn")
+            phone.wait_for_selector(".sd-room [role=status]")  # why answers don't count
+            phone.click("#lesson-gamma .sd-start")
+            phone.locator(f"{CARD} .sd-guide-option").first.click()
+            phone.wait_for_selector(f"{CARD} .sd-guide-option[aria-pressed=true]")
+            phone.wait_for_selector(f"{CARD} .sd-guide-note:not(:empty)")
+            assert phone.locator(NOTED).count() == 0 and phone.locator(f"{CARD} > [role=status]").count() == 0
+            assert not overflows(phone)
+        room.unroute("**/qr?*")
+
+
+def vote(room: Any, phone: Any, stop: int) -> None:
+    """Answer on a phone, look at what the projector shows, and find that no tab can start a run."""
+    own, other = WORKSHOP[3:5]
+    assert own.predict in phone.inner_text(CARD), "it asks for a guess first"
+    assert own.watch.words not in phone.inner_text(CARD)
+    options = phone.locator(f"{CARD} .sd-guide-option")
+    letter = "(one) => getComputedStyle(one, '::before').content + getComputedStyle(one).counterIncrement"
+    assert options.last.evaluate(letter) == 'counter(letter, lower-alpha) ". "letter 1', "as the teacher's key"
+    options.nth(1).click()
+    assert options.first.get_attribute("aria-disabled") == "true", "an answer is final"
+    options.first.click(force=True)
+    room.wait_for_selector(f"{CARD} .sd-guide-verdict + p:text-matches('^1[^0-9]')")
+    assert phone.is_hidden(f"#lesson-{own.name} .sd-explained")
+    assert not phone.inner_text(f"#lesson-{own.name} .sd-guessed")
+    phone.reload()
+    phone.wait_for_selector(NOTED)
+    send = f"fetch(`rooms/${{new URLSearchParams(location.search).get('room')}}/{own.name}-guess?option=2&voter=`"
+    voter = "sessionStorage.getItem('specdiff-voter')"
+    assert phone.evaluate(f"{send} + {voter}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
+    phone.click(f"{CARD} .sd-guide-next")
+    phone.wait_for_function(f"document.querySelector('.sd-guide-here') && {ready('live')}")
+    assert own.watch.words in phone.inner_text(CARD)
+    assert playhead(phone)["stop"] == stop
+    assert phone.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"
+    assert not phone.locator(".sd-present-bar").is_visible()
+    assert not overflows(phone)
+    room.keyboard.press("n")
+    phone.click(f"{CARD} button:has-text('{other.title}')")
+    phone.wait_for_function(f"{SLIDE}.ariaLabel === '{other.title}'")
+    assert phone.locator(f"{CARD} button:has-text('{other.title}')").count() == 0, "it is there"
+    room.keyboard.press("p")
+    phone.keyboard.press("Escape")
+    phone.click(f".sd-room button:has-text('{own.title}')")
+    phone.wait_for_selector(NOTED)
+    phone.keyboard.press("Escape")
+    assert phone.is_visible(f"#lesson-{own.name} .sd-explained")
+    assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0
+    for tab in ("live", "race", "explore", "compare"):
+        open_tab(phone, tab)
+        assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
+        assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
+        phone.evaluate(f"document.getElementById('{tab}-run').click()")
+        assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "nothing runs"
+    open_tab(phone, "explore")
+    phone.locator(".sd-exp-questions button:visible").last.click()
+    phone.wait_for_function("/explore=.*room=/.test(location.search)")
+
+
+TIP = "#sd-tip:not([hidden])"
+
+
+def test_the_lessons_can_be_read_and_printed(browser: Any, address: str) -> None:
+    with visit(browser, f"{address}?lesson=%3Cscript%3E&step=1", size="phone", dark=True, until=THERE) as page:
         for lesson in WORKSHOP:
             words = page.inner_text(f"#lesson-{lesson.name}")
             assert lesson.predict in words and lesson.explain[0] not in words
@@ -321,47 +309,8 @@ def test_every_lesson_can_be_read(browser: Any, address: str) -> None:
             assert lesson.explain[0] in words and raised(lesson.check) in words and "You said" not in words
         assert "0 of 8" in page.inner_text(".sd-progress")
         assert not overflows(page)
-        assert not serious(page)
-
-
-TIP = "#sd-tip:not([hidden])"
-
-
-@pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
-def test_a_symbol_says_what_it_means(browser: Any, address: str, size: str) -> None:
-    with visit(browser, f"{address}?lesson=gamma", size=size, until=THERE) as page:
-        page.click("#lesson-gamma .sd-skip")
-        symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
-        symbol.hover()
-        assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"
-        assert symbol.get_attribute("aria-describedby") == "sd-tip"
-        box = page.locator(TIP).bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"] and box["y"] >= 0
-        page.mouse.move(1, 1)
-        assert page.locator(TIP).count() == 0 and symbol.get_attribute("aria-describedby") is None
-        page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").first.focus()
-        assert page.inner_text(TIP).startswith("γ: draft window")
-        page.keyboard.press("Escape")
-        assert page.locator(TIP).count() == 0
-        symbol.click()
-        assert page.inner_text(TIP).startswith("τ: ")
-        page.mouse.move(1, 1)
-        symbol.dispatch_event("pointerdown", {"pointerType": "touch"})
-        assert page.locator(TIP).count() == 0, "it may begin to scroll"
-        symbol.dispatch_event("pointerup", {"pointerType": "touch"})
-        assert page.inner_text(TIP).startswith("τ: "), "a finger moves no mouse"
-        page.locator("#sd-workshop").dispatch_event("pointerdown")
-        assert page.locator(TIP).count() == 0
-        assert not serious(page)
-        marked = "all => all.map((one) => [...one.querySelectorAll('abbr')].map((own) => own.textContent))"
-        paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
-        assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
-        assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
-        assert page.locator("#lesson-gamma .sd-predict [data-symbol]").count() == 0, "no symbols"
-
-
-def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?lesson=gamma", dark=True, until=THERE) as page:
+        symbols(page)
+        assert not serious(page, ".sd-workshop")
         page.click(".sd-present")
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
@@ -378,3 +327,33 @@ def test_the_worksheet_holds_the_lessons_and_no_answer(browser: Any, address: st
         assert page.locator(".sd-methods").first.is_hidden()
         for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
             assert words not in seen, words
+
+
+def symbols(page: Any) -> None:
+    """Point at symbols of an explanation with the mouse, the Tab key and a finger."""
+    symbol = page.locator("#lesson-gamma p [data-symbol='τ']").first
+    symbol.hover()
+    assert page.inner_text(TIP) == f"τ: {glossary()['τ']['meaning']} (tokens)"
+    assert symbol.get_attribute("aria-describedby") == "sd-tip"
+    box = page.locator(TIP).bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"] and box["y"] >= 0
+    page.mouse.move(1, 1)
+    assert page.locator(TIP).count() == 0 and symbol.get_attribute("aria-describedby") is None
+    page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").first.focus()
+    assert page.inner_text(TIP).startswith("γ: draft window")
+    page.keyboard.press("Escape")
+    assert page.locator(TIP).count() == 0
+    symbol.click()
+    assert page.inner_text(TIP).startswith("τ: ")
+    page.mouse.move(1, 1)
+    symbol.dispatch_event("pointerdown", {"pointerType": "touch"})
+    assert page.locator(TIP).count() == 0, "it may begin to scroll"
+    symbol.dispatch_event("pointerup", {"pointerType": "touch"})
+    assert page.inner_text(TIP).startswith("τ: "), "a finger moves no mouse"
+    page.locator("#sd-workshop").dispatch_event("pointerdown")
+    assert page.locator(TIP).count() == 0
+    marked = "all => all.map((one) => [...one.querySelectorAll('abbr')].map((own) => own.textContent))"
+    paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
+    assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
+    assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
+    assert page.locator("#lesson-gamma .sd-predict [data-symbol]").count() == 0, "no symbols"

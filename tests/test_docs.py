@@ -22,7 +22,7 @@ from specdiff_core.cli import build_parser
 from specdiff_core.schema.pairs import PAIRS
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "app/content/api.md", *sorted((ROOT / "docs").glob("*.md"))]
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 

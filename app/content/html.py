@@ -1,9 +1,10 @@
-"""Makes HTML from text, with escaping. Token text is sent as JSON instead."""
+"""Makes HTML from text or Markdown, with escaping. Token text is sent as JSON instead."""
 
 from __future__ import annotations
 
 import html
 import json
+import re
 from typing import Any
 
 
@@ -25,3 +26,28 @@ def json_for_script(value: Any) -> str:
     """JSON for use inside a script element: it cannot close or open a tag."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def markup(text: str, heading: str = "h3") -> str:
+    """HTML of our own Markdown: ``##`` as this heading, lists, paragraphs, blocks of code, bold, emphasis, and code."""
+    blocks = re.findall(r"```.*?\n```|\S.*?(?=\n\n|\Z)", text, re.DOTALL)
+    return "".join(_block(block, heading) for block in blocks)
+
+
+def _block(text: str, heading: str) -> str:
+    if text.startswith("```"):
+        code = element("code", text=text.partition("\n")[2].removesuffix("\n```"))
+        return element("pre", code, tabindex="0", class_="sd-source-code")
+    if text.startswith("## "):
+        return element(heading, _inline(text[3:]))
+    if text.startswith("- "):
+        items = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
+        return element("ul", *(element("li", _inline(item)) for item in items))
+    return element("p", _inline(text))
+
+
+def _inline(text: str) -> str:
+    found = escape(" ".join(text.split()))
+    for mark, tag in ((r"\*\*", "b"), (r"\*", "em"), ("`", "code")):
+        found = re.sub(f"{mark}(.+?){mark}", rf"<{tag}>\1</{tag}>", found)
+    return found

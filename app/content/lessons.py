@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from app.content import method_cards, workshop
-from app.content.html import element
+from app.content.html import element, markup
 from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.wording import values_words
 
-PYTHON = """from gradio_client import Client
-
-client = Client("http://127.0.0.1:7860/")
-result = client.predict(
-    prompt="Once upon a time, a small lighthouse",
-    drafter="block", gamma=8, steps=1,
-    api_name="/race",
-)
-print(result["speedup"], result["text"])"""
-
-METHODS_PYTHON = """from gradio_client import Client
-
-client = Client("http://127.0.0.1:7860/")
-result = client.predict(
-    prompt="Once upon a time, a small lighthouse",
-    methods=["eagle2", "markov_tree"],
-    api_name="/race_methods",
-)
-for name, lane in result["lanes"].items():
-    print(name, lane["speedup"], lane["tau"])"""
-
-MCP = """{
-  "mcpServers": {
-    "specdiff": {
-      "url": "http://127.0.0.1:7860/gradio_api/mcp/"
-    }
-  }
-}"""
-
-SHELL = """python -m specdiff_core race \\
-    --prompt "Once upon a time" --gamma 8
-python -m specdiff_core race \\
-    --prompt "Once upon a time" \\
-    --methods eagle2,markov_tree --repeats 3
-python -m specdiff_core decode \\
-    --prompt "Once upon a time" \\
-    --trace run.jsonl.gz"""
+API = Path(__file__).with_name("api.md")
 
 
 def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
@@ -57,36 +23,10 @@ def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
 
 def api() -> str:
     """How programs run a race. The browser replaces 127.0.0.1 with its own address."""
-
-    def card(title: str, words: str, code: str) -> str:
-        block = element("pre", element("code", text=code), tabindex="0", class_="sd-source-code")
-        return element("article", element("h2", text=title), element("p", text=words), block, class_="sd-lesson")
-
-    found = element(
-        "div",
-        card(
-            "Python",
-            "The endpoint /race takes the settings of the Live tab and returns one JSON object: the text, the "
-            "measured speed-up, whether the rule is lossless, and the numbers of both lanes.",
-            PYTHON,
-        ),
-        card(
-            "Several methods",
-            "The endpoint /race_methods runs one to five methods against vanilla, like the Race "
-            "tab, and returns their speed-ups and numbers. Methods: "
-            f"{', '.join(item.name for item in METHODS if item.name != BASELINE)}. Besides prompt "
-            f"and methods it takes {', '.join(race.SETTINGS)} and include_events.",
-            METHODS_PYTHON,
-        ),
-        card(
-            "MCP",
-            "Each endpoint is a tool for agents that speak the Model Context Protocol, with the same parameters.",
-            MCP,
-        ),
-        card("Command line", "The same runs in a terminal. “Open trace” plays the file that --trace writes.", SHELL),
-        class_="sd-lessons",
-    )
-    return found + parameters()
+    methods = ", ".join(item.name for item in METHODS if item.name != BASELINE)
+    text = API.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(race.SETTINGS))
+    cards = (element("article", markup(part, "h2"), class_="sd-lesson") for part in re.split(r"\n(?=## )", text))
+    return element("div", *cards, class_="sd-lessons") + parameters()
 
 
 def parameters() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlencode
 
 from latex2mathml.converter import convert
 
-from app.content.html import element
+from app.content.html import element, escape
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.methods import BASELINE, Formula, Method, Paper, methods_of
@@ -53,18 +54,22 @@ def formula(one: Formula) -> str:
     return element("math", inner, alttext=one.words, aria_label=one.words, display="block")
 
 
+def letters(words: str) -> str:
+    """Words with letters of a formula as HTML; ``α_j`` gets a subscript, and ``α^(n)`` a superscript."""
+    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words)))
+
+
+def typeset(formulas: Iterable[Formula], meanings: str) -> str:
+    """Formulas, and below them what their letters mean."""
+    caption = element("figcaption", letters(meanings))
+    return element("figure", *map(formula, formulas), caption, class_="sd-formula", tabindex="0")
+
+
 def card(method: Method, pair: str) -> str:
     """One method of a pair."""
     spec = find_pair(pair).playing(method.drafter)
     assert spec is not None, "the methods of a pair have its drafters"
     use = element("a", text="Use in Live", href=link(method), class_="sd-use", aria_label=f"Use {method.label} in Live")
-    formulas = element(
-        "figure",
-        *map(formula, method.formulas),
-        element("figcaption", text=method.letters),
-        class_="sd-formula",
-        tabindex="0",
-    )
     facts = element(
         "dl",
         *(element("dt", text="Why it is exact"), element("dd", text=method.exact)),
@@ -75,7 +80,7 @@ def card(method: Method, pair: str) -> str:
         element("header", element("h3", text=method.label), *([] if method.name == BASELINE else [use])),
         element("p", "; ".join(map(_paper, method.papers)), class_="sd-papers"),
         element("p", text=method.about),
-        formulas,
+        typeset(method.formulas, method.letters),
         facts,
         class_="sd-lesson sd-method",
         id=f"method-{method.name}",

@@ -4,16 +4,15 @@ explains it with one formula, and ends with a check. All of it can be read witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from app.content import alignment, evidence, scenes, teaching
-from app.content.html import element, escape
-from app.content.method_cards import formula
+from app.content import alignment, evidence, scenes
+from app.content.html import element, markup
+from app.content.method_cards import letters, typeset
 from specdiff_core.schema.methods import Formula
 
 
@@ -33,7 +32,6 @@ class Watch(Record, frozen=True, kw_only=True):
     query: dict[str, str] = {}  # of “Run it here”: less than was recorded
     trace: str = ""  # or a recording; “Run it here” uses its settings
     round: int = 1
-    at: str = "verify"
     area: str = ""  # a selector in the player, or without a recording in this tab
 
 
@@ -66,6 +64,9 @@ class Lesson(Record, frozen=True, kw_only=True):
 
 WORKSHOP = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])
 
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "teaching.md"
+"""A wheel has no documents."""
+
 FIGURES = {"#sd-aligned": alignment.figures}
 """Figures inside a lesson, by the selector that it points at."""
 
@@ -73,11 +74,6 @@ FIGURES = {"#sd-aligned": alignment.figures}
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
     """The lessons as JSON values for the page's script; ``truth`` answers each first question."""
     return [msgspec.to_builtins(lesson) | {"truth": evidence.truth(lesson.name)} for lesson in chosen]
-
-
-def letters(words: str) -> str:
-    """Words with letters of a formula as HTML; ``α_j`` gets a subscript, and ``α^(n)`` a superscript."""
-    return re.sub(r"\^\(([^()]*)\)", r"<sup>\1</sup>", re.sub(r"_(\w)", r"<sub>\1</sub>", escape(words)))
 
 
 def article(number: int, lesson: Lesson) -> str:
@@ -93,13 +89,6 @@ def article(number: int, lesson: Lesson) -> str:
 
     start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
 
-    figure = element(
-        "figure",
-        formula(lesson.formula),
-        element("figcaption", letters(lesson.letters)),
-        class_="sd-formula",
-        tabindex="0",
-    )
     solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
     return element(
         "article",
@@ -114,7 +103,7 @@ def article(number: int, lesson: Lesson) -> str:
             scenes.scene(lesson.name),
             *([evidence.read(FIGURES[lesson.watch.area])] if lesson.watch.area in FIGURES else []),
             *(element("p", text=words) for words in lesson.explain),
-            figure,
+            typeset([lesson.formula], lesson.letters),
             class_="sd-explained",
         ),
         element(
@@ -140,6 +129,15 @@ def contents(chosen: Sequence[Lesson]) -> str:
     return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
 
+def guide(path: Path = GUIDE) -> str:
+    """The teacher's guide, folded, without its title; empty where it was not installed."""
+    if not path.is_file():
+        return ""
+    summary = element("summary", text="For the teacher: minutes, wrong guesses to expect, and the key")
+    text = path.read_text(encoding="utf-8").partition("\n\n")[2]
+    return element("details", summary, markup(text), class_="sd-lesson sd-teacher", id="sd-teacher")
+
+
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
@@ -163,7 +161,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("div", class_="sd-room"),
         buttons,
         contents(chosen),
-        teaching.guide() if chosen == WORKSHOP else "",
+        guide() if chosen == WORKSHOP else "",
         element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",

@@ -21,7 +21,7 @@ import { send } from './views/room.js';
  *   or a panel of a question
  * @property {string} words @property {string} explore @property {string} answer
  * @property {string} panel @property {string[]} lines
- * @property {Record<string, string>} query @property {string} trace @property {number} round @property {string} at
+ * @property {Record<string, string>} query @property {string} trace @property {number} round
  * @property {string} area
  */
 /**
@@ -43,6 +43,7 @@ const KEPT = seated
 const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
+const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' }; // of a round that a lesson shows
 
 /** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 async function until(ready, tries = 80) {
@@ -78,7 +79,7 @@ function drawFigures(root, plotly) {
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
-class Learn {
+export class Learn {
   /** @param {HTMLElement} root @param {Options} options */
   constructor(root, { lessons, defaults }) {
     this.root = root;
@@ -109,11 +110,7 @@ class Learn {
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
     this.guide.about = () => this.room();
     addEventListener('specdiff:room', () => this.draw());
-    this.presenter = new Presenter(this.guide, lessons, {
-      steps: (lesson) => this.steps(lesson),
-      query: (lesson, at) => this.query(lesson, at),
-      left: () => this.guide.end(),
-    });
+    this.presenter = new Presenter(this);
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
       const start = /** @type {HTMLElement | null} */ (target.closest('[data-lesson]'));
@@ -290,7 +287,7 @@ class Learn {
 
   /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
-    const { explore, answer, panel, lines, query, trace, round, at, area } = lesson.watch;
+    const { explore, answer, panel, lines, query, trace, round, area } = lesson.watch;
     const tab = /** @type {'live' | 'explore' | 'compare'} */ (tabOf(lesson.watch));
     openTab(tab);
     if (!trace && !explore) return this.root.querySelector(area);
@@ -301,7 +298,7 @@ class Learn {
       const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // the first time
       this.asked = null;
       if (!(asked && (await player.openMoment(asked)))) {
-        await player.openMoment({ tab: 'live', trace, round, at, lane: 'drafted', asked: '' });
+        await player.openMoment({ ...VERDICT, trace, round });
       }
       player.draw(); // the element must exist now, not in the next frame
       return player.root.querySelector(area);

@@ -162,7 +162,7 @@ test('the sliders of three tokens are computed, and say so', () => {
     words,
     /^The p and q on the sliders, computed: .* always proposed “dog” .* the result would be cat 0\.50, dog 0\.50, owl 0\.00\. It should be cat 0\.60, dog 0\.30, owl 0\.10\.$/,
   );
-  assert.match(measured, /^The recording .*“delta”/);
+  assert.match(measured, /^The recording .*delta/);
 });
 
 test('what a visitor measured of a panel is said, and whose it is', () => {
@@ -170,7 +170,6 @@ test('what a visitor measured of a panel is said, and whose it is', () => {
     assert.match(watched(lesson, explored(lesson, true)), /^Your measurement: .*\d/, lesson);
     assert.equal(watched(lesson, explored(lesson, false)), '', 'the lesson says what was recorded');
   }
-  assert.equal(watched('trees', explored('trees', true)), '');
   assert.match(
     watched('gamma', explored('gamma', true, true)),
     /^Your measurement, on a machine that other programs kept busy: /,

@@ -65,13 +65,10 @@ const alike = (one, other, free) =>
   Object.entries(one.config).every(([name, value]) =>
     free.includes(name) || other.config[name] === value
   );
-const last = (/** @type {Answer} */ { rows, facts }) =>
-  rows.filter((row) => row.runs === facts.runs);
-
 /**
  * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
  * on its check, from a run and from the answer of the exploration; `watch` where the lesson points
- * at that answer. `runs`: all known runs.
+ * at that answer. Without them, the sentence of its report. `runs`: all known runs.
  * @type {Record<string, {run?: (run: Run, runs: Run[]) => string,
  *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
@@ -108,14 +105,6 @@ export const FINDINGS = {
         `${wide.gamma}, T ${wide.steps}; measured: τ = ${ratio(wide.tau)}. It predicts too many ` +
         `in ${more} of ${plural(known.length, 'cell')}.`;
     },
-    watch: ({ rows, choice }) => {
-      const own = rows.filter((row) => row.speedup && row.steps === 1);
-      if (own.length < 2) return '';
-      const [few, many] = [own.find((row) => row.gamma >= 4) ?? own[0], own[own.length - 1]];
-      return `with ${choice.drafter}, γ ${few.gamma} gives ${times(few.speedup)} and τ ` +
-        `${ratio(few.tau)}, γ ${many.gamma} gives ${times(many.speedup)} and τ ` +
-        `${ratio(many.tau)}.`;
-    },
   },
   accept: {
     run: (run) => {
@@ -126,14 +115,6 @@ export const FINDINGS = {
       return sampled(run) && chance
         ? `${plural(run.tested, 'token')} were tested with ${chance}: ${whole(run.odds)} on ` +
           `average, and ${percent(run.alpha)} of them were accepted.`
-        : '';
-    },
-    answer: (answer) => {
-      const certain = last(answer).find((row) => row.rule === 'delta');
-      return certain
-        ? `“delta”, which tests every token with p alone, is ${ratio(certain.distance, 3)} away ` +
-          `from the exact distribution after ${certain.runs.toLocaleString('en')} runs; 99 % of ` +
-          `exact samples stay below ${ratio(certain.floor_high, 3)}.`
         : '';
     },
   },
@@ -159,36 +140,14 @@ export const FINDINGS = {
         ? ''
         : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; ` +
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
-    answer: ({ rows, facts }) => {
+    answer: ({ rows }) => {
       const warmest = Math.max(...rows.map((row) => row.temperature));
-      const own = rows.filter((row) =>
-        row.temperature === warmest && row.alpha !== null && row.alpha !== undefined
+      const own = rows.filter((row) => row.temperature === warmest && Number.isFinite(row.alpha));
+      const found = own.map((row) =>
+        `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`
       );
-      if (own.length < 2) return '';
-      const sure =
-        facts.reliability.filter((one) => one.temperature === warmest).sort((a, b) =>
-          a.ece - b.ece
-        )[0];
-      const calibrated = sure
-        ? ` Its confidence q is best calibrated at ${sure.draft_temperature}: expected error ` +
-          `${ratio(sure.ece)}.`
-        : '';
-      return `with the target at ${warmest}, α is ${
-        own.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`).join(
-          ', ',
-        )
-      }: its temperature is in q.${calibrated}`;
-    },
-    watch: ({ rows }) => {
-      const best = (degree) =>
-        Math.max(
-          ...rows.filter((row) => row.temperature === degree && row.tau).map((row) => row.tau),
-        );
-      const degrees = rows.map((row) => row.temperature);
-      const [cold, warm] = [Math.min(...degrees), Math.max(...degrees)];
-      return Number.isFinite(best(warm))
-        ? `the best τ is ${ratio(best(cold))} at temperature ${cold} and ${ratio(best(warm))} ` +
-          `at ${warm}.`
+      return own.length > 1
+        ? `with the target at ${warmest}, α is ${found.join(', ')}: its temperature is in q.`
         : '';
     },
   },
@@ -250,25 +209,6 @@ export const FINDINGS = {
         : ': each run makes its own draws';
       return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” comes from what is proved about the rule “${rule}”, not from this comparison.`;
     },
-    answer: (answer) => {
-      const [wrong, ...exact] = [...last(answer)].sort((a, b) =>
-        Number(a.lossless) - Number(b.lossless)
-      );
-      const far = Math.max(...exact.map((row) => row.distance));
-      return wrong && !wrong.lossless && exact.length
-        ? `at temperature ${answer.choice.temperature}, “${wrong.rule}” is ` +
-          `${ratio(wrong.distance, 3)} away from the exact distribution after ` +
-          `${wrong.runs.toLocaleString('en')} runs, and the exact rules at most ` +
-          `${ratio(far, 3)}; 99 % of exact samples stay below ${ratio(wrong.floor_high, 3)}.`
-        : '';
-    },
-    watch: ({ rows, facts }) => {
-      const seen = rows.find((row) => !row.lossless && row.distance > row.floor_high);
-      return seen
-        ? `“${seen.rule}” stands out after ${seen.runs.toLocaleString('en')} runs; ` +
-          `${facts.runs.toLocaleString('en')} of each rule were drawn.`
-        : '';
-    },
   },
 };
 
@@ -281,9 +221,12 @@ const sourceOf = ({ answer, own, busy }) =>
     ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
     : `The recording (${answer.machine.device})`;
 
+const reported = (/** @type {Answer} */ { report }) => report.answer ?? '';
+
 /** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
 export function watched(lesson, explored) {
-  const found = explored?.own ? FINDINGS[lesson]?.watch?.(explored.answer) : '';
+  const { watch = reported } = FINDINGS[lesson] ?? {};
+  const found = explored?.own ? watch(explored.answer) : '';
   return explored && found ? `${sourceOf(explored)}: ${found}` : '';
 }
 
@@ -295,9 +238,9 @@ export function watched(lesson, explored) {
  *  @param {Sliders | null} [sliders]
  *  @returns {string[]} sentences */
 export function proven(lesson, runs, explored, recorded, sliders = null) {
-  const { run: ofRun, answer: ofAnswer } = FINDINGS[lesson] ?? {};
+  const { run: ofRun, answer: ofAnswer = reported } = FINDINGS[lesson] ?? {};
   const by = (who, found) => found ? [`${who}: ${found}`] : [];
-  const answered = explored ? by(sourceOf(explored), ofAnswer?.(explored.answer)) : [];
+  const answered = explored ? by(sourceOf(explored), ofAnswer(explored.answer)) : [];
   const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
   const own = [
     ...(explored?.own ? answered : []),

@@ -135,21 +135,18 @@ export function aside(what, greedy, judged) {
       `${ratio(known.delta)}, match ${ratio(known.match)} (if the shared noise gives the same ` +
       `token)${mass}.`
     : '';
-  return [greedy ? softmax : odds, judged ? missing(what, greedy) : ''].filter(Boolean).join(' ');
+  return [greedy ? softmax : odds, judged ? missing(what) : ''].filter(Boolean).join(' ');
 }
 
 /** A note on numbers of a place that the trace lacks. @param {Inspected} what */
-function missing({ tree, holds, rows, options, reached, test }, greedy) {
-  if (!tree || !options.length) {
-    return holds === 'none' && (reached || test) && rows.length
-      ? 'This trace has no p of the target’s likeliest tokens here.'
-      : '';
-  }
-  const q = rows.some((row) => row.id !== null && row.q !== null)
-    ? ''
-    : ', and no q from the drafter';
-  if (holds === 'all') return q && 'This trace has no q for its tree nodes.';
-  if (holds === 'drafted') return `This trace has p for the drafted tokens only${q}.`;
-  return `This trace has no p for its tree nodes${greedy ? ' at temperature 0' : ''}${q}: only ` +
-    'which token the target drew.';
+function missing({ tree, holds, rows, options, reached, test }) {
+  const branches = tree && options.length > 0;
+  if (!branches && !(rows.length && (reached || test))) return '';
+  const known = rows.some(({ id, q }) => id !== null && q !== null);
+  const lacks = [
+    holds === 'none' && 'p of the target’s likeliest tokens',
+    branches && holds === 'drafted' && 'p of tokens that were not drafted',
+    branches && !known && 'q of the drafted ones',
+  ].filter(Boolean);
+  return lacks.length ? `This trace has no ${lacks.join(' and no ')} here.` : '';
 }

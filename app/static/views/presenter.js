@@ -8,24 +8,15 @@ import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 import { keep, recall } from '../storage.js';
 import { make } from './dom.js';
-/** @import { Guide, Step } from './guide.js' */
 /** @import { App } from '../app.js' */
-
-/** @typedef {{name: string, title: string}} Lesson */
-/**
- * @template {Lesson} L
- * @typedef {object} Walk functions of the Learn tab for its lessons
- * @property {(lesson: L) => Step[]} steps
- * @property {(lesson: L, at: number) => URLSearchParams} query of a link to a step
- * @property {(lesson: L) => void} left
- */
+/** @import { Learn } from '../learn.js' */
 
 const KEPT = 'specdiff-room'; // the code of the shared room, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
 /** @typedef {[keys: string[], shown: string, words: string, button: string,
- *  act: (room: Presenter<any>) => unknown]} Command what a presenter can do, by keys and most also
+ *  act: (room: Presenter) => unknown]} Command what a presenter can do, by keys and most also
  *  by a button */
 
 /** @type {Command[]} */
@@ -43,34 +34,28 @@ const COMMANDS = [
   [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
 ];
 
-/** A hint on the link for a room. @param {URL} link @param {boolean} coded as a QR code */
-function hint(link, coded) {
+/** A hint on the link for a room. @param {URL} link */
+function hint(link) {
   if (link.protocol === 'file:') {
     return 'This page is a file on this computer: share the file itself with the room.';
   }
   if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
-    if (coded) {
-      return 'The code contains this computer’s network address, so phones on the same network can open it.';
-    }
-    return 'Only this computer can open this address. For a room, start the page with --host 0.0.0.0 ' +
-      'and open it here by this computer’s name.';
+    return 'Only this computer can open this address. A QR code has its network address, for phones on the ' +
+      'same network. If there is no code, start the page with --host 0.0.0.0.';
   }
   return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
     : 'It opens this lesson with recorded runs; nobody can start a run there.';
 }
 
-/** @template {Lesson} L */
 export class Presenter {
-  /** @param {Guide} guide @param {L[]} lessons @param {Walk<L>} walk */
-  constructor(guide, lessons, walk) {
-    this.guide = guide;
-    this.lessons = lessons;
-    this.walk = walk;
+  /** @param {Learn} learn the tab whose lessons are presented */
+  constructor(learn) {
+    this.learn = learn;
+    this.guide = learn.guide;
     this.number = -1; // of the lesson; −1: no presentation
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
-    this.coded = false; // whether the QR code of the link arrived
     const kept = recall(KEPT, 'sessionStorage');
     this.room = kept || code();
     this.shared = Boolean(kept); // whether the room has the link and may answer
@@ -81,7 +66,7 @@ export class Presenter {
   }
 
   get lesson() {
-    return this.lessons[this.number];
+    return this.learn.lessons[this.number];
   }
 
   /** The player of the recording that is on the screen, if one is. */
@@ -95,7 +80,7 @@ export class Presenter {
     this.guide.room = true;
     this.bar.hidden = false;
     document.body.classList.add('sd-presenting');
-    await this.follow(this.guide.start(this.lesson.title, this.walk.steps(this.lesson), at));
+    await this.follow(this.guide.start(this.lesson.title, this.learn.steps(this.lesson), at));
   }
 
   /** Update the bar now, and again when the step's element is open. @param {Promise<void>} moved */
@@ -124,7 +109,7 @@ export class Presenter {
   }
 
   update() {
-    const query = this.walk.query(this.lesson, this.guide.at);
+    const query = this.learn.query(this.lesson, this.guide.at);
     query.set('present', '1');
     address(query.toString());
     this.draw();
@@ -142,7 +127,7 @@ export class Presenter {
   }
 
   draw() {
-    const { number, lessons, lesson } = this;
+    const { number, lesson } = this;
     const off = { Reveal: !this.guide.hides, Play: !this.player() };
     const button = (/** @type {Command} */ [, shown, words, name, act]) =>
       html`
@@ -157,7 +142,8 @@ export class Presenter {
       html`
         ${lessonBack}
         <span class="sd-present-place"
-          aria-live="polite">Lesson ${number + 1} of ${lessons.length}: ${lesson.title}</span>
+          aria-live="polite">Lesson ${number + 1} of ${this.learn.lessons.length}: ${lesson
+            .title}</span>
         ${lessonOn}<span class="sd-present-space"></span>${buttons}
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
@@ -172,25 +158,20 @@ export class Presenter {
   link() {
     const here = new URL(document.baseURI);
     here.hash = '';
-    here.search = `${this.walk.query(this.lesson, this.guide.at)}${
+    here.search = `${this.learn.query(this.lesson, this.guide.at)}${
       here.protocol === 'file:' ? '' : `&room=${this.room}`
     }`;
     const drawn = new URL('qr', document.baseURI);
     drawn.search = new URLSearchParams({ link: here.href }).toString();
     const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
-    const coded = () => {
-      this.coded = true;
-      this.update();
-    };
     return html`
       ${here.protocol !== 'file:' && here.href.length <= LONGEST_LINK && html`
         <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
           .href}
-          onload=${this.coded ? null : coded}
           onerror=${hide} />
       `}
             <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
-        class="sd-sub">${hint(here, this.coded)}</p>
+        class="sd-sub">${hint(here)}</p>
     `;
   }
 
@@ -205,7 +186,7 @@ export class Presenter {
   /** @param {number} by lessons @param {boolean} [end] whether to begin with the last step */
   turn(by, end = false) {
     const number = this.number + by;
-    if (number < 0 || number >= this.lessons.length) return;
+    if (number < 0 || number >= this.learn.lessons.length) return;
     this.start(number, end ? this.guide.steps.length - 1 : 0);
   }
 
@@ -216,7 +197,6 @@ export class Presenter {
   }
 
   leave() {
-    const { lesson } = this;
     if (this.shared) close(this.room);
     this.number = -1;
     this.bar.hidden = true;
@@ -225,7 +205,7 @@ export class Presenter {
     const query = new URLSearchParams(location.search);
     for (const name of ['present', 'step']) query.delete(name);
     address(query.toString());
-    this.walk.left(lesson);
+    this.guide.end();
   }
 
   keys(event) {
