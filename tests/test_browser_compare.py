@@ -15,7 +15,7 @@ def labels(page: Any) -> list[str]:
     return [one.split("\n")[0] for one in page.locator(".sd-cmp-table tbody .sd-cmp-name").all_inner_texts()]
 
 
-def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: str) -> None:
+def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: Any, address: str) -> None:
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         rows = page.evaluate(f"{COMPARE}.answer.rows")
@@ -32,10 +32,6 @@ def test_the_recorded_answer_its_switches_and_its_races(browser: Any, address: s
         assert labels(page) == ranked(1, "code") != ranked(0, "code")
         page.locator(".sd-cmp-bar:not([disabled])").first.click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.names.length === 2")
-
-
-def test_measuring_here(browser: Any, address: str) -> None:
-    with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         page.locator("#compare-player .sd-source select").select_option(index=1)
         page.wait_for_function(f"{COMPARE}.answer?.choice.pair === 'embedded'")

@@ -275,7 +275,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name == "side-by-side" else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "text" else pytest.mark.slow)
         for name, kind in EXPLORATIONS.items()
         if kind.tab == "explore"
     ],
@@ -384,6 +384,8 @@ def test_a_rejection_is_sent_another_way_of_recorded_runs_and_of_opened_traces(b
         assert "96" in page.text_content(".sd-cmp-full")
         assert page.locator(".sd-exp-lanes option").count() == 2 * 4
         assert not serious(page)
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert not overflows(page)
         chosen.set_input_files({"name": "no.jsonl.gz", "mimeType": "", "buffer": b"\x1f\x8bno trace"})
         page.wait_for_selector(".sd-exp .sd-card :text('no.jsonl.gz: it is compressed, and damaged')")
         assert page.locator(".sd-track-column").count() == 96, "what was opened stays"

@@ -37,7 +37,7 @@ from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.trace import write_trace
 
-FEW: dict[str, Any] = {"tokens": 40, "per_flavour": 2, "gamma": 4}
+FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
 
 def with_drafter(engine: Engine, name: str, drafter: Drafter) -> Engine:
@@ -111,7 +111,7 @@ def weights(engine: Engine, name: str) -> dict[str, Tensor]:
 
 
 def test_too_few_texts_are_told_to_be_too_few(engine: Engine) -> None:
-    final = examined(engine, "block", texts="Once upon a time\nThe dog")
+    final = examined(engine, "block", texts="Once upon a time\nThe dog", tokens=16)
     assert final.facts["verdict"] == "unknown"
     assert "at least 6" in final.facts["findings"][0]
     assert final.rows[1]["low"] is None
@@ -186,7 +186,7 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str, monkeyp
     more: dict[str, Any] = {}
     if fault in ("block positions", "block layers"):  # they make little difference: more drafts are needed
         monkeypatch.setattr(doctor, "EVERY", 3)
-        more = {"tokens": 64, "per_flavour": 3, "gamma": 8}
+        more = {"tokens": 64, "flavours": "stories,dialogue,math,code", "per_flavour": 3, "gamma": 8}
     name, break_it, suspect, change = FAULTS[fault]
     final = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name, **more)
     assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", suspect), final.facts["findings"]
@@ -285,7 +285,7 @@ def own(tmp_path: Path) -> list[str]:
     return ["--target", str(tmp_path / "target"), "--drafter", str(tmp_path / "drafter"), "--mask-id", str(MASKED)]
 
 
-PATIENT = ["--texts", TEXTS, "--tokens", "30", "--gamma", "4"]
+PATIENT = ["--texts", TEXTS, "--tokens", "20", "--gamma", "4"]
 
 
 def test_a_wrong_shift_on_the_command_line_is_named(
@@ -375,7 +375,7 @@ def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pyt
 
 # Two runs that part.
 
-SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 24}
+SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 16}
 
 
 def seen(engine: Engine, **values: Any) -> Any:

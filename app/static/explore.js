@@ -454,11 +454,9 @@ export class Explore extends Job {
     const url = await this.race(file);
     if (!url) {
       this.status.show(
-        from === 'live'
-          ? (this.runs
-            ? 'You can open the race when the measurement is done.'
-            : 'This race is missing: the measurement ended before it was sent.')
-          : 'There is no recording of this race here.',
+        this.runs
+          ? 'You can open the race when the measurement is done.'
+          : 'This race is missing: the measurement ended before it was sent, or there is no recording of it here.',
         false,
       );
       return;

@@ -66,13 +66,10 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     def label(stem: str) -> str:
         choice = choices[stem]
         pair, drafter = labels(choice.get("pair", EMBEDDED.name), choice.get("drafter", "none"))
-        named = {**choice, "pair": pair, "drafter": drafter}
-        words = {field: named[field] for field in differing or ["pair"]}
-        if "temperature" in words:
-            words["temperature"] = f"temperature {words['temperature']:g}"
-        if "controller" in words:
-            words["controller"] = "controller" if words["controller"] else ""
-        return " · ".join(filter(None, words.values()))
+        words = {"pair": pair, "drafter": drafter, "models": choice.get("models")}
+        words |= {"temperature": f"temperature {choice.get('temperature', 0):g}"}
+        words |= {"controller": "controller" if choice.get("controller") else ""}
+        return " · ".join(filter(None, (words[field] for field in differing or ["pair"])))
 
     return {stem: label(stem) for stem in sorted(choices, key=place)}
 

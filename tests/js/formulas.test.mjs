@@ -84,9 +84,8 @@ test('serving load: where rows are free it always pays, where each costs a pass 
     new RegExp(`stops paying at ${x[y.findIndex((one) => one < 1)]} people`),
   );
   assert.ok(Math.min(...published('EAGLE-3').y) > 1 && published('EAGLE-3').x.at(-1) === 64);
-  assert.doesNotMatch(knee.words[1], /%/, 'no wider pass was faster');
   const noisy = at([[1, 0.004], [9, 0.004], [10, 0.02], [11, 0.005], [16, 0.005], [128, 0.5]]);
-  assert.match(noisy.words[1], /γ 4 stops paying between 2 and 3\b.* 75 %/);
+  assert.match(noisy.words[1], /γ 4 stops paying between 2 and 3\b/);
 });
 
 test('temperature acts on the recorded probabilities, and the matched one is found', () => {

@@ -15,7 +15,7 @@ const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) 
   Array.from({ length: Math.round((high - low) / step) + 1 }, (_, i) => low + i * step);
 
 /** A line, or marks if `mark` is given. @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
-const trace = (name, x, y, colour, look = {}) => {
+export const trace = (name, x, y, colour, look = {}) => {
   const { dash = '', mark = '', ...more } = look;
   return {
     type: 'scatter',
@@ -155,10 +155,6 @@ function serving(answer, figure, { people }) {
     if (!last) return `γ ${gamma} never pays`;
     return `γ ${gamma} stops paying ${last > stop ? `between ${stop} and ${last}` : `at ${stop}`}`;
   });
-  const falls = curve.map(([, time], i) =>
-    1 - time / Math.max(...curve.slice(0, i + 1).map(([, before]) => before))
-  );
-  const fall = Math.round(100 * Math.max(...falls));
   return {
     data: [
       ...gammas.map((gamma, i) => {
@@ -192,11 +188,8 @@ function serving(answer, figure, { people }) {
           }.`
           : 'a round would need more rows than were timed.'
       }`,
-      `By people served at once: ${ends.join('; ')}. ${
-        fall
-          ? `The timed passes scatter (one was ${fall} % faster than one over fewer rows)`
-          : 'Timed passes scatter'
-      }, so small differences between these windows may be noise.`,
+      `By people served at once: ${ends.join('; ')}. Timed passes scatter, so small differences ` +
+      'between these windows may be noise.',
       'A drafter’s pass over several texts was not timed: it is assumed to grow with its rows as the target’s does.',
       'A real server is slower than this: each text there reads its own cache, while the rows timed here share one.',
       'Grey: published for Llama 3.1 8B served from one H100 with drafts of 3 tokens (arXiv 2503.01840, table 3). ' +

@@ -13,6 +13,7 @@ import {
   withProbability,
 } from '../state/exploration.js';
 import { ratio, times } from '../state/format.js';
+import { trace } from '../state/formulas.js';
 /** @import { Answer, Sandbox as Box } from '../state/exploration.js' */
 
 /** A labelled slider that shows its value.
@@ -110,30 +111,15 @@ export class Sandbox {
   adds(key) {
     const { cost, tau, speedup } = this.at();
     if (key === 'passes' && this.typed) {
-      return {
-        data: [{
-          type: 'scatter',
-          mode: 'lines+markers',
-          name: 'typed',
-          x: this.typed.map(([rows]) => rows),
-          y: this.typed.map(([, seconds]) => 1000 * seconds),
-          line: { color: '@accent', width: 1.8, dash: 'longdash' },
-          marker: { symbol: 'star', size: 7, color: '@accent' },
-        }],
-      };
+      const rows = this.typed.map(([size]) => size);
+      const ms = this.typed.map(([, seconds]) => 1000 * seconds);
+      return { data: [trace('typed', rows, ms, '@accent', { dash: 'longdash' })] };
     }
     if (key !== 'plane') return { data: [] };
-    const star = { symbol: 'star', size: 16, color: '@accent', line: { color: '@card', width: 1 } };
+    const hovertemplate = 'the sandbox: τ = %{y:.2f}, cost %{x:.2f} bare passes<extra></extra>';
+    const star = { mark: 'star', hovertemplate };
     return {
-      data: [{
-        type: 'scatter',
-        mode: 'markers',
-        name: `sandbox ${times(speedup)}`,
-        x: [cost],
-        y: [tau],
-        marker: star,
-        hovertemplate: 'the sandbox: τ = %{y:.2f}, cost %{x:.2f} bare passes<extra></extra>',
-      }],
+      data: [trace(`sandbox ${times(speedup)}`, [cost], [tau], '@accent', star)],
       reach: { x: 1.08 * cost, y: 1.08 * tau },
     };
   }
@@ -293,15 +279,10 @@ export class Playground {
     this.seed = 0;
   }
 
-  /** The accepted part of p, min(p, q), and the part added after rejections: together p. */
-  get parts() {
-    const { kept } = acceptance(this.p, this.q);
-    return { kept, added: this.p.map((p, i) => p - kept[i]) };
-  }
-
-  /** Bars of each token: q, the two areas of p, and its share of the draws. */
+  /** Bars of each token: q; p with its accepted part, min(p, q), and the part added after rejections; and its share of
+   *  the draws. */
   areas() {
-    const { kept, added } = this.parts;
+    const { kept } = acceptance(this.p, this.q);
     const bar = (area, share, words) =>
       share > 0.005 &&
       html`<i data-area=${area} style="--p: ${share}">${ratio(share)} ${words}</i>`;
@@ -310,7 +291,7 @@ export class Playground {
         <p><b>q(${token})</b>${bar('drafted', this.q[i], '')}</p>
         <p><b>p(${token})</b>${bar('kept', kept[i], 'accepted')}${bar(
           'added',
-          added[i],
+          this.p[i] - kept[i],
           'residual',
         )}</p>
         ${this.drawn &&
@@ -327,8 +308,6 @@ export class Playground {
 
   get result() {
     const { alpha, residual } = acceptance(this.p, this.q);
-    const { kept, added } = this.parts;
-    const areas = TOKENS.map((token, i) => `${token} ${ratio(kept[i])} + ${ratio(added[i])}`);
     const shares = (values) => TOKENS.map((token, i) => `${token} ${ratio(values[i])}`).join(', ');
     const rest = residual
       ? `After a rejection: ${shares(residual)}.`
@@ -338,8 +317,7 @@ export class Playground {
         'resulting shares are close to p: ' +
         `${shares(this.drawn.counts.map((count) => count / DRAWS))}.`
       : '';
-    return `Accepted: Σ min(p, q) = ${ratio(alpha)}. ${rest} The two areas of each bar add up ` +
-      `to p: ${areas.join(', ')}.${seen}`;
+    return `Accepted: Σ min(p, q) = ${ratio(alpha)}. ${rest}${seen}`;
   }
 
   view() {
