@@ -7,10 +7,8 @@ import dataclasses
 import datetime
 import glob
 import logging
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 
 import msgspec
 import torch
@@ -24,7 +22,7 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.loading import LoadedPair, load_pair
 from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
-from specdiff_core.models.device import choose_placement, cpu_threads, device_name
+from specdiff_core.models.device import choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
@@ -236,7 +234,6 @@ class Engine:
     ) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
-        packages = ("torch", "transformers", "tokenizers")
         tree = config.tree_nodes or config.num_drafts > 1  # in another order sums round differently
         exact = "biased" if not config.rule.lossless else "rounding" if tree else self.target.exactness(stopped)
         return RunStarted(
@@ -248,7 +245,7 @@ class Engine:
             dtype=placement.dtype_name,
             reason=placement.reason + ("; a probe chose the number of threads" if probed else ""),
             threads=torch.get_num_threads(),
-            versions={"python": platform.python_version()} | {name: version(name) for name in packages},
+            versions=versions("torch", "transformers", "tokenizers"),
             grain=clock.grain,
             lossless=config.rule.lossless,
             exactness=exact,

@@ -8,11 +8,8 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
-
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 class Provenance(TypedDict, total=False):
@@ -35,7 +32,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
     """The provenance of this process; ``argv``: the arguments of ``python -m module``."""
     import torch
 
-    from specdiff_core.models.device import processor
+    from specdiff_core.models.device import processor, versions
 
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
@@ -47,7 +44,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         "system": f"{platform.system()} {platform.machine()}",
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "versions": versions("torch", "transformers", "tokenizers", "numpy"),
     }
 
 

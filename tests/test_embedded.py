@@ -213,10 +213,3 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
     (header,) = (e for e in events if isinstance(e, RunStarted))
     assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
     assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
-
-
-def test_a_typed_mask_is_text(engine: Engine) -> None:
-    """A prompt may mention special tokens; it cannot smuggle their ids into the drafter's context."""
-    ids = engine.encode("a <|mask|> and an <|endoftext|>")
-    assert not set(ids[1:]) & set(engine.pair.tokenizer.all_special_ids)
-    assert engine.pair.tokenizer.decode(ids[1:]) == "a <|mask|> and an <|endoftext|>"

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,9 @@ def processor() -> str:
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine() or "unknown"
+
+
+@functools.cache
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Python and of ``packages``; reading them takes milliseconds."""
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
