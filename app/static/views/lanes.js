@@ -137,8 +137,7 @@ export function Lanes({ app, scene }) {
     html`<li><span class="sd-t sd-t-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
   );
   return html`
-    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}
-      data-even=${String([1, 2, 4].includes(names.length))}>
+    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}>
       <div class="sd-lane-columns" aria-hidden="true">${COLUMNS.map(([key, words, title]) =>
         html`<span class="sd-h-${key}" title=${title || null} data-symbol=${
           title ? null : words

@@ -173,15 +173,13 @@ class Grid extends View {
     };
     const spoken = `anchor: the last committed token, ${JSON.stringify(anchor)}`;
     const [asks, how] = greedy ? ['agree?', AGREE] : ['accept?', ACCEPT];
-    const least = round.tree || rows.length <= MOST_ROWS ? '0' : rows.length > 16 ? '2' : '1';
-    const tall = String(Boolean(round.tree && rows.length > MOST_ROWS));
+    const tall = String(rows.length > MOST_ROWS);
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
     return html`
       <div class="sd-gridwrap" data-tall=${tall} tabindex="0" role="region"
         aria-label="Draft window, scrollable">
         <div class="sd-grid" role="table"
           aria-label="Denoising steps by position, then the acceptance tests" style=${style}
-          data-wide=${String(size > 16)} data-dense=${least}
           onclick=${(event) => this.choose(event.target)} onkeydown=${(event) => this.keyed(event)}>
           <div class="sd-row sd-head" role="row">
                 <div class="sd-label" role="columnheader">anchor</div>
