@@ -193,7 +193,7 @@ export class App extends Job {
       return;
     }
     const trace = await this.traceOf(message);
-    this.over();
+    if (!this.waiting) this.over(); // a file may be opened while a run waits
     card.hide();
     if (trace) {
       this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source, {
