@@ -17,9 +17,9 @@ from app_fakes import START, WARM_UP, FakeDecoder, frames, raced, trace_of
 
 from app import page
 from app.content.error_cards import card
-from app.run import engines as app_engines
 from app.run import job
 from app.run import race as running
+from app.run import turns as app_turns
 from app.run.engines import Engines
 from app.run.job import Jobs
 from app.tabs import live, race
@@ -370,7 +370,7 @@ def test_stop_while_a_pair_loads_ends_both(monkeypatch: pytest.MonkeyPatch) -> N
     def gone(message: str) -> None:
         raise Stopped
 
-    monkeypatch.setattr(app_engines, "GLANCE", 0.01)
+    monkeypatch.setattr(app_turns, "GLANCE", 0.01)
     waiting, engines, messages = threading.Event(), Engines(listen), []
     loading = threading.Thread(target=engines, args=("embedded", "block", messages.append))
     loading.start()

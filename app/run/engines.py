@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from app import own_pairs
 from app.content.examples import OPENING
 from app.run.gpu import is_zero_gpu
+from app.run.turns import GLANCE, Queue
 from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.folders import is_cached, is_local
@@ -34,8 +35,6 @@ Progress = Callable[[str], None]
 """Gets messages, or "" for none; raises Stopped if nobody waits any more."""
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
-GLANCE = 0.5
-"""Seconds between progress reports to threads that wait for another thread's load."""
 AGE = 20.0
 """Seconds for which the list of available pairs is cached."""
 
@@ -44,7 +43,7 @@ class _OneAtATime:
     """Work that one thread does at a time. The others wait and report its progress."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._queue = Queue(1)
         self.message = ""
 
     @contextmanager
@@ -59,13 +58,11 @@ class _OneAtATime:
             self.message = message or self.message
             progress(message)
 
-        while not self._lock.acquire(timeout=GLANCE):
-            progress(self.message or "Waiting for another model to load")
-        try:
-            yield report
-        finally:
-            self.message = ""
-            self._lock.release()
+        with self._queue.turn(lambda place: progress(self.message or "Waiting for another model to load")):
+            try:
+                yield report
+            finally:
+                self.message = ""
 
 
 class Engines:

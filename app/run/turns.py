@@ -25,7 +25,7 @@ MOST_WAITING = 64
 EARLIER = 10
 """Turns from which the time of the next is estimated."""
 GLANCE = 0.5
-"""Seconds between a waiting job's checks of its stop event."""
+"""Seconds between the looks of a thread that waits: for its turn, or for another thread's load."""
 WINDOW = 600.0
 """Seconds over which a visitor's tokens and seconds are counted."""
 TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
