@@ -21,7 +21,7 @@ from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Context, Draft, DraftSession, drained
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.maths.chains import Follow
+from specdiff_core.maths.chains import PairScores
 from specdiff_core.maths.randomness import Independent, Sampler
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.schema.settings import RevealOrder, Rule, Sampling, Selection
@@ -94,7 +94,7 @@ class Tables:
 class Pairs(Tables):
     """Tables whose drafter also says what each token adds to the candidates behind it."""
 
-    def follow(self, prefix: Text) -> Follow:
+    def pair_scores(self, prefix: Text) -> PairScores:
         def pairs(before: Tensor, candidates: Tensor) -> Tensor:
             rows = []
             for slot, (left, right) in enumerate(zip(before.tolist(), candidates.tolist(), strict=True)):
@@ -132,8 +132,9 @@ def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence
     """A production draft of a denoiser; of :class:`Pairs`, with a Markov head and an anchor 0."""
     chained = isinstance(tables, Pairs)
     context = context_of((0, *prefix) if chained else prefix, sampler=sampler, **values)
-    follow = tables.follow(prefix) if chained else None
-    drafting = denoise(partial(tables.logits, prefix), context, mask_id=tables.size, forbidden=forbidden, follow=follow)
+    pair_scores = tables.pair_scores(prefix) if chained else None
+    predict = partial(tables.logits, prefix)
+    drafting = denoise(predict, context, mask_id=tables.size, forbidden=forbidden, pair_scores=pair_scores)
     return drained(drafting)
 
 

@@ -21,7 +21,7 @@ def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:
     tables = Pairs(seed=3)
     context = context_of((START,), 4, Branches([]), sampling=COLD)
     predict = partial(tables.logits, ())
-    (state,) = denoise(predict, context, mask_id=tables.size, follow=tables.follow(()))
+    (state,) = denoise(predict, context, mask_id=tables.size, pair_scores=tables.pair_scores(()))
     draft = denoised(tables, (), Branches([]), gamma=4, sampling=COLD)
     before, expected = START, []
     for slot in range(4):
@@ -39,7 +39,7 @@ def test_of_several_drafts_the_first_is_shown_with_its_own_confidence() -> None:
     tables = Pairs(seed=5)
     for seed in range(10):
         context = context_of((START,), 4, Independent("draft", seed), num_drafts=3)
-        (state,) = denoise(partial(tables.logits, ()), context, mask_id=tables.size, follow=tables.follow(()))
+        (state,) = denoise(partial(tables.logits, ()), context, mask_id=tables.size, pair_scores=tables.pair_scores(()))
         ids = state.ids.tolist()
         for slot, before in enumerate([START, *ids[:-1]]):
             row = tables.behind(slot, before, [tables.size] * 4)

@@ -1009,7 +1009,7 @@ def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
     run = engine.target.start()
     run.read(prompt[:-1])
     first = to_probs(run.score(prompt[-1:]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-    law = losslessness.exact_law(what, target, prompt)
+    law = losslessness.exact_distribution(what, target, prompt)
     assert len(law) == 4
     for token in first.nonzero()[:, 0].tolist():
         second = to_probs(run.score([token]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]

@@ -139,7 +139,7 @@ class Auto(Fixed):
         self._verify = _Line()
         self._pass_seconds = self._pass_weight = 0.0
         self._tokens = self._seconds = 0.0
-        self._odds = [0.0] * len(EXPONENTS)  # log-likelihood of each κ
+        self._log_likelihoods = [0.0] * len(EXPONENTS)  # of each κ
         self._confidences: Sequence[float] = ()
         self._begun = False
         self._tried: set[int] = set()
@@ -211,7 +211,7 @@ class Auto(Fixed):
     def _leading(self, confidences: Sequence[float]) -> int:
         """How many positions' expected tokens Π c^κ pay for a row; at least 1, to keep learning."""
         self._confidences = tuple(confidences)
-        exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._odds.__getitem__)]
+        exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._log_likelihoods.__getitem__)]
         row = self.min_node_prob
         gains = list(accumulate((confidence**exponent for confidence in confidences), mul))
         kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
@@ -238,4 +238,4 @@ class Auto(Fixed):
         for i, exponent in enumerate(EXPONENTS):
             chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in seen]
             found = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
-            self._odds[i] = MEMORY * self._odds[i] + sum(found)
+            self._log_likelihoods[i] = MEMORY * self._log_likelihoods[i] + sum(found)

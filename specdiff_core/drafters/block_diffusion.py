@@ -44,11 +44,11 @@ class BlockDrafter:
         self.successors: Successors | PairBias | Selector | None = network.markov_head or network.candidate_selector
         if network.markov is not None:
             self.successors = Successors(network.markov, words.read_embedding(), words.read_rows())
-        self.said: Tensor | None = None  # [d] ids that it can draft, where it lacks some
+        self.draft_ids: Tensor | None = None  # [d] ids that it can draft, where it lacks some
         self.head = words.head
-        if network.said is not None:
-            self.said = network.said.to(network.device)
-            self.head = Product(words.read_rows()[self.said])
+        if network.draft_ids is not None:
+            self.draft_ids = network.draft_ids.to(network.device)
+            self.head = Product(words.read_rows()[self.draft_ids])
         room = self.context + self.window + self.lead  # a block may reach beyond the context
         self.pool = Pool(network, room)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
@@ -65,9 +65,9 @@ class BlockDrafter:
             logits = logits * config.output_multiplier
         if cap := config.final_logit_softcapping:
             logits = cap * torch.tanh(logits / cap)
-        if self.said is not None:
+        if self.draft_ids is not None:
             every = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
-            logits = every.index_copy_(-1, self.said, logits)
+            logits = every.index_copy_(-1, self.draft_ids, logits)
         selector = self.network.candidate_selector
         return states, logits if selector is None else selector.cut(logits)
 
@@ -110,13 +110,13 @@ class BlockSession(FeatureSession):
             states, logits = self._pass(on_device(block, drafter.network.device))
             return logits
 
-        follow = None if successors is None else lambda before, found: successors(states, before, found)
+        scores = None if successors is None else lambda before, found: successors(states, before, found)
         heads: dict[str, Any] = {} if successors is None else {"candidates": successors.candidates}
         confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
         if confidence is not None and pairs is not None:
-            heads["sure"] = lambda before: confidence(states, pairs.markov_w1(before))
+            heads["confidence_head"] = lambda before: confidence(states, pairs.markov_w1(before))
         mask_id, forbidden = drafter.mask_id, drafter.forbidden
-        return (yield from denoise(predict, context, mask_id=mask_id, forbidden=forbidden, follow=follow, **heads))
+        return (yield from denoise(predict, context, mask_id=mask_id, forbidden=forbidden, pair_scores=scores, **heads))
 
     @torch.inference_mode()
     def _absorb(self, block: int) -> None:
@@ -181,7 +181,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
         return f"its mask_token_id is {config.mask_token_id}, the pair declares {spec.mask_id}"
     if config.mask_token_id >= size:
         return f"its mask id is {config.mask_token_id}, the target's table has {size} rows"
-    own_words = network.said is not None or network.markov_head or network.candidate_selector
+    own_words = network.draft_ids is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
         return f"its vocabulary has {config.vocab_size} tokens, the target's {size}"
     for name, read in zip(COPIES, (words.read_embedding, words.read_rows), strict=True):
@@ -189,8 +189,8 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
         if stored is None:
             continue
         table = read()
-        if name == COPIES[1] and network.said is not None:
-            table = table[network.said.to(table.device)]
+        if name == COPIES[1] and network.draft_ids is not None:
+            table = table[network.draft_ids.to(table.device)]
         # Equal in the coarser dtype.
         if not (torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)):
             return f"the {name} stored with it is not the target's"

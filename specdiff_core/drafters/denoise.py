@@ -13,10 +13,10 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft, Drafting
 from specdiff_core.maths import chains
-from specdiff_core.maths.chains import Chain, Follow
+from specdiff_core.maths.chains import Chain, PairScores
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
 from specdiff_core.maths.trees import best_first, independent, merge, most_probable
-from specdiff_core.maths.unmasking import RANKED, exact_positions, most_confident, reveal, schedule
+from specdiff_core.maths.unmasking import BY_DISTRIBUTION, exact_positions, most_confident, reveal, schedule
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.settings import RevealOrder
 
@@ -29,9 +29,9 @@ def denoise(
     *,
     mask_id: int,
     forbidden: Sequence[int] = (),
-    follow: Follow | None = None,
-    candidates: int = chains.RANKED,
-    sure: Callable[[Tensor], Tensor] | None = None,
+    pair_scores: PairScores | None = None,
+    candidates: int = chains.TOP,
+    confidence_head: Callable[[Tensor], Tensor] | None = None,
 ) -> Drafting:
     """Draft γ tokens in T denoising steps (SpecDiff §3; MDLM's reverse process with fixed counts
     per step). With T = 1 the context's stop criterion may end the window early. A tree (DDTree) or
@@ -42,10 +42,10 @@ def denoise(
         context: γ, T, reveal order, the drafter's sampling and its randomness.
         mask_id: its probability is set to zero before normalising (SUBS).
         forbidden: further ids that the target suppresses.
-        follow: for a denoiser whose tokens depend on the previous one (``maths/chains.py``).
+        pair_scores: for a denoiser whose tokens depend on the previous one (``maths/chains.py``).
             Leftmost masks revealed together are then drawn in order; other reveals, and those that
             depend on drawn values, use the marginals.
-        candidates, sure: for such a denoiser (``maths/chains.py``).
+        candidates, confidence_head: for such a denoiser (``maths/chains.py``).
 
     Yields:
         the window after each step.
@@ -57,9 +57,11 @@ def denoise(
     ids = torch.full((size,), mask_id, dtype=torch.long)
     never = tuple(dict.fromkeys((mask_id, *forbidden)))
     chain_of = None
-    if follow is not None:
+    if pair_scores is not None:
         anchor, sampling = context.ids[-1], context.sampling
-        chain_of = partial(Chain, follow, anchor=anchor, sampling=sampling, candidates=candidates, sure=sure)
+        chain_of = partial(
+            Chain, pair_scores, anchor=anchor, sampling=sampling, candidates=candidates, confidence_head=confidence_head
+        )
     if context.tree_nodes or context.num_drafts > 1:
         logits = predict(ids)
         banned = tuple(token for token in never if token < logits.shape[-1])
@@ -123,8 +125,8 @@ def _side_by_side(logits: Tensor, context: Context, masked: list[int], count: in
         chosen = most_confident(drawn, masked, count)
         values = values[[masked.index(i) for i in chosen]]
     else:
-        ranked = confidence() if count < len(masked) and context.order in RANKED else probs
-        chosen = reveal(context.order, ranked, masked, count, context.sampler)
+        compared = confidence() if count < len(masked) and context.order in BY_DISTRIBUTION else probs
+        chosen = reveal(context.order, compared, masked, count, context.sampler)
         rows = probs if len(chosen) == len(probs) else probs[chosen]
         values = context.sampler.sample(rows, [first + i for i in chosen])
     return _Revealed(chosen, values, probs, confidence)
@@ -154,13 +156,13 @@ def _tree(logits: Tensor, context: Context, banned: Sequence[int], chain_of: Mak
     size = context.gamma
     if chain_of is None:
         marginals = confidence_probs(logits, context.sampling, banned)
-        ranked, confidence = independent(marginals, context.tree_nodes), lambda places: marginals
+        successors, confidence = independent(marginals, context.tree_nodes), lambda before: marginals
     else:
-        chain = chain_of(logits, [None] * size, banned=banned, ranked=True)
-        ranked, confidence = chain.ranked(), chain.confidence
-    window, places = most_probable(ranked, size)
-    state = _whole(torch.tensor(window), partial(confidence, places))
-    ids, parents, totals = best_first(ranked, size, context.tree_nodes, context.min_node_prob)
+        chain = chain_of(logits, [None] * size, banned=banned, top=True)
+        successors, confidence = chain.successors(), chain.confidence
+    window, before = most_probable(successors, size)
+    state = _whole(torch.tensor(window), partial(confidence, before))
+    ids, parents, totals = best_first(successors, size, context.tree_nodes, context.min_node_prob)
     yield state
     return Draft.point_mass(ids, nfe=1, parents=parents, totals=totals)
 

@@ -161,7 +161,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         self.check()
         rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
-        law = exact_law(self, target, prompt)
+        exact = exact_distribution(self, target, prompt)
         counts: dict[str, Counter[TokenIds]] = {rule: Counter() for rule in rules}
         rows, due = list[dict[str, Any]](), 100.0
         clock = DeviceClock(engine.pair.placement.device, "total")
@@ -169,12 +169,12 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         def answer() -> Answer:
             """The curves so far with a point for now, and the exact and sampled joint distributions."""
             done = counts[rules[0]].total()
-            now = [] if rows and rows[-1]["runs"] == done else _points(self, law, counts)
+            now = [] if rows and rows[-1]["runs"] == done else _points(self, exact, counts)
             joint = [
-                {"text": list(text), "exact": law[text], **{rule: own[text] / done for rule, own in counts.items()}}
-                for text in sorted(law, key=lambda text: -law[text])[:16]
+                {"text": list(text), "exact": exact[text], **{rule: own[text] / done for rule, own in counts.items()}}
+                for text in sorted(exact, key=lambda text: -exact[text])[:16]
             ]
-            facts = {"joint": joint, "outcomes": len(law), "runs": done, "threads": 1}
+            facts = {"joint": joint, "outcomes": len(exact), "runs": done, "threads": 1}
             return Answer(rows=[*rows, *now], facts=facts)
 
         def play(rule: str, seed: int) -> TokenIds:
@@ -199,7 +199,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             after = counts[rules[0]].total()
             if after >= min(due, self.runs):  # evenly spaced on a logarithmic axis
                 due = after * (self.runs / 100) ** (1 / POINTS)
-                rows += _points(self, law, counts)
+                rows += _points(self, exact, counts)
             yield Step(after, self.runs, f"{after:,} runs of each rule", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -230,36 +230,36 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
-def exact_law(choice: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
+def exact_distribution(choice: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
-    law: dict[TokenIds, float] = {(): 1.0}
+    exact: dict[TokenIds, float] = {(): 1.0}
     sampling = choice.config("ratio", 0).sampling
     for _ in range(choice.length):
         longer: dict[TokenIds, float] = {}
-        for text, weight in law.items():
+        for text, weight in exact.items():
             probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
             for token in probs.nonzero()[:, 0].tolist():
                 longer[text + (token,)] = weight * float(probs[token])
-        law = longer
-    return law
+        exact = longer
+    return exact
 
 
 def _points(
-    choice: Losslessness, law: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
+    choice: Losslessness, exact: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
 ) -> Iterator[dict[str, Any]]:
     """A row for each rule: the total variation between its texts and the exact distribution; the
     mean and 99 % quantile for as many exact samples; and bounds of the true distance, which differs
     by less than that quantile (triangle inequality)."""
     import numpy as np
 
-    p, runs = np.array(list(law.values())), next(iter(counts.values())).total()
+    p, runs = np.array(list(exact.values())), next(iter(counts.values())).total()
     drawn = np.random.default_rng([choice.seed, runs]).multinomial(runs, p / p.sum(), size=DRAWS) / runs
     noise = np.abs(drawn - p).sum(-1) / 2
     high = float(np.quantile(noise, LEVEL))
     for rule, own in counts.items():
-        seen, size = np.array([own[text] for text in law]), own.total()
+        seen, size = np.array([own[text] for text in exact]), own.total()
         stray = size - int(seen.sum())  # texts that the target cannot write
         distance = float(np.abs(seen / size - p).sum() + stray / size) / 2
         yield {

@@ -16,7 +16,7 @@ from specdiff_core.schema.events import depths
 
 ROOT = -1
 
-Ranked = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
+Successors = Callable[[int, int], tuple[Sequence[float], Sequence[int], Sequence[int]]]
 """(depth, the parent's candidate index) -> log q, ids and candidate indices, the most probable first.
 A candidate index is the second argument at the next depth."""
 
@@ -34,7 +34,7 @@ def visible(parents: Sequence[int]) -> Tensor:
     return torch.tensor(rows)
 
 
-def places(held: int, new: int, parents: Sequence[int]) -> list[int]:
+def position_ids(held: int, new: int, parents: Sequence[int]) -> list[int]:
     """Absolute positions of the last ``new`` of [anchor, tree], behind ``held`` tokens."""
     anchor = held + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
@@ -59,26 +59,26 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
     return ids, parents, branches
 
 
-def independent(q: Tensor, budget: int) -> Ranked:
+def independent(q: Tensor, budget: int) -> Successors:
     """Rows for :func:`best_first` of independent positions ``q [g, V]``, ``budget`` of each."""
     best = q.topk(min(budget, q.shape[-1]), -1)
     values, tokens = (part.tolist() for part in to_host(best.values.log(), best.indices))
-    return lambda depth, place: (values[depth], tokens[depth], range(len(tokens[depth])))
+    return lambda depth, candidate: (values[depth], tokens[depth], range(len(tokens[depth])))
 
 
-def most_probable(ranked: Ranked, depth: int) -> tuple[list[int], list[int]]:
-    """The most probable token of every depth given the one before, and the place of the latter."""
-    ids, places, place = [], [], 0
+def most_probable(successors: Successors, depth: int) -> tuple[list[int], list[int]]:
+    """The most probable token of every depth given the one before, and its candidate index."""
+    ids, before, candidate = [], [], 0
     for level in range(depth):
-        _, tokens, following = ranked(level, place)
+        _, tokens, following = successors(level, candidate)
         ids.append(tokens[0])
-        places.append(place)
-        place = following[0]
-    return ids, places
+        before.append(candidate)
+        candidate = following[0]
+    return ids, before
 
 
 def best_first(
-    ranked: Ranked, depth: int, budget: int, min_prob: float = 0.0
+    successors: Successors, depth: int, budget: int, min_prob: float = 0.0
 ) -> tuple[list[int], list[int], list[float]]:
     """The ``budget`` most probable prefixes of a window (DDTree, arXiv 2604.12989), without those
     less probable than ``min_prob``; the first one always stays.
@@ -86,7 +86,7 @@ def best_first(
     A heap by Σ log q: the best prefix becomes a node; its next-best sibling and best child enter.
 
     Args:
-        ranked: what may follow a token.
+        successors: what may follow a token.
         depth: of the window.
         budget: nodes, at least 1.
 
@@ -96,23 +96,23 @@ def best_first(
     ids: list[int] = []
     parents: list[int] = []
     totals: list[float] = []
-    # (−Σ log q, depth, rank, parent, the parent's place, Σ log q of the parent)
-    heap = [(-ranked(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
+    # (−Σ log q, depth, rank, parent, the parent's candidate index, Σ log q of the parent)
+    heap = [(-successors(0, 0)[0][0], 0, 0, ROOT, 0, 0.0)]
     highest = -math.log(min_prob) if min_prob > 0 else math.inf
     while heap and len(ids) < budget:
-        cost, level, rank, parent, place, before = heapq.heappop(heap)
+        cost, level, rank, parent, candidate, before = heapq.heappop(heap)
         if cost == math.inf or (ids and cost > highest):
             break  # the others are impossible, or too improbable
-        values, tokens, places = ranked(level, place)
+        values, tokens, candidates = successors(level, candidate)
         node = len(ids)
         ids.append(tokens[rank])
         parents.append(parent)
         totals.append(-cost)
         if rank + 1 < len(values):
-            heapq.heappush(heap, (-(before + values[rank + 1]), level, rank + 1, parent, place, before))
+            heapq.heappush(heap, (-(before + values[rank + 1]), level, rank + 1, parent, candidate, before))
         if level + 1 < depth:
-            child = ranked(level + 1, places[rank])[0][0]
-            heapq.heappush(heap, (cost - child, level + 1, 0, node, places[rank], -cost))
+            child = successors(level + 1, candidates[rank])[0][0]
+            heapq.heappush(heap, (cost - child, level + 1, 0, node, candidates[rank], -cost))
     return ids, parents, totals
 
 
@@ -147,7 +147,7 @@ class Growth:
     def open(self) -> list[int]:
         """The deepest nodes to extend, the most probable first: a child is never more probable than
         its parent, so it can remain only if fewer than ``budget`` − 1 nodes are better."""
-        kept = set(self._ranked()[: self._budget - 1])
+        kept = set(self._by_probability()[: self._budget - 1])
         deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
         return [node for node in deepest[: self._width] if node in kept]
 
@@ -164,11 +164,11 @@ class Growth:
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
         """Ids, parents and Σ log q of the ``budget`` most probable nodes, the oldest first."""
-        kept = sorted(self._ranked()[: self._budget])
-        places = {node: place for place, node in enumerate(kept)} | {ROOT: ROOT}
-        parents = [places[self.parents[node]] for node in kept]
+        kept = sorted(self._by_probability()[: self._budget])
+        moved = {node: new for new, node in enumerate(kept)} | {ROOT: ROOT}
+        parents = [moved[self.parents[node]] for node in kept]
         return [self.ids[node] for node in kept], parents, [self._totals[node] for node in kept]
 
-    def _ranked(self) -> list[int]:
+    def _by_probability(self) -> list[int]:
         """All nodes, the most probable first; of equals the parent, which is older."""
         return sorted(range(len(self.ids)), key=lambda node: (-self._totals[node], node))

@@ -11,7 +11,7 @@ from torch import Tensor
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.schema.settings import RevealOrder
 
-RANKED = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
+BY_DISTRIBUTION = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB)
 """Orders that compare distributions."""
 
 
@@ -27,7 +27,7 @@ def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int,
 
     Args:
         order: any but value confidence, which needs the drawn values (:func:`most_confident`).
-        probs: ``[g, V]``, what the orders of :data:`RANKED` compare.
+        probs: ``[g, V]``, what the orders of :data:`BY_DISTRIBUTION` compare.
         masked: positions still masked, ascending.
     """
     if count >= len(masked):
@@ -71,5 +71,5 @@ def _score(order: RevealOrder, probs: Tensor) -> Tensor:
 
 def most_confident(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:
     """The ``count`` best-scored positions; ties go to the left."""
-    ranked = scores.sort(dim=-1, descending=True, stable=True).indices[:count].tolist()
-    return sorted(masked[i] for i in ranked)
+    best = scores.sort(dim=-1, descending=True, stable=True).indices[:count].tolist()
+    return sorted(masked[i] for i in best)

@@ -208,7 +208,7 @@ class DFlashDraftModel(nn.Module):
     """
 
     layers: Sequence[Layer]
-    said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
+    draft_ids: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
     copies: dict[str, Tensor]  # copies of the target's tables in its files
 
     def __init__(self, released: dict[str, Any]) -> None:
@@ -311,10 +311,10 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
     if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
     optional = (*COPIES, *(CONFIDENCE if model.confidence_head is None else ()))
-    stored, model.said = read_drafter(folder, expected, size, known, optional)
+    stored, model.draft_ids = read_drafter(folder, expected, size, known, optional)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
-    if model.said is not None and rows in stored:
+    if model.draft_ids is not None and rows in stored:
         whole = stored[rows].new_zeros(known, config.markov_rank)
-        stored[rows] = whole.index_copy(0, model.said, stored[rows])
+        stored[rows] = whole.index_copy(0, model.draft_ids, stored[rows])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)

@@ -147,7 +147,7 @@ class Eagle3Head(EagleHead):
         own: tensor names in its files.
     """
 
-    said: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
+    draft_ids: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
     def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
         shape, vocab = _shape(config, own), int(config.vocab_size)
@@ -168,15 +168,15 @@ class Eagle3Head(EagleHead):
     def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
         super().freeze(words, context=context)
         size = int(self.config.vocab_size)
-        head, said = words.head, None if self.said is None else self.said.to(self.device)
+        head, ids = words.head, None if self.draft_ids is None else self.draft_ids.to(self.device)
         if self.lm_head is not None:
             head = Product(self.lm_head.weight)
 
         def speak(states: Tensor) -> Tensor:
             logits = head(self.norm(states))
-            if said is None:
+            if ids is None:
                 return logits
-            return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, said, logits)
+            return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, ids, logits)
 
         self._words = Vocabulary(self.embed_tokens or words.embed, words.output, speak)
         return self
@@ -264,8 +264,8 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
     middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
     files = {n.replace("layers.0.", middle): tensor for n, tensor in head.state_dict().items()}
-    stored, head.said = read_drafter(folder, files, words, size)
-    if head.said is not None and head.lm_head is None:
+    stored, head.draft_ids = read_drafter(folder, files, words, size)
+    if head.draft_ids is not None and head.lm_head is None:
         raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")
     head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)

@@ -183,14 +183,14 @@ def read_drafter(
     """
     maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
-    behind, said = stored.pop("d2t", None), stored.pop("t2d", None)
-    if behind is None and words != size:
+    d2t, t2d = stored.pop("d2t", None), stored.pop("t2d", None)
+    if d2t is None and words != size:
         raise WeightsError(f"{shown(folder)} drafts {words:,} of {size:,} tokens, but has no d2t.")
-    if behind is None:
+    if d2t is None:
         return stored, None
-    ids, whole = torch.arange(words) + behind.long(), words == size
+    ids, whole = torch.arange(words) + d2t.long(), words == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
-    if wrong or (said is not None and not whole and said.bool().nonzero()[:, 0].tolist() != ids.tolist()):
+    if wrong or (t2d is not None and not whole and t2d.bool().nonzero()[:, 0].tolist() != ids.tolist()):
         raise WeightsError(f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens.")
     return stored, None if whole else ids
 

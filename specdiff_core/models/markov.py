@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.maths.chains import RANKED, SAMPLED
+from specdiff_core.maths.chains import SAMPLED, TOP
 
 
 class MarkovHead(nn.Module):
@@ -46,19 +46,19 @@ class Successors:
         embedding, rows: ``[V, W]`` of the vocabulary's embedding and of its output head.
     """
 
-    candidates = RANKED
+    candidates = TOP
 
     @torch.inference_mode()
     def __init__(self, markov: MarkovHead, embedding: Tensor, rows: Tensor) -> None:
         self._state = markov.state
-        self._said = markov.before(embedding)  # [V, inner]
+        self._before = markov.before(embedding)  # [V, inner]
         self._after = F.linear(rows, markov.out.weight.t())  # [V, inner]
 
     @torch.inference_mode()
     def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
         """``states [n, W]``, ids ``before [n, m]`` and ``candidates [n, k]`` -> ``[n, m, k]``."""
-        said = F.silu(self._state(states)[:, None] + F.embedding(before, self._said))
-        return _scores(said, candidates, self._after)
+        previous = F.silu(self._state(states)[:, None] + F.embedding(before, self._before))
+        return _scores(previous, candidates, self._after)
 
 
 class PairBias(nn.Module):
@@ -81,11 +81,11 @@ class PairBias(nn.Module):
     @torch.inference_mode()
     def forward(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
         """As :meth:`Successors.__call__`."""
-        said = self.markov_w1(before)
+        previous = self.markov_w1(before)
         if self.gate_proj is not None:
             beside = states[:, None].expand(-1, before.shape[1], -1)
-            said = self.gate_proj(torch.cat([beside, said], -1)).sigmoid() * said
-        return _scores(said, candidates, self.markov_w2.weight)
+            previous = self.gate_proj(torch.cat([beside, previous], -1)).sigmoid() * previous
+        return _scores(previous, candidates, self.markov_w2.weight)
 
 
 class Confidence(nn.Module):
@@ -97,10 +97,10 @@ class Confidence(nn.Module):
         self._paired = rank > 0
 
     @torch.inference_mode()
-    def forward(self, states: Tensor, said: Tensor) -> Tensor:
-        """``states [n, W]``, and ``said [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
-        beside = states[:, None].expand(-1, said.shape[1], -1)
-        found: Tensor = self.proj(torch.cat([beside, said], -1) if self._paired else beside)
+    def forward(self, states: Tensor, previous: Tensor) -> Tensor:
+        """``states [n, W]``, and ``previous [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
+        beside = states[:, None].expand(-1, previous.shape[1], -1)
+        found: Tensor = self.proj(torch.cat([beside, previous], -1) if self._paired else beside)
         return found[..., 0].float().sigmoid()
 
 
@@ -118,8 +118,8 @@ class Selector(nn.Module):
     @torch.inference_mode()
     def forward(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
         """As :meth:`Successors.__call__`."""
-        said = F.embedding(before, self.predecessor_codebook) * self.hidden_projection(states)[:, None]
-        return _scores(said, candidates, self.successor_codebook)
+        previous = F.embedding(before, self.predecessor_codebook) * self.hidden_projection(states)[:, None]
+        return _scores(previous, candidates, self.successor_codebook)
 
     def cut(self, logits: Tensor) -> Tensor:
         """``logits [g, V]`` restricted to the best tokens of each slot."""
@@ -127,6 +127,6 @@ class Selector(nn.Module):
         return torch.full_like(logits, -torch.inf).scatter_(-1, kept.indices, kept.values)
 
 
-def _scores(said: Tensor, candidates: Tensor, after: Tensor) -> Tensor:
-    """``said [n, m, r]``, ``candidates [n, k]``, ``after [V, r]`` -> ``[n, m, k]``."""
-    return said @ F.embedding(candidates, after).transpose(1, 2)
+def _scores(previous: Tensor, candidates: Tensor, after: Tensor) -> Tensor:
+    """``previous [n, m, r]``, ``candidates [n, k]``, ``after [V, r]`` -> ``[n, m, k]``."""
+    return previous @ F.embedding(candidates, after).transpose(1, 2)

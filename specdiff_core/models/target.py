@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from specdiff_core.maths.trees import places, visible
+from specdiff_core.maths.trees import position_ids, visible
 from specdiff_core.models.cache import BORDERS, CausalReading, Pool
 from specdiff_core.models.device import on_device
 from specdiff_core.models.eagle import EagleHead
@@ -108,7 +108,7 @@ class NetworkSession(TargetSession):
     def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
         network, held, new = self._network, self._cache.length, len(ids)
         reading = CausalReading(self._cache, new, parents)
-        tree = None if parents is None else on_device(places(held, new, parents), network.device)
+        tree = None if parents is None else on_device(position_ids(held, new, parents), network.device)
         where = slice(held, held + new) if tree is None else tree
         beside = None if features is None else features[None]
         rows = on_device([list(ids)], network.device)
@@ -138,7 +138,7 @@ class StockSession(TargetSession):
     @torch.inference_mode()
     def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
         model, new = self._model, len(ids)
-        where = None if parents is None else torch.tensor([places(self.length, new, parents)]).to(model.device)
+        where = None if parents is None else torch.tensor([position_ids(self.length, new, parents)]).to(model.device)
         out = model(
             input_ids=torch.tensor([list(ids)], device=model.device),
             attention_mask=None if parents is None else self._tree_mask(parents, new),
