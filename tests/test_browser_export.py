@@ -66,11 +66,13 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
         page.wait_for_function(f"{app('live')}.source === 'file' && {app('live')}.player.t > 0")
 
 
-def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
+def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
+    """In Explore, Live, Learn and Compare; tests/test_export.py has all that lessons show."""
+    lessons = [one for one in WORKSHOP if one.name in {"accept", "denoise", "alignment", "trees"}]
     with visit(
         browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-start')"
     ) as page:
-        for lesson in WORKSHOP:
+        for lesson in lessons:
             page.click(f"#lesson-{lesson.name} .sd-start")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-next")
@@ -83,7 +85,7 @@ def test_every_lesson_points_at_the_real_thing(browser: Any, exported: dict[str,
                 page.click(f"{CARD} .sd-guide-next")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-buttons :text-matches('^Done$')")
-        assert "8 of 8" in page.inner_text(".sd-progress")
+        assert "4 of 8" in page.inner_text(".sd-progress")
         page.click(".sd-present")
         page.keyboard.press("l")
         page.wait_for_selector("dialog[open]")

@@ -10,7 +10,6 @@ import pytest
 
 from app.content import evidence
 from app.content.workshop import WORKSHOP
-from app.launch import code_of
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
 from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
@@ -76,7 +75,6 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     if lesson.watch.explore:
         page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
     if lesson.watch.trace:
-        assert not serious(page)
         page.locator(f"{CARD} .sd-guide-numbers button").click()
         page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.busy")
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
@@ -177,6 +175,8 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         assert page.locator(CARD).count() == 0
 
 
+CODE = '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>'
+"""What the server answers to a link; tests/test_app_page.py has the real one."""
 HOSTILE = (
     "&present=1&step=99&trace=../../x&round=-1&at=%3Cb%3E&gamma=%3Cscript%3E&seed=1e99&tab=race&no=such&lane=__proto__"
 )
@@ -195,7 +195,7 @@ def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: 
 def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(browser: Any, address: str) -> None:
     query = "lesson=denoise&present=1&step=2&prompt=The+caf%C3%A9&seed=5"
     with visit(browser, f"{address}?{query}", until=f"{SLIDE} && {ready('live')}", logged="404") as room:
-        room.route("**/qr?*", lambda code: code.fulfill(body=code_of("a link"), content_type="image/svg+xml"))
+        room.route("**/qr?*", lambda code: code.fulfill(body=CODE, content_type="image/svg+xml"))
         room.wait_for_selector(".sd-guide-here")
         room.wait_for_function(f"{app('live')}.wanted.includes('seed=5')")
         room.keyboard.press(".")

@@ -14,23 +14,9 @@ import { send } from './views/room.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { Option } from './views/guide.js' */
+/** @import { Watch } from './state/events.d.ts' */
 
-/**
- * @typedef {object} Watch where a lesson points (app/content/workshop.py): a moment of a recording,
- *   or a panel of a question
- * @property {string} words @property {string} explore @property {string} answer
- * @property {string} panel @property {string[]} lines
- * @property {Record<string, string>} query @property {string} trace @property {number} round
- * @property {string} area
- */
-/**
- * @typedef {object} Lesson
- * @property {string} name @property {string} title @property {string} predict @property {string[]} guesses
- * @property {number} right the guess that the recording confirms @property {string} truth the answer in words
- * @property {Watch} watch @property {string[]} explain @property {string} check @property {Option[]} answers
- * @property {string} recorded @property {string} proof
- */
+/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson `truth`: the answer in words */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */

@@ -2,18 +2,11 @@
 
 import { plural, ratio } from './format.js';
 import { rejectedOf, stateAt } from './lane.js';
+/** @import { Report } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{key: string, title: string, hint?: string, opens?: string, wide?: boolean,
- *  data?: Record<string, any>[], layout: Record<string, any>, empty?: string,
- *  when?: Record<string, string>, formula?: string, sliders?: SliderOf[], race?: string,
- *  added?: {data: object[], reach?: {x: number, y: number}}}} Figure
- *  one panel; colours are roles (specdiff_core/explorations/figures.py); `added`: by a widget */
-/** @typedef {{name: string, label: string, title: string, low: number, high: number, step: number,
- *  value: number}} SliderOf a figure with a formula (state/formulas.js) */
-/** @typedef {{answer?: string, notes?: string[], figures?: Figure[],
- *  titles?: Record<string, string>, lanes?: Record<string, string>, boards?: Record<string, any>[],
- *  switches?: {name: string, title: string, options: [string, string, string][]}[]}} Report */
+/** @typedef {import('./events.d.ts').Figure & {added?: {data: object[],
+ *  reach?: {x: number, y: number}}}} Figure one panel; `added`: by a widget */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number,
  *  origin: any, machine: any, choice: Record<string, any>, report: Report,
  *  files?: Record<string, string>, seconds?: number}} Answer */

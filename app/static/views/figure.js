@@ -1,6 +1,7 @@
 // Gives figures, whose colours are roles, to Plotly in this page's style, and applies the switches of a question.
 
-/** @import { Figure, Report } from '../state/exploration.js' */
+/** @import { Report } from '../state/events.d.ts' */
+/** @import { Figure } from '../state/exploration.js' */
 
 /** @typedef {Record<string, string>} Colours by role of the palette */
 
