@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal
-from specdiff_core.models.device import loading_threads
+from specdiff_core.models.device import Placement, loading_threads
 from specdiff_core.models.folders import is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
@@ -26,14 +28,8 @@ from specdiff_core.schema.errors import (
     WeightsError,
     is_memory,
 )
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.published import FILES
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from specdiff_core.drafters.base import Drafter
-    from specdiff_core.models.device import Placement
-    from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 logger = logging.getLogger("specdiff.loading")
 
@@ -172,8 +168,6 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
-
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises anything for a damaged file

@@ -259,7 +259,7 @@ def test_pairs_are_listed_with_their_reasons(
 
     machine = Machine(device="cpu", dtype="fp32", free=9 * 10**9)
     monkeypatch.setattr(here, "find_machine", lambda: machine)
-    monkeypatch.setattr(here, "availability", offline)
+    monkeypatch.setattr("specdiff_core.cli.pairs.availability", offline)
     status, out, _ = run(capsys, "pairs")
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert status == 0 and set(PAIRS) <= set(lines) and out.count("no network here") == 1, "a reason is given once"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from branches import cell
-from checkpoints import close, save
+from checkpoints import close, randomly, save
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -77,12 +77,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """The same checkpoint in this lab's network and in transformers' own module."""
     config = FAMILIES[request.param]
     folder = tmp_path_factory.mktemp("family")
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():  # far from flat; no norm or bias at one or zero
-                parameter.add_(0.1 * torch.randn(parameter.shape))
+    model = randomly(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
     model.save_pretrained(folder)
     ours, why = load_causal(folder, torch.float32, context=100)
     assert isinstance(ours, CausalLM) and not why

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from branches import spread
-from fakes import FakeClock
+from fakes import FakeClock, small_model
 from second_device import DEVICE, Crossing, Far, SecondDevice
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdiff_core.decoding import loop
 from specdiff_core.decoding.controller import Auto, Fixed
@@ -138,9 +137,7 @@ def test_the_self_test_runs_on_the_device(engines: tuple[Engine, Engine]) -> Non
 
 def test_a_target_of_transformers_reads_and_forgets_on_the_device() -> None:
     """A window, a tree, and what stays of them."""
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=40, **sizes)).eval()
+    model = small_model()
 
     def scored() -> list[Tensor]:
         session = Target(model, context=64).start((0,))

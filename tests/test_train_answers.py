@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import randomly
 from test_network import FAMILIES
 from transformers import AutoModelForCausalLM
 
@@ -35,15 +36,8 @@ WRITING = Writing(layers=LAYERS, ends=(3,), new_tokens=14, temperatures=(0.0,), 
 PROMPTS = [EncodedPrompt(f"p{n}", "ab"[n % 2], (5, 6, *range(9, 10 + n % 4), 20 + n)) for n in range(8)]
 
 
-def saved(folder: Path, family: str, seed: int = 1) -> Path:
-    config = FAMILIES[family]
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.15 * torch.randn(parameter.shape))
-    model.save_pretrained(folder)
+def saved(folder: Path, family: str, seed: int = 5) -> Path:
+    randomly(AutoModelForCausalLM.from_config(FAMILIES[family], dtype=torch.float32), seed).save_pretrained(folder)
     return folder
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.models.folders import shown
-from specdiff_core.models.own_pairs import OwnPair, parse, register_pair
+from specdiff_core.models.own_pairs import OwnPair, find, parse, register_pair
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import Field, fields_of, flag
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
@@ -130,8 +130,6 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
     """Load ``pair`` with ``drafters`` and the flags of ``add_placement``; progress goes to stderr."""
-    from specdiff_core.models.own_pairs import find
-
     spec = find(pair, args.context)
     for name in drafters:
         spec.drafter(name)  # reports a wrong name before anything is loaded

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import columns
 from specdiff_core.models import hub
-from specdiff_core.models.folders import shown
+from specdiff_core.models.availability import Here, availability, loaded
+from specdiff_core.models.folders import is_cached, is_local, resolve, shown, weight_files
+from specdiff_core.models.memory import Machine, needed, refusal
 from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import Model
-
-if TYPE_CHECKING:
-    from specdiff_core.models.availability import Here
-    from specdiff_core.models.memory import Machine
 
 
 def add_command(commands: Any) -> None:
@@ -29,10 +27,7 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
-        return
-    from specdiff_core.models.availability import Here
-
-    if args.name:
+    elif args.name:
         show(find_pair(args.name), Here())
     else:
         table(Here())
@@ -40,8 +35,6 @@ def run(args: argparse.Namespace) -> None:
 
 def table(here: Here) -> None:
     """Print a line for each pair, the drafters of each family, and why pairs are not available."""
-    from specdiff_core.models.availability import availability
-
     machine = here.machine
     free = f"{machine.free / 1e9:.1f} GB of memory free"
     print(f"On this machine: {machine.device}, {machine.dtype}, {free}.\n")
@@ -68,9 +61,6 @@ def table(here: Here) -> None:
 
 
 def show(pair: PairSpec, here: Here) -> None:
-    from specdiff_core.models.availability import availability, loaded
-    from specdiff_core.models.memory import refusal
-
     available, reason = availability(pair, here)
     print(f"{pair.name}: {pair.label}, {shown(pair.target)}, at most {pair.context:,} tokens")
     print(f"    {'available' if available else 'not available: ' + reason}")
@@ -82,9 +72,6 @@ def show(pair: PairSpec, here: Here) -> None:
 
 def memory(pair: PairSpec, machine: Machine) -> str:
     """Memory as ``1.2 GB + 0.7``: at loading, and for the smallest drafter that is loaded later."""
-    from specdiff_core.models.availability import loaded
-    from specdiff_core.models.memory import needed, refusal
-
     first, every = loaded(pair), needed(pair, machine).drafters
     sized = [one for one in pair.drafters if one.published and one.published.parameters]
     later = [every[one.name] for one in sized if one.name in every and one.name not in first]
@@ -94,8 +81,6 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
-    from specdiff_core.models.folders import is_local, resolve, weight_files
-
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
     sources = {pair.target: pair.revision} | {one.source: one.revision for one in chosen if one.source and one.is_here}
     with hub.reporting(options.say):
@@ -107,8 +92,6 @@ def fetch(pair: PairSpec, names: str | None) -> None:
 
 def to_fetch(source: str, revision: str, published: Model | None) -> int | None:
     """Bytes of a repository or folder that are still to be downloaded; None: unknown."""
-    from specdiff_core.models.folders import is_cached, is_local
-
     if is_local(source) or is_cached(source, revision):
         return 0
     return (published.download if published else 0) or None

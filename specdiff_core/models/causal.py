@@ -7,10 +7,12 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import transformers
 from torch import Tensor
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, Qwen2Config
 
 from specdiff_core.models.files import (
     EIGHT_BIT,
@@ -24,9 +26,6 @@ from specdiff_core.models.folders import described, read_config, read_gguf, show
 from specdiff_core.models.network import CausalLM, slides, unbuilt
 from specdiff_core.models.target import StockSession
 from specdiff_core.schema.errors import WeightsError, is_memory
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
@@ -125,8 +124,6 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
     Raises:
         WeightsError: the file is missing or damaged, or transformers does not know its kind.
     """
-    from transformers import AutoConfig, Qwen2Config
-
     values = read_config(folder)
     with described(folder, role):
         if values.get("model_type") == "Dream":
@@ -193,8 +190,6 @@ def load_stock(
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
-    import transformers
-
     read_config(folder)
     tensor_names(folder)  # checks the files
     model: PreTrainedModel

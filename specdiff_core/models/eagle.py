@@ -7,11 +7,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor, nn
+from transformers import LlamaConfig, Qwen3Config
 
 from specdiff_core.models.files import read_drafter, read_tensors, tensor_names, write_folder
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
@@ -29,9 +30,6 @@ from specdiff_core.models.network import (
     unbuilt,
 )
 from specdiff_core.schema.errors import WeightsError
-
-if TYPE_CHECKING:
-    from transformers import LlamaConfig
 
 UNUSED = ("embed_tokens.weight",)  # the target's table, included in EAGLE's releases
 
@@ -227,8 +225,6 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     Raises:
         WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
-    from transformers import LlamaConfig
-
     values, names = read_config(folder), tensor_names(folder)
     if any(name.endswith("hidden_norm.weight") for name in names):
         return _load_eagle3(folder, values, names, dtype)
@@ -242,8 +238,6 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
 
 def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: torch.dtype) -> EagleHead:
     """EAGLE-3's head in the layout of its authors, SpecForge, ModelOpt, DeepSpec or speculators."""
-    from transformers import LlamaConfig, Qwen3Config
-
     spec = as_config(values, _Eagle3, folder / "config.json")
     base, layout = spec.transformer_layer_config or values, spec.speculators_model_type
     kind, count = base.get("model_type", "llama"), base.get("num_hidden_layers", 1)

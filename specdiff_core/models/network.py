@@ -9,16 +9,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PretrainedConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdiff_core.models.kernels import Product, Separate
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
 
 Rope = tuple[Tensor, Tensor]  # cos, and sin with its first half negated: ``[B or 1, 1, n, D]`` each
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -101,8 +100,6 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
     """Rotary factors at ``positions [B, n]``, scaled as in ``config``."""
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
     like = torch.empty(0, device=positions.device, dtype=dtype)
     known: Any = config
     cos, sin = LlamaRotaryEmbedding(known).to(positions.device)(like, positions)
