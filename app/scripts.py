@@ -24,7 +24,11 @@ STEPS = """(gamma, steps) => {
 }"""
 """T, at most γ. Does nothing while a visitor types: before 16 comes 1."""
 
-SHARE = "() => window.specdiff.share()"
+SHARE = """() => {
+  const query = window.specdiff.share();
+  if (query && window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
+}"""
+"""In a Space, the link is also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
   const query = new URLSearchParams();

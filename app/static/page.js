@@ -81,20 +81,18 @@ export function openRace(race) {
 const tabOf = (button = document.querySelector('#sd-tabs [role=tab][aria-selected=true]')) =>
   button?.textContent?.trim().toLowerCase() ?? '';
 
-/** Give a link to what the open tab shows, or with its prompt and settings; in a Space, also to the
- *  surrounding frame. */
+/** Give a link to what the open tab shows, or with its prompt and settings. Returns its query; empty
+ *  if it is too long. */
 export function share() {
   const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
   const tab = tabOf();
   const query = page.players[tab]?.query?.() || `tab=${tab.split(' ')[0]}`;
   if (location.pathname.length + query.length > 8000) {
     say(button, 'Prompt too long');
-    return;
+    return '';
   }
   giveLink(button, query);
-  if (window.parent !== window) {
-    window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
-  }
+  return query;
 }
 
 /** Open a tab by its name. @param {string} kind */
