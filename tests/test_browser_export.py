@@ -188,7 +188,7 @@ def test_a_rejection_offers_no_other_token(browser: Any, exported: dict[str, str
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
         assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count()
         assert not page.locator(".sd-another p:visible").count()
-        assert page.evaluate(f"{app('explore')}.ask({{}})") is False
+        assert page.evaluate(f"{app('explore')}.goAnotherWay({{}})") is False
 
 
 def test_a_trace_of_any_name_without_lessons(browser: Any, tmp_path: Path) -> None:
