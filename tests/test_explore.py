@@ -62,7 +62,7 @@ HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1",
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
 
 
-TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 24}
+TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 16}
 REPEATS = 1
 
 
@@ -464,17 +464,17 @@ def test_reliability_is_counted_by_confidence() -> None:
 
 
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
-    final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=60, width=32)
+    final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=40, width=16)
     by_method: dict[str, list[Any]] = {}
     for row in final.explored.rows:
         if row["group"] == "length":
             by_method.setdefault(row["method"], []).append(row)
     assert set(by_method) == {"vanilla", "specdiff"}
-    assert sum(row["rounds"] for row in by_method["vanilla"]) == 59
+    assert sum(row["rounds"] for row in by_method["vanilla"]) == 39
     assert all(row["tau"] == 1 for row in by_method["vanilla"] if row["rounds"])
-    assert [row["context"] for row in by_method["vanilla"]] == [0, 32, 64]
+    assert [row["context"] for row in by_method["vanilla"]] == [16, 32, 48]
     drafted = sum(row["tau"] * row["rounds"] for row in by_method["specdiff"] if row["rounds"])
-    assert 55 <= drafted <= 59
+    assert 35 <= drafted <= 39
 
 
 def test_every_tested_token_of_a_tree_is_of_one_kind(engine: Engine) -> None:
@@ -694,15 +694,15 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
 def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     """Also where somebody presses Stop: what was done by then is whole."""
     steps: list[Step] = []
-    what = parse(Budget, {"methods": "specdiff", "problems": 3, "attempts": 2, "tokens": 8})
-    final = Exploring(what, engine, lambda: len(steps) >= 5).advance(progress=steps.append)
-    assert (final.done, final.total) == (5, 6)
+    what = parse(Budget, {"methods": "specdiff", "problems": 2, "attempts": 2, "tokens": 8})
+    final = Exploring(what, engine, lambda: len(steps) >= 3).advance(progress=steps.append)
+    assert (final.done, final.total) == (3, 4)
     facts = steps[-1].answer().facts
     attempts = check_attempts(final.explored.rows, final.explored.facts)
     assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
     assert {name: [len(own) for own in each] for name, each in attempts.items()} == {
-        "vanilla": [2, 2, 1],
-        "specdiff": [2, 2, 1],
+        "vanilla": [2, 1],
+        "specdiff": [2, 1],
     }
     assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
     first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
@@ -720,7 +720,7 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(
     for name, little in {"COPIES": 4, "TOGETHER": 3, "VARIANTS": 2, "RACED": 1, "MEASUREMENTS": 3}.items():
         monkeypatch.setattr(learn, name, little)
     what, steps = (
-        msgspec.structs.replace(parse(Learn, LEARN), seconds=1, tokens=16),
+        msgspec.structs.replace(parse(Learn, LEARN), seconds=0.4, tokens=16),
         list[Step](),
     )  # at least 5 and 32
     final = Exploring(what, engine).advance(progress=steps.append)
@@ -729,7 +729,7 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(
     rows, facts = final.explored.rows, final.explored.facts
     halves = [[row for row in rows if row["objective"] == learn.LABELS[name]] for name in (learn.TOKENS, learn.STREAK)]
     first, second = ([row["step"] for row in own] for own in halves)
-    assert first == second and first[0] == 0 and len(first) > 2
+    assert first == second and first[0] == 0 and len(first) > 1
     assert halves[0][0]["guess"] == halves[1][0]["guess"], "the same weights"
     assert halves[0][0]["tau"] == halves[1][0]["tau"] >= 1
     assert all(row["loss"] is None for row in rows[:2]) and all(row["loss"] > 0 for row in rows[2:])
@@ -978,7 +978,7 @@ def test_the_engine_of_other_runs_is_never_changed(
     explore(kind, engine, **values)
 
 
-DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 300}
+DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 200}
 
 
 @pytest.mark.parametrize(

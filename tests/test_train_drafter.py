@@ -174,8 +174,8 @@ def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Pat
     assert train(home, slim, *NOTHING, *answers) == 0
     assert not {"embed_tokens.weight", "lm_head.weight"} & load_file(slim / "model.safetensors").keys()
     assert "left out of its files" in (slim / "README.md").read_text("utf-8")
-    said = from_folder(slim).said
-    assert said is not None and len(said) == 100 and raced(home, slim) > 0
+    ids = from_folder(slim).draft_ids
+    assert ids is not None and len(ids) == 100 and raced(home, slim) > 0
     stored["lm_head.weight"] = stored["lm_head.weight"].roll(1, 0)
     foreign = Path(shutil.copytree(made, tmp_path / "foreign"))
     save_file(stored, foreign / "model.safetensors", metadata={"format": "pt"})

@@ -456,7 +456,7 @@ export class Explore extends Job {
       this.status.show(
         this.runs
           ? 'You can open the race when the measurement is done.'
-          : 'This race is missing: the measurement ended before it was sent, or there is no recording of it here.',
+          : 'There is no recording of this race here, or its measurement ended before it was sent.',
         false,
       );
       return;
