@@ -1060,17 +1060,22 @@ def test_a_visitor_is_the_verifier(browser: Any, address: str, size: str) -> Non
         page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it
 
 
+OPEN_GUIDE = "document.querySelectorAll('.sd-guide:not([hidden])')"
+
+
 def test_a_tour_is_offered_once_and_points_at_the_real_thing(browser: Any, address: str) -> None:
     new = "window.specdiffNew = true;"
-    with visit(browser, address, before=new) as page:
+    with visit(browser, f"{address}?lesson=gamma&step=1", before=new, until=f"{OPEN_GUIDE}.length === 1") as page:
+        open_tab(page, "live")
         page.get_by_role("button", name="Take the tour").click()
+        assert page.evaluate(f"{OPEN_GUIDE}.length") == 1, "the lesson ends"
         for title in ("Draft", "Score", "Verify", "Commit", "Clock", "The number"):
             assert page.locator(".sd-guide-here").bounding_box()["height"] > 8
             assert page.locator(".sd-guide header b").first.inner_text() == title
             assert title != "Draft" or not serious(page)
             page.keyboard.press("Enter")
         assert page.locator(".sd-guide-here").count() == 0 and page.locator(".sd-guide").first.is_hidden()
-        page.reload()
+        page.goto(address)
         page.wait_for_function(ready("live"))
         assert page.locator(".sd-tour-offer").is_hidden()
     with visit(browser, address, before=new, size="phone", dark=True) as page:

@@ -86,6 +86,10 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-buttons :text-matches('^Done$')")
         assert "4 of 8" in page.inner_text(".sd-progress")
+        page.click(".sd-present")
+        page.keyboard.press("l")
+        page.wait_for_selector("dialog[open]")
+        assert not page.is_visible(".sd-present-code"), "a file has no address for phones"
 
 
 @pytest.mark.parametrize(("size", "dark"), [("phone", True), pytest.param("desktop", False, marks=pytest.mark.slow)])
@@ -214,11 +218,3 @@ def test_an_export_without_recordings_says_so(browser: Any, tmp_path: Path) -> N
         assert export.EMPTY["race"] in shown.inner_text("#race")
         shown.click("#tab-learn")
         assert "0 of 1 lesson" in shown.inner_text(".sd-progress")
-
-
-def test_a_lesson_is_presented_from_disk(browser: Any, exported: dict[str, str]) -> None:
-    address = exported["file"] + "?lesson=accept&present=1"
-    with visit(browser, address, until="document.querySelector('.sd-present-bar:not([hidden])')") as page:
-        page.keyboard.press("l")
-        page.wait_for_selector("dialog[open]")
-        assert not page.is_visible(".sd-present-code")
