@@ -25,15 +25,10 @@ STEPS = """(gamma, steps) => {
 """T, at most γ. Does nothing while a visitor types: before 16 comes 1."""
 
 SHARE = """() => {
-  const button = document.getElementById('sd-share');
-  const open = document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim().toLowerCase();
-  const query = window.specdiff.players[open]?.query() ?? `tab=${open.split(' ')[0]}`;
-  if (location.pathname.length + query.length > 8000) { window.specdiff.say(button, 'Prompt too long'); return; }
-  window.specdiff.giveLink(button, query);
-  if (window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
+  const query = window.specdiff.share();
+  if (query && window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
 }"""
-"""A link to what the visible tab shows, or with its prompt and settings (``static/views/link.js``);
-in a Space, also sent to the surrounding frame."""
+"""In a Space, the link is also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
   const query = new URLSearchParams();

@@ -720,9 +720,11 @@ export class App extends Job {
     return found ? momentQuery({ tab, trace, lane: name, asked, ...found }) : '';
   }
 
-  /** The query of a link to what the tab shows: the visitor's run, or else the controls. */
+  /** The query of a link to what the tab shows: the visitor's run, or else the controls; without
+   *  controls, in an export, the moment. */
   query() {
-    return isRun(this.file) ? runQuery(this.options.kind, this.file, this.asked) : this.wanted;
+    if (isRun(this.file)) return runQuery(this.options.kind, this.file, this.asked);
+    return this.wanted || this.momentQuery();
   }
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */

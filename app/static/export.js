@@ -5,8 +5,7 @@ import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './app.js';
-import { giveLink } from './views/link.js';
-import { isOpen, openTab, page } from './page.js';
+import { isOpen, openTab, page, share } from './page.js';
 import { arrowTabs } from './views/ui.js';
 /** @import { App } from './app.js' */
 
@@ -61,13 +60,6 @@ async function openFile(file) {
   }
 }
 
-/** A link to what is on the screen. */
-function share(button, tab) {
-  if (tab === 'live' || tab === 'race') playerOf(tab).keepMoment(button);
-  else if (tab === 'explore') giveLink(button, /** @type {any} */ (page.players.explore).query());
-  else giveLink(button, `tab=${tab}`);
-}
-
 /** Fill the page. */
 export async function open() {
   /** @type {PageData} */
@@ -98,12 +90,6 @@ export async function open() {
     if (file.files?.length) await openFile(file.files[0]);
     file.value = ''; // the same file can be chosen again
   });
-  document.getElementById('sd-share')?.addEventListener('click', ({ currentTarget }) =>
-    share(
-      /** @type {HTMLElement} */ (currentTarget),
-      tabs.find((tab) => tab.getAttribute('aria-selected') === 'true')?.getAttribute(
-        'aria-controls',
-      ) ?? '',
-    ));
+  document.getElementById('sd-share')?.addEventListener('click', share);
   select(tabs.find((tab) => tab.getAttribute('aria-controls') === wanted()) ?? tabs[0]);
 }

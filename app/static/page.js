@@ -10,7 +10,7 @@ import { look } from './views/room.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
- *  open?: (place: any) => void, place?: any}} Player `place`: what it shows, as `open` takes it */
+ *  open?: (place: any) => void, place?: any, query?: () => string}} Player `place`: what it shows, as `open` takes it */
 
 const MOST_RUNS = 32;
 
@@ -42,13 +42,12 @@ export const canRun = (prefix) =>
   !classList.contains('sd-seated') && Boolean(document.getElementById(`${prefix}-run`));
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
- *  @type {{players: Record<string, Player>, openRace: typeof openRace, giveLink: typeof giveLink,
- *  say: typeof say, runs: Run[], room: {closed: string, shown: string}}} `room`: that it is in */
+ *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,
+ *  runs: Run[], room: {closed: string, shown: string}}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
   players: {},
   openRace,
-  giveLink,
-  say,
+  share,
   runs: [],
   room: { closed: '', shown: '' },
 });
@@ -81,6 +80,20 @@ export function openRace(race) {
 /** The name of a tab. @param {Element | null} [button] by default the open one's */
 const tabOf = (button = document.querySelector('#sd-tabs [role=tab][aria-selected=true]')) =>
   button?.textContent?.trim().toLowerCase() ?? '';
+
+/** Give a link to what the open tab shows, or with its prompt and settings. Returns its query; empty
+ *  if it is too long. */
+export function share() {
+  const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
+  const tab = tabOf();
+  const query = page.players[tab]?.query?.() || `tab=${tab.split(' ')[0]}`;
+  if (location.pathname.length + query.length > 8000) {
+    say(button, 'Prompt too long');
+    return '';
+  }
+  giveLink(button, query);
+  return query;
+}
 
 /** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
