@@ -15,7 +15,6 @@ from app.controls import LONGEST_PROMPT, check_prompt
 from app.run import race as running
 from app.tabs import live, race
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.summary import pair_summary, race_summary
@@ -93,7 +92,8 @@ def _endpoint(
                 if result["finished"]:
                     lanes = result["lanes"]
                     numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
-                    result = {"finished": True, **numbers, "events": _plain(lanes) if with_events else None}
+                    events = msgspec.json.decode(msgspec.json.encode(lanes)) if with_events else None
+                    result = {"finished": True, **numbers, "events": events}
                 yield result
         except Exception as error:
             shown = card(error, new_run_id())  # the log gets the traceback
@@ -127,8 +127,3 @@ def _pair(race: Mapping[str, Any]) -> dict[str, Any]:
         if lane["failed"]:
             raise SpecDiffError(lane["failed"])
     return pair_summary(race)
-
-
-def _plain(lanes: Mapping[str, Sequence[Event]]) -> dict[str, list[Any]]:
-    """Events as JSON, whose keys are strings."""
-    return {lane: [msgspec.json.decode(msgspec.json.encode(event)) for event in run] for lane, run in lanes.items()}
