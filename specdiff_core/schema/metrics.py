@@ -157,7 +157,8 @@ def predict(vanilla: Metrics, drafted: Metrics) -> Prediction | None:
 def fold(events: Iterable[Event]) -> Metrics:
     """All metrics of a run (or of several, one after the other). Neighbours are merged in turns, so
     that even a foreign trace with one enormous round takes time in proportion to its length."""
-    parts = [measure(event) for event in events] or [Metrics()]
+    counted = (DraftReady, TargetScored, Verified, Committed, Finished)  # others add nothing
+    parts = [measure(event) for event in events if isinstance(event, counted)] or [Metrics()]
     while len(parts) > 1:
         parts = [a if b is None else a + b for a, b in zip_longest(parts[::2], parts[1::2])]
     return parts[0]
