@@ -281,38 +281,6 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("tab", ["live", pytest.param("race", marks=pytest.mark.slow)])
-def test_who_waits_can_leave_the_queue_or_gets_a_turn(browser: Any, address: str, tab: str) -> None:
-    with visit(browser, address) as one, visit(browser, address) as two:
-        start(one, "live", "A slow secret of Anna")
-        one.wait_for_function(clock_runs("live"))
-        if tab != "live":
-            open_tab(two, tab)
-        two.fill(f"#{tab}-prompt textarea", f"Ben waits on {tab}")
-        two.evaluate(f"for (const id of ['run', 'stop']) document.getElementById(`{tab}-${{id}}`).click()")
-        free = f"!{app(tab)}.waiting && !{app(tab)}.busy"
-        two.wait_for_function(free)
-        two.click(f"#{tab}-run")
-        status = f"#{tab}-player .sd-status"
-        two.wait_for_selector(f"{status} span:text-matches('1[^0-9]+1')")
-        two.click(f"#{tab}-stop")
-        two.wait_for_function(free)
-        assert two.locator(f"#{tab}-player .sd-busy").count() == 0
-        one.click("#live-stop")
-        one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
-        run(one, "live", "Anna again")  # what is still queued would have begun before
-        assert two.evaluate(f"{app(tab)}.live") is None
-        if tab == "live":
-            assert two.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
-        start(one, "live", "A slow secret of Anna")
-        one.wait_for_function(clock_runs("live"))
-        start(two, tab, "Ben is quick")
-        two.wait_for_selector(f"{status} span:text-matches('1[^0-9]+1')")
-        one.click("#live-stop")
-        two.wait_for_selector(f"#{tab}-player .sd-chip[data-kind=run]")
-        assert "Anna" not in two.content() and "Ben" not in one.content()
-
-
 def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         options = page.locator("#live-player .sd-more option").all_text_contents()
@@ -415,41 +383,61 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         assert not serious(page), "the dialog"
 
 
-def test_a_server_that_dies(browser: Any, serve: Any, served: Any) -> None:
-    """A race that is measured stays as far as it came, and a waiting visitor is free again. When
-    the server is back, the page reloads itself with prompt and settings, and runs."""
+def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve: Any, served: Any) -> None:
+    """One runs and two waits: two can leave, or gets a turn. Of a server that dies, a race that is measured stays as
+    far as it came, and a waiting visitor is free again. When it is back, the page reloads itself with prompt and
+    settings, and runs."""
     url, process = served
     lost = {"reloads": True, "logged": "console error"}
-    with visit(browser, url, **lost) as live, visit(browser, url, **lost) as race:
-        visitors = {"live": live, "race": race}
-        open_tab(race, "race")
-        for (tab, page), prompt in zip(visitors.items(), ("slow and lost", "lost in the queue"), strict=True):
-            open_drawer(page, tab)
-            page.fill(f"#{tab}-prompt textarea", prompt)
-        number(live, "live", "gamma", 5)
-        for tab, page in visitors.items():
-            page.click(f"#{tab}-run")
-        live.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
-        live.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
-        assert live.evaluate(f"{LIVE}.root.classList.contains('sd-busy')")
-        for page in visitors.values():
+    waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"!{LIVE}.waiting && !{LIVE}.busy"
+    with visit(browser, url, **lost) as one, visit(browser, url, **lost) as two:
+        start(one, "live", "A slow secret of Anna")
+        one.wait_for_function(clock_runs("live"))
+        two.fill("#live-prompt textarea", "Ben waits")
+        two.evaluate("for (const id of ['run', 'stop']) document.getElementById(`live-${id}`).click()")
+        two.wait_for_function(free)
+        two.click("#live-run")
+        two.wait_for_selector(waits)
+        two.click("#live-stop")
+        two.wait_for_function(free)
+        assert two.locator("#live-player .sd-busy").count() == 0
+        one.click("#live-stop")
+        one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
+        run(one, "live", "Anna again")  # what is still queued would have begun before
+        assert two.evaluate(f"{LIVE}.live") is None
+        assert two.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
+        start(one, "live", "A slow secret of Anna")
+        one.wait_for_function(clock_runs("live"))
+        start(two, "live", "Ben is quick")
+        two.wait_for_selector(waits)
+        one.click("#live-stop")
+        two.wait_for_selector("#live-player .sd-chip[data-kind=run]")
+        assert "Anna" not in two.content() and "Ben" not in one.content()
+
+        open_drawer(one, "live")
+        number(one, "live", "gamma", 5)
+        start(one, "live", "slow and lost")
+        start(two, "live", "lost in the queue")
+        one.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
+        one.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
+        assert one.evaluate(f"{LIVE}.root.classList.contains('sd-busy')")
+        for page in (one, two):
             page.evaluate("window.old = true")
         process.kill()
-        for tab, page in visitors.items():
-            page.wait_for_selector(f"#{tab}-player .sd-card:not([hidden])")
+        for page in (one, two):
+            page.wait_for_selector("#live-player .sd-card:not([hidden])")
             assert page.locator(".sd-busy").count() == 0
             assert not page.evaluate("document.querySelector('#sd-open').inert")
-        assert live.evaluate(f"{LIVE}.source") == "stopped"
-        assert live.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
-        assert parse_qs(urlparse(race.url).query)["methods"] == ["autoregressive,eagle,specdiff,dflash,ddtree"]
+        assert one.evaluate(f"{LIVE}.source") == "stopped"
+        assert one.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
         serve(urlparse(url).port)
-        for tab, page in visitors.items():
-            page.wait_for_function(f"!window.old && window.specdiff?.players.{tab}")
-        value_of(live, "#live-prompt textarea", "slow and lost")
-        value_of(race, "#race-prompt textarea", "lost in the queue")
-        open_drawer(live, "live")
-        value_of(live, "#live-gamma input[type=number]", "5")
-        run(live, "live", "found again")
+        for page in (one, two):
+            page.wait_for_function("!window.old && window.specdiff?.players.live")
+        value_of(one, "#live-prompt textarea", "slow and lost")
+        value_of(two, "#live-prompt textarea", "lost in the queue")
+        open_drawer(one, "live")
+        value_of(one, "#live-gamma input[type=number]", "5")
+        run(one, "live", "found again")
 
 
 # ---- programs, and links ----
