@@ -9,14 +9,15 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import msgspec
+from torch import Tensor
 
 from benchmarks.tables import Tabled, finish
 from specdiff_core.cli.bench import add_measuring, begin
 from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.engine import Engine
 from specdiff_core.explorations.figures import percent
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
@@ -29,11 +30,6 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from specdiff_core.engine import Engine
 
 REPEATS = 40
 SAME = ("device", "dtype", "threads", "target", "weights", "versions")

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,6 +35,7 @@ from specdiff_core.cli.bench import add_measuring, begin, follow
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST_MATCH
+from specdiff_core.engine import Engine
 from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -46,14 +47,10 @@ from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
 from specdiff_core.models.folders import is_gguf
 from specdiff_core.schema.decoder import WARM_UP
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import PairSpec, find_pair
 from specdiff_core.schema.published import FILES
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
-
-if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
-    from specdiff_core.schema.pairs import PairSpec
 
 USUAL = {"autoregressive": (4, 4), "prompt_lookup": (9, 1), "block": (9, 1)}
 """Drafter -> the γ and T of our lanes by default, if the pair has it."""

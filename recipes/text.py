@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from specdiff_core.engine import Engine
-from specdiff_core.models.folders import shown
+from specdiff_core.models.folders import damage, shown
 from specdiff_core.schema.errors import CorpusError, WeightsError
 from specdiff_core.train.answers import Answers, EncodedPrompt, Writing, write_answers
 
@@ -31,10 +31,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """
     if not (folder / "tokenizer.json").is_file():
         raise WeightsError(f"There is no tokenizer in {shown(folder)}.", hint="Run: python recipes/tokenizer.py")
-    try:
+    with damage(f"The tokenizer in {shown(folder)} is damaged"):
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
-    except Exception as error:  # the tokenizers library raises a bare Exception
-        raise WeightsError(f"The tokenizer in {shown(folder)} is damaged ({error}).") from error
     return tokenizer
 
 

@@ -17,7 +17,7 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement, loading_threads
-from specdiff_core.models.folders import is_local, read_config, read_generation, resolve, shown
+from specdiff_core.models.folders import damage, is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.schema.errors import (
@@ -25,7 +25,6 @@ from specdiff_core.schema.errors import (
     PairUnavailable,
     SpecDiffError,
     TokenizerMismatch,
-    WeightsError,
     is_memory,
 )
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -168,11 +167,8 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    try:
+    with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # the tokenizers library raises anything for a damaged file
-        what = f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"
-        raise WeightsError(f"{what} ({type(error).__name__}).") from error
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:

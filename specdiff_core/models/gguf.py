@@ -18,18 +18,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import gguf
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from specdiff_core.models.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
 from specdiff_core.schema.errors import WeightsError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 VERSION = 1  # version of the cached folders; others are not used
 HEAD = 2**20  # bytes at the beginning of a file that are hashed to detect changes

@@ -124,9 +124,8 @@ class CorpusError(SpecDiffError, code="corpus", title="The corpus cannot be read
 def portable(error: Exception) -> Any:
     """An exception that is being handled, as a pipe brings it to another process: with its
     traceback as the cause unless it was expected, and as a RuntimeError if it can't be pickled."""
-    if isinstance(error, SpecDiffError) and error.__cause__ is None:
-        return error
-    carried = ExceptionWithTraceback(error, error.__traceback__)
+    expected = isinstance(error, SpecDiffError) and error.__cause__ is None
+    carried = error if expected else ExceptionWithTraceback(error, error.__traceback__)
     try:
         pickle.loads(pickle.dumps(carried))
     except Exception as reason:  # pickling may raise anything
