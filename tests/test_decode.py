@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
+from specdiff_core.decoding.verify import USES_Q
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
@@ -124,6 +125,18 @@ def test_value_confidence_falls_back_and_says_so() -> None:
     stories = [e for e in decoded(config) if isinstance(e, Verified) and e.tests]
     assert all(e.fallback and e.lossless for e in stories[:-1])
     assert {t.kind for e in stories[:-1] for t in e.tests} == {"delta"}
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_every_rule_that_uses_q_says_that_it_is_missing(rule: Rule) -> None:
+    class Copying(VanillaDrafter):
+        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+            yield from ()
+            return Draft.point_mass([3], nfe=0)
+
+    config = DecodeConfig(gamma=1, rule=rule, temperature=1.0, max_new_tokens=6)
+    rounds = [event for event in decoded(config, drafter=Copying()) if isinstance(event, Verified) and event.tests]
+    assert {bool(event.fallback) for event in rounds} == {rule in USES_Q}
 
 
 def test_stop_ends_the_run_before_the_next_pass() -> None:

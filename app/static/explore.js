@@ -454,9 +454,11 @@ export class Explore extends Job {
     const url = await this.race(file);
     if (!url) {
       this.status.show(
-        this.runs
-          ? 'You can open the race when the measurement is done.'
-          : 'There is no recording of this race here, or its measurement ended before it was sent.',
+        from === 'live'
+          ? (this.runs
+            ? 'You can open the race when the measurement is done.'
+            : 'This race is missing: the measurement ended before it was sent.')
+          : 'There is no recording of this race here.',
         false,
       );
       return;

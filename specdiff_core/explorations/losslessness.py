@@ -180,7 +180,8 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
-            for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]  # a target with memory
+            # Remembered stands in for the target.
+            for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
                 if isinstance(event, Committed):
                     written += event.ids
                     if len(written) >= self.length:

@@ -172,7 +172,7 @@ class StockSession(TargetSession):
             index = torch.tensor(list(rows))
             for layer in self._cache.layers:
                 # transformers types the layers, and what they hold, as optional.
-                pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]  # transformers types a layer loosely
+                pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
                 for held in pair:  # layers may be on several devices
                     end = held[:, :, held.shape[2] - scored :]
                     end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]  # of every Python
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
 
 
@@ -122,7 +122,7 @@ class CorpusError(SpecDiffError, code="corpus", title="The corpus cannot be read
 
 
 def portable(error: Exception) -> Any:
-    """An exception that is being handled, as a pipe brings it to another process: with its
+    """An exception that is being handled, as a pipe carries it to another process: with its
     traceback as the cause unless it was expected, and as a RuntimeError if it can't be pickled."""
     expected = isinstance(error, SpecDiffError) and error.__cause__ is None
     carried = error if expected else ExceptionWithTraceback(error, error.__traceback__)
