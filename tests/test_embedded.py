@@ -110,7 +110,7 @@ def test_match_is_vanilla_token_for_token(
     place = DRAFTERS.index(drafter)
     for number, prompt in chosen(extent, TEMPERATURES.index(temperature), len(TEMPERATURES)):
         gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number + place) % 4]
-        tokens = 16 if extent == "few" else 40
+        tokens = 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         vanilla = vanilla_ids(prompt, **settings)
         config = DecodeConfig(drafter=drafter, gamma=gamma, steps=steps, order=RevealOrder.ENTROPY, **settings)
@@ -131,7 +131,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
     for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
-        temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 40
+        temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
         assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla_ids(prompt, **settings), config)
@@ -144,11 +144,11 @@ def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
         theirs = stock_of(engine).generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
-            max_new_tokens=40,
+            max_new_tokens=24,
             do_sample=False,
             suppress_tokens=list(engine.target.suppress),
         )[0, prompt.shape[1] :]
-        config = DecodeConfig(drafter="none", max_new_tokens=40)
+        config = DecodeConfig(drafter="none", max_new_tokens=24)
         assert_same(engine, text, ids_of(engine, text, config), tuple(theirs.tolist()), config)
 
 
