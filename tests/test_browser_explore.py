@@ -272,30 +272,32 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         assert page.evaluate(f"{EXPLORE}.query()").count("own%3Ftarget") == 1
 
 
+ASKED = [name for name, kind in EXPLORATIONS.items() if kind.tab == "explore"]
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "text" else pytest.mark.slow)
-        for name, kind in EXPLORATIONS.items()
-        if kind.tab == "explore"
-    ],
+    "names", [pytest.param(["text"], id="one"), pytest.param(ASKED, id="all", marks=pytest.mark.slow)]
 )
-def test_recorded_answers_are_shown_whole(browser: Any, address: str, name: str) -> None:
-    with visit(browser, f"{address}?explore={name}", size="1440x2600", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
-        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-        assert not serious(page)
-        rows = page.evaluate(f"{EXPLORE}.answer.rows.length")
-        page.click(".sd-exp-numbers summary")
-        page.wait_for_function(  # the table is drawn when the browser says that it was opened
-            "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
-        )
-        titles = page.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
-        assert all(titles), "every column is explained"
-    with visit(browser, f"{address}?explore={name}", size="phone", dark=True, until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer")
-        assert not overflows(page)
-        assert not serious(page)
+def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: list[str]) -> None:
+    first = f"{address}?explore={names[0]}"
+    with (
+        visit(browser, first, size="1440x2600", until=THERE) as desktop,
+        visit(browser, first, size="phone", dark=True, until=THERE) as phone,
+    ):
+        for name in names:
+            for page, done in ((desktop, f"{EXPLORE}.answer && {DRAWN}"), (phone, f"{EXPLORE}.answer")):
+                page.evaluate(f"{EXPLORE}.select('{name}')")
+                page.wait_for_function(done)
+                assert not serious(page)
+            assert not overflows(phone)
+            assert desktop.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
+            rows = desktop.evaluate(f"{EXPLORE}.answer.rows.length")
+            desktop.locator(".sd-exp-numbers").evaluate("(details) => (details.open = true)")
+            desktop.wait_for_function(  # the table is drawn when the browser says that it was opened
+                "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
+            )
+            titles = desktop.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
+            assert all(titles), "every column is explained"
 
 
 def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, address: str) -> None:
