@@ -36,7 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 EARLY = {"test_packaging.py", "test_doctor.py", "test_fetch.py", "test_train_drafter.py", "test_docs.py"}
 """Files with few tests, some of them long."""
 TOGETHER = {"test_browser_smollm2.py": "test_browser_explore.py", "test_browser_compare.py": "test_browser_explore.py"}
-TOGETHER |= {"test_browser_export.py": "test_browser_learn.py", "test_browser_player.py": "test_browser.py"}
+TOGETHER |= dict.fromkeys(
+    ("test_browser_export.py", "test_browser_learn.py", "test_browser_player.py"), "test_browser.py"
+)
 """Smaller files with a browser -> the file whose server and Chromium they use."""
 
 
