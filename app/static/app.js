@@ -49,6 +49,7 @@ import { wordsOf } from './views/inspector.js';
  * @typedef {object} PlayerOptions
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded
+ * @property {Record<string, string>} exactness what is claimed about a text, by a run's exactness
  * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page

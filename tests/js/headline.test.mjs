@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { looks, make, trace } from './fixture.mjs';
+import { exactness, looks, make, trace } from './fixture.mjs';
 import {
   leadWords,
   numbers,
@@ -36,7 +36,8 @@ function sceneAt(pair, t) {
 function headline(pair, share = Infinity) {
   const { stage, scene } = sceneAt(pair, share * lanes.drafted.duration);
   const [states, clocks] = [scene.states, scene.clocks].map((of) => stage.pair(of, 'drafted'));
-  const race = verdict(pair, stage.disturbed('drafted').length ? 'Busy machine' : '');
+  const doubt = stage.disturbed('drafted').length ? 'Busy machine' : '';
+  const race = verdict(pair, doubt, exactness);
   const [speed, words, slower = false] = outcome(pair, clocks, race, false);
   return {
     race,
@@ -117,6 +118,19 @@ test('a lane of an attached server is what came and when, and what it reports; n
   assert.match(silent.race.claim, /nothing about its drafts/);
 });
 
+test('what is claimed about a text depends on its rule, then on its exactness', () => {
+  const claim = (header) => {
+    const drafted = lanes.drafted.events.map((event) =>
+      event.kind === 'RunStarted' ? { ...event, ...header } : event
+    );
+    return verdict({ ...lanes, drafted: buildLane(drafted) }, '', exactness).claim;
+  };
+  const { bitwise, biased, '': plain } = exactness;
+  assert.equal(claim({ lossless: true, exactness: 'bitwise' }), bitwise);
+  assert.equal(claim({ lossless: true, exactness: 'of a later version' }), plain);
+  assert.equal(claim({ lossless: false, exactness: 'bitwise' }), biased);
+});
+
 test('a place is shown when its lane has come in, and not before', () => {
   const { ends } = sceneAt(lanes, 0).stage;
   const at = (t) => {
@@ -144,7 +158,7 @@ test('a lane that was stopped is compared with nothing, and without a token it c
     assert.equal(leadWords(part, busy(vanilla), 'A drafter', 2, false).after, undefined);
     assert.doesNotMatch(headline({ drafted: part, vanilla: busy(vanilla) }).speed, /:/);
   }
-  const race = verdict({ drafted: none, vanilla }, '');
+  const race = verdict({ drafted: none, vanilla }, '', exactness);
   assert.equal(race.claim, '');
   const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };
   const [speed] = outcome(nothing, { drafted: null, vanilla: null }, race, true);

@@ -82,7 +82,7 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
+  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join(), {});
   return {
     rounds,
     final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,
