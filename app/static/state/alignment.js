@@ -74,26 +74,26 @@ export function columnsOfTokens(a, b, { by, agree }) {
  *  @param {number} [start] position of its first token, from 1
  *  @param {boolean} [measured] whether its times count */
 function roundsOf(name, lane, start = 1, measured = true) {
-  return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
-    if (!verdict || !commit) return [];
-    const rejected = rejectedOf(verdict);
-    const began = lane.rounds[round - 1]?.commit?.at ?? 0;
+  return lane.rounds.flatMap(({ round, first, draft, verified, committed }) => {
+    if (!verified || !committed) return [];
+    const rejected = rejectedOf(verified);
+    const began = lane.rounds[round - 1]?.committed?.at ?? 0;
     return [{
       run: name,
       round: round + 1,
       position: start + first,
-      drafted: proposal?.ids.length ?? 0,
-      accepted: verdict.accepted,
+      drafted: draft?.ids.length ?? 0,
+      accepted: verified.accepted,
       rejected: rejected && piece(lane, rejected.id),
-      added: piece(lane, verdict.extra),
-      added_as: verdict.source,
+      added: piece(lane, verified.extra),
+      added_as: verified.source,
       p: rejected && rejected.p,
       q: rejected && rejected.q,
       threshold: rejected && rejected.threshold,
       u: rejected && rejected.draw,
-      milliseconds: measured ? Math.round(1e7 * (commit.at - began)) / 1e4 : null,
+      milliseconds: measured ? Math.round(1e7 * (committed.at - began)) / 1e4 : null,
       waiting: measured ? waiting(lane) : null,
-      text: lane.shown.slice(first, first + commit.ids.length).join(''),
+      text: lane.shown.slice(first, first + committed.ids.length).join(''),
     }];
   });
 }
@@ -291,14 +291,14 @@ export class Opened {
         why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
       };
     }
-    const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
-    if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
+    const { first = 0, committed = null } = lane.rounds[round - 1] ?? {};
+    if (!committed) return { why: 'The trace doesn’t contain all of that round.' };
     const given = JSON.stringify({
       config: header.config,
       prompt: header.prompt,
       prompt_ids: header.prompt_ids,
       target: header.models.target,
-      after: lane.ids.slice(0, first + commit.ids.length - 1),
+      after: lane.ids.slice(0, first + committed.ids.length - 1),
     });
     this.asked = { given, run };
     return { pair, given };

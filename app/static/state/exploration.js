@@ -315,7 +315,7 @@ export function trackOf(lane, start = 1, columns = null) {
     begins: tokens[i - 1]?.round !== round,
     rejected: tokens[i + 1]?.round === round // the target's own token ends a round
       ? null
-      : rejectedOf(lane.rounds[round]?.verdict)?.id ?? null,
+      : rejectedOf(lane.rounds[round]?.verified)?.id ?? null,
   }));
 }
 

@@ -31,7 +31,7 @@ export function runOf(lane, vanilla, noSteps, quiet = true) {
   if (!lane || !header || !vanilla || !complete(lane) || !complete(vanilla)) return null;
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
-  const tests = lane.rounds.flatMap(({ verdict }) => verdict?.tests ?? []);
+  const tests = lane.rounds.flatMap(({ verified }) => verified?.tests ?? []);
   const cost = predicted(lane, vanilla);
   return {
     config,

@@ -38,10 +38,10 @@ const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row
 
 /** The first whole draft of γ tokens of a run of which some, but not all, were accepted. @param {Lane} lane */
 export function blockOf(lane, gamma) {
-  const whole = lane.rounds.filter(({ proposal, verdict }) =>
-    verdict && proposal?.ids.length === gamma
+  const whole = lane.rounds.filter(({ draft, verified }) =>
+    verified && draft?.ids.length === gamma
   );
-  const mixed = whole.find(({ verdict }) => verdict?.accepted && verdict.accepted < gamma);
+  const mixed = whole.find(({ verified }) => verified?.accepted && verified.accepted < gamma);
   return mixed ?? whole[0] ?? null;
 }
 
@@ -64,8 +64,8 @@ function block(answer, figure, { gamma }, lane) {
   const [now, best, last] = [at(gamma), largest(all, ({ pace }) => pace), all[all.length - 1]];
   const sizes = all.map(({ size }) => size);
   const right = { yaxis: 'y2' };
-  const drafted = lane && blockOf(lane, own.gamma);
-  const accepted = Math.min(drafted?.verdict?.accepted ?? 0, gamma);
+  const round = lane && blockOf(lane, own.gamma);
+  const accepted = Math.min(round?.verified?.accepted ?? 0, gamma);
   const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
   const tried = measured.map((row) => row.gamma);
   const found = (/** @type {string} */ field) => measured.map((row) => row[field]);
@@ -98,15 +98,15 @@ function block(answer, figure, { gamma }, lane) {
             : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
         } while tokens per second fall from ${best.pace.toFixed(0)} to ${last.pace.toFixed(0)}.`
         : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
-      ...(drafted
+      ...(round
         ? [
-          `The block above was drafted in round ${drafted.round + 1} of the recorded run. Cut ` +
+          `The block above was drafted in round ${round.round + 1} of the recorded run. Cut ` +
           `at γ ${gamma}, it yields ${plural(accepted + 1, 'token')}: ${accepted} accepted ` +
           'and one of the target’s own.',
         ]
         : []),
     ],
-    block: drafted?.proposal?.ids.map((id, i) => ({
+    block: round?.draft?.ids.map((id, i) => ({
       words: piece(/** @type {Lane} */ (lane), id),
       kind: kinds[i] ?? 'untested',
     })),

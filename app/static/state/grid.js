@@ -242,8 +242,8 @@ export function noteOf({ verified, decided, draft }, lane) {
 
 /** Whether some round of a lane has a note. @param {Lane} lane */
 export const isNoted = (lane) =>
-  lane.rounds.some(({ decided, verdict }) =>
-    decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
+  lane.rounds.some(({ decided, verified }) =>
+    decided || (verified && (verified.fallback || verified.scores.length || !verified.lossless))
   );
 
 /** The column of a place of a round: a bonus token has the last one. @param {PartialRound} round */

@@ -109,10 +109,10 @@ function testOf(tests, position, node, drafted) {
 /** The origin of a token of the text: its finished round, and its place there; null if the trace
  *  does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
 export function tokenOf(lane, token) {
-  const round = lane.rounds.find(({ first, commit }) =>
-    commit && token >= first && token < first + commit.ids.length
+  const round = lane.rounds.find(({ first, committed }) =>
+    committed && token >= first && token < first + committed.ids.length
   );
-  const view = round?.proposal && round.verdict ? stateAt(lane, round.ends.Committed).window : null;
+  const view = round?.draft && round.verified ? stateAt(lane, round.ends.Committed).window : null;
   return round && view ? { view, place: token - round.first } : null;
 }
 

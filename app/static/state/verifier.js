@@ -11,7 +11,7 @@ import { plural } from './format.js';
 const CONTEXT = 70; // characters of text shown before the token
 
 /** Whether a round has a verdict on a draft. @param {Round} round */
-const isTested = ({ verdict }) => Boolean(verdict?.tests.length);
+const isTested = ({ verified }) => Boolean(verified?.tests.length);
 
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
