@@ -217,7 +217,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
             page.locator("#race-methods label").filter(has_text=name).first.locator("input").uncheck()
         page.check("#race-methods label:has-text('Prompt lookup') input")
         number(page, "race", "max_new_tokens", 32)
-        page.wait_for_function("window.specdiffAsked.race.includes('max_new_tokens=32')")
+        page.wait_for_function("window.specdiffAsked.race.max_new_tokens === 32")
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url

@@ -24,7 +24,15 @@ import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
-import { isRun, momentAt, momentQuery, readMoment, runQuery, stopOf } from './state/moment.js';
+import {
+  isRun,
+  linkOf,
+  momentAt,
+  momentQuery,
+  readMoment,
+  runQuery,
+  stopOf,
+} from './state/moment.js';
 import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
 import { predictedWords } from './state/predicted.js';
@@ -39,11 +47,10 @@ import { wordsOf } from './views/inspector.js';
 /** @import { Labels, Scene } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
-/** @import { Moment } from './state/moment.js' */
+/** @import { Asked, Moment } from './state/moment.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
 
-/** @typedef {Record<string, string | number | boolean | null>} Asked values of the controls */
 /** @typedef {PlayerOptions & Looks} Options what the server says about the page (app/page.py) */
 /**
  * @typedef {object} PlayerOptions
@@ -93,14 +100,6 @@ const NOT_KEPT = {
   hint: 'Its prompt and settings are in the form.',
 };
 const KEPT = ' The page shows what arrived before that.';
-
-/** Values as a link's query, as the controls write theirs (app/scripts.py). @param {Asked} asked */
-const linkOf = (asked) =>
-  new URLSearchParams(
-    Object.entries(asked).flatMap(([name, value]) =>
-      value === null || value === '' ? [] : [[name, String(value)]]
-    ),
-  ).toString();
 
 /** The name of a recording's file, which is also its name in a link. */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
@@ -551,9 +550,10 @@ export class App extends Job {
 
   // ---- actions of the visitor ----
 
-  /** Show the recording that matches changed controls. @param {string} asked as a link's query */
-  controls(asked) {
+  /** Show the recording that matches changed controls. @param {Asked} values */
+  controls(values) {
     const before = this.wanted;
+    const asked = linkOf(values);
     this.wanted = asked;
     if (this.live || this.busy) return;
     const same = asked === this.asked || (before ? asked === before : this.chosen);
@@ -841,9 +841,9 @@ export function mount(element, props, watch, options) {
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);
-  const asked = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? '';
-  if (app.calls) app.wanted = asked;
-  else app.controls(asked);
+  const values = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? {}; // app/scripts.py
+  if (app.calls) app.wanted = linkOf(values);
+  else app.controls(values);
   const moment = readMoment(location.search);
   const wanted = moment &&
     (isRun(moment.trace)

@@ -1,6 +1,7 @@
 // Named facts on how a race was measured. Pure.
 
 import { isServed } from './lane.js';
+import { linkOf } from './moment.js';
 import { waiting } from './metrics.js';
 import { plural, quotedWords, ratio } from './format.js';
 /** @import { Finished, RunStarted } from './events.d.ts' */
@@ -107,12 +108,5 @@ export const endsOf = (lanes) =>
     lane && lane.finished ? [[name, lane.finished]] : []
   );
 
-/** A link to this page with the prompt and the settings of a run, in the form of the Share
- *  button's. @param {RunStarted} header */
-export function settingsLink(header) {
-  const query = new URLSearchParams({ prompt: header.prompt });
-  for (const [name, value] of Object.entries(header.config)) {
-    if (value !== null) query.set(name, String(value));
-  }
-  return `?${query}`;
-}
+/** A link to this page with the prompt and the settings of a run. @param {RunStarted} header */
+export const settingsLink = ({ prompt, config }) => `?${linkOf({ prompt, ...config })}`;
