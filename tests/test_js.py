@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import re
 import shutil
 import subprocess
 from bisect import bisect_right
@@ -408,7 +407,7 @@ def _words(config: dict[str, Any]) -> str:
     """The settings as the page writes them, with drafter, controller and rule."""
     if config["drafter"] == "none":
         return "one target pass per token"
-    words = re.sub(r"(K \d+) ", r"\1, ", settings_words(config)).split(", ")
+    words = settings_words(config).split(", ")
     return " · ".join([config["drafter"], *words, *(["auto"] if config["auto"] else []), config["rule"]])
 
 

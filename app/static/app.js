@@ -19,7 +19,7 @@ import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
 import { buildLane, isServed, isVanilla } from './state/lane.js';
-import { busyWords, narrate, times } from './state/format.js';
+import { busyWords, narrate, ratio, times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { giveLink, say } from './views/link.js';
@@ -437,8 +437,8 @@ export class App extends Job {
 
   /** Why the speed-up of a lane cannot be trusted, if so. */
   doubt(name) {
-    const waits = this.stage.disturbed(name);
-    return waits.length ? busyWords(waits) : '';
+    const waits = this.stage.disturbed(name).map(([lane, wait]) => `${lane} ${ratio(wait)}`);
+    return waits.length ? busyWords('this speed-up', `: ${waits.join(', ')}`) : '';
   }
 
   /** A sentence on the window, or on why there is none. @param {Scene} scene */

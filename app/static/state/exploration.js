@@ -1,6 +1,6 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 
-import { plural, ratio } from './format.js';
+import { busyWords, plural, ratio, roughly } from './format.js';
 import { rejectedOf, stateAt } from './lane.js';
 /** @import { Report } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
@@ -64,11 +64,7 @@ export function originWords({ origin, machine, done, total, rows }) {
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */
 export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
-  return worst < crowded
-    ? ''
-    : '⚠ Busy machine: other programs were using the processor, so these times may be many ' +
-      'times too large or too small. Threads that had to wait, on average, in the worst row: ' +
-      `${ratio(worst)}. On a quiet machine it is 0.`;
+  return worst < crowded ? '' : busyWords('these times', `, in the worst row: ${ratio(worst)}`);
 }
 
 /** The size of a setting: a number, or the entries of a list. */
@@ -90,11 +86,7 @@ export function aboutWords(values, scales, known, weight) {
     1,
   );
   const pairs = weight(values.pair ?? 'embedded') / weight(known.choice.pair ?? 'embedded');
-  const seconds = known.seconds * share * pairs;
-  if (seconds < 10) return 'about 10 seconds';
-  return seconds < 90
-    ? `about ${10 * Math.ceil(seconds / 10)} seconds`
-    : `about ${plural(Math.ceil(seconds / 60), 'minute')}`;
+  return `about ${roughly(known.seconds * share * pairs)}`;
 }
 
 /** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer
@@ -113,12 +105,7 @@ export function progressWords({ phase, message, doing, done = 0, total = 0, left
   if (phase === 'loading') return `${message}…`;
   if (phase === 'waiting') return 'Waiting for a race to finish…';
   if (!total) return `${message}…`;
-  const rest = left === null
-    ? ''
-    : left < 90
-    ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left`
-    : `, about ${Math.ceil(left / 60)} minutes left`;
-  return `${done} of ${total}: ${doing}${rest}`;
+  return `${done} of ${total}: ${doing}${left === null ? '' : `, about ${roughly(left)} left`}`;
 }
 
 /** E[τ] of the best of K independent drafts: 1 + Σ_m (1 − (1 − Π_{j≤m} α_j)^K); of one draft 1 +

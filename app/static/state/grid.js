@@ -2,7 +2,7 @@
 
 import { decisive, linesShown } from './lane.js';
 import { piece } from './detokenize.js';
-import { cell, decisionWords, exact, short, testFigures, testWords } from './format.js';
+import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from './format.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Place } from './inspect.js' */
 /** @import { Lane, Round, Tree, PartialRound } from './lane.js' */
@@ -225,7 +225,7 @@ export function noteOf({ verified, decided, draft }, lane) {
   if (!verified) return '';
   const { scores, chosen } = verified;
   if (scores.length) {
-    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${score.toFixed(2)}`).join(
+    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${ratio(score)}`).join(
       ', ',
     );
     const why = chosen === null

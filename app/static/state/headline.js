@@ -206,7 +206,7 @@ export function whySlow(drafted, vanilla) {
   const { rounds, duration } = drafted;
   const { sums } = stateAt(drafted, drafted.events.length);
   const pass = base.score / passesOf(vanilla).target;
-  const share = (seconds) => `${Math.round((100 * seconds) / duration)} %`;
+  const share = (seconds) => percent(seconds / duration, 0);
   const passes = (seconds) => plural(Number(ratio(seconds / pass)), 'vanilla pass');
   const rows =
     Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;

@@ -68,7 +68,7 @@ export class Stage {
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** This lane and the baseline, if their threads had to wait. @returns {[string, number | null][]} */
+  /** This lane and the baseline, if their threads had to wait. @returns {[string, number][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;

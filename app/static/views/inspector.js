@@ -102,7 +102,7 @@ class WhatIf extends Component {
   render({ what: { test } }, { u, seed }) {
     const threshold = test?.threshold ?? 0;
     const slide = ({ currentTarget }) => this.setState({ u: Number(currentTarget.value) });
-    const then = ` ${u.toFixed(2)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ` +
+    const then = ` ${ratio(u)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ` +
       `${ratio(threshold)})`;
     return html`
       <div class="sd-whatif"><b>What if?</b>
