@@ -193,7 +193,7 @@ export class App extends Job {
       return;
     }
     const trace = await this.traceOf(message);
-    if (!this.waiting) this.over(); // a file may be opened while a run waits
+    if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
     card.hide();
     if (trace) {
       this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source, {
@@ -226,7 +226,6 @@ export class App extends Job {
   async update(message) {
     this.begin(message);
     const race = /** @type {Race} */ (this.live);
-    this.busy = true;
     const events = await race.file.upTo(message.size);
     if (this.live !== race) return; // the race ended meanwhile
     Object.assign(race, {
@@ -580,7 +579,7 @@ export class App extends Job {
   /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is chosen. */
   began() {
     const { threads } = this;
-    if (!this.busy && !this.waiting) this.pressedRun(); // by a key
+    if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;
   }

@@ -189,6 +189,11 @@ export class Explore extends Job {
     return this.stems[this.name];
   }
 
+  /** The form cannot be sent while a measurement waits, either. @override */
+  get busy() {
+    return this.state !== 'idle';
+  }
+
   /** Whether the exploration on the screen is being measured. */
   get runs() {
     return this.busy && this.live?.name === this.name;
@@ -506,7 +511,7 @@ export class Explore extends Job {
 
   /** Whether a measurement may begin. */
   get free() {
-    return !this.busy && !this.waiting && canRun(this.prefix);
+    return !this.busy && canRun(this.prefix);
   }
 
   /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns whether it began.
@@ -548,7 +553,6 @@ export class Explore extends Job {
     this.races = null;
     const query = this.query();
     if (query.length < 8000 && !this.branch) address(query); // for a reload
-    this.busy = true;
     pauseAll();
     super.pressedRun();
     this.draw();
@@ -585,9 +589,7 @@ export class Explore extends Job {
 
   /** @override */ queued(message) {
     super.queued(message);
-    if (this.busy) return;
-    this.busy = true; // after a reload
-    this.draw();
+    this.draw(); // after a reload the form shows it now
   }
 
   /** @override */ receive(message) {
@@ -600,7 +602,6 @@ export class Explore extends Job {
     if (result && (phase === 'finished' || !this.branch && !continues(message))) {
       this.accept(message);
     }
-    this.busy = true;
     if (message.finished) {
       this.finish(message);
       return;

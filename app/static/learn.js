@@ -329,7 +329,7 @@ export class Learn {
           back();
         }
         words = now;
-        return !player.busy && !player.waiting;
+        return player.state === 'idle';
       }, Infinity);
       await ended();
       back();

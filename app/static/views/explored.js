@@ -352,7 +352,7 @@ function Sources({ app }) {
 export function Explored({ app }) {
   const { answer, bar, name } = app;
   const { forms, crowded } = app.options;
-  const runs = app.busy || app.waiting;
+  const runs = app.busy;
   const questions = Object.entries(forms).map(([own, { title, question }]) => ({
     words: title,
     title: question,
