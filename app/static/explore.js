@@ -11,7 +11,7 @@ import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
 import { address } from './views/link.js';
-import { download } from './views/dom.js';
+import { download, until } from './views/dom.js';
 import { buildLane } from './state/lane.js';
 import { carried, fetchFile, fetchTrace, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
@@ -139,16 +139,14 @@ export class Explore extends Job {
   }
 
   /** Follow a measurement that was running when the page was reloaded. */
-  again() {
+  async again() {
     const kept = recall(this.kept, 'sessionStorage');
     if (!kept) return;
     this.token = kept;
     this.follows = true;
-    const wait = setInterval(() => { // Gradio creates its buttons a moment later
-      if (!document.getElementById(`${this.prefix}-again`)) return;
-      clearInterval(wait);
-      this.press('again');
-    }, 100);
+    const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
+    await until(() => document.getElementById(id), Infinity);
+    this.press('again');
   }
 
   /** Called by Gradio with the pairs that this server offers. */

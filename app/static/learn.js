@@ -11,6 +11,7 @@ import { address } from './views/link.js';
 import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
 import { send } from './views/room.js';
+import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
@@ -30,16 +31,6 @@ const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' }; // of a round that a lesson shows
-
-/** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
-async function until(ready, tries = 80) {
-  for (let i = 0; i < tries; i += 1) {
-    const found = ready();
-    if (found) return found;
-    await new Promise((later) => setTimeout(later, 100));
-  }
-  return null;
-}
 
 /** The tab that a lesson points at. @param {Watch} watch */
 const tabOf = ({ trace, explore }) =>
@@ -348,9 +339,9 @@ export class Learn {
 
   /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
-    if (player.asked) document.getElementById('live-fill')?.click();
+    if (player.asked) player.press('fill');
     await until(() => !player.asked || player.wanted === player.asked);
-    document.getElementById('live-run')?.click();
+    player.press('run');
   }
 
   /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any.
