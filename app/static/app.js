@@ -63,7 +63,8 @@ import { wordsOf } from './views/inspector.js';
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
- * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
+ * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and
+ * drafter
  * @property {import('./state/predicted.js').Measured[]} typical measured ranges of similar settings
  * @property {string} empty shown before there is a race
  */
@@ -291,7 +292,8 @@ export class App extends Job {
    * Show a trace that the server offers as a file.
    * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
    *   source?: string, asked?: string}} race
-   * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens the page
+   * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens
+   * the page
    */
   async open(race, chosen = true) {
     const { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' } = race;
@@ -462,7 +464,8 @@ export class App extends Job {
 
   // ---- one position ----
 
-  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view @param {Place} place */
+  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view
+   *  @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
     this.pinned = { name: this.selected ?? '', token: -1, lane, view, place, who: '' };
@@ -576,7 +579,8 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is chosen. */
+  /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is
+   *  chosen. */
   began() {
     const { threads } = this;
     if (this.state === 'idle') this.pressedRun(); // by a key
@@ -620,7 +624,8 @@ export class App extends Job {
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }
 
-  /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */
+  /** Show the events that arrived of a race that ended without its final message.
+   *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
     const came = Object.values(live?.events ?? {}).some((events) =>

@@ -34,7 +34,8 @@ import { readMoment } from './state/moment.js';
  *   takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
- * @property {Record<string, Record<string, string>>} recorded by question: file without its ending -> label
+ * @property {Record<string, Record<string, string>>} recorded by question: file without its ending
+ * -> label
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
@@ -44,7 +45,8 @@ import { readMoment } from './state/moment.js';
  *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
  *  over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
-/** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
+/** @type {Record<string,
+ *  new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -81,15 +83,16 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
-    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the form's: until it is
-     *  complete, nothing that is shown changes */
+    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the
+     *  form's: until it is complete, nothing that is shown changes */
     this.branch = null;
     this.stems = Object.fromEntries(
       Object.keys(options.recorded).map((name) => [name, this.stemOf(name)]),
     ); // the recorded file that is shown; undefined if none ships
     /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
-    /** @type {Record<string, string>} by recorded file: its settings as the form had them at first */
+    /** @type {Record<string, string>} by recorded file: its settings as the form had them at
+     *  first */
     this.repeated = {};
     this.token = '';
     this.linked = ''; // the question whose settings are in the link: they are shown
@@ -101,7 +104,8 @@ export class Explore extends Job {
     this.sliders = {};
     /** @type {{race: string, figure: string} | null} the mark of a figure whose races are listed */
     this.races = null;
-    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a figure's formula */
+    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a
+     *  figure's formula */
     this.drafted = { url: '', lane: null };
     /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
@@ -212,7 +216,8 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: the question, its settings, and which recorded answer is shown; of Compare, the tab. */
+  /** A link's query: the question, its settings, and which recorded answer is shown; of Compare,
+   *  the tab. */
   query() {
     if (this.prefix !== 'explore') return `tab=${this.prefix}`;
     const query = new URLSearchParams({ explore: this.name });
@@ -353,7 +358,8 @@ export class Explore extends Job {
         throw new Error('not a known format of an answer');
       }
       this.answers.recorded[stem] = found;
-      const form = this.form.values(); // of the default pair, unless a link or the visitor changed it
+      // of the default pair, unless a link or the visitor changed it
+      const form = this.form.values();
       const other = (found.choice.pair ?? form.pair) !== form.pair;
       if (other && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
       this.draw();
@@ -367,8 +373,9 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer stays until there are
-   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
+  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer
+   *  stays until there are two.
+   *  @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
    *  @param {Omit<Card, 'message'>} failed shown with the reasons */
   async read(traces, failed) {
     const { name } = this;
@@ -425,7 +432,8 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget. */
+  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the
+   *  widget. */
   bind(element) {
     element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
       const clicked = customdata?.[0];
@@ -500,7 +508,8 @@ export class Explore extends Job {
     this.showOpened();
   }
 
-  /** Measure the shown answer again with some values changed. @param {Record<string, any>} values */
+  /** Measure the shown answer again with some values changed.
+   *  @param {Record<string, any>} values */
   ask(values) {
     if (!this.free) return;
     this.form.repeat({ ...this.answer.choice, ...values });
@@ -512,7 +521,8 @@ export class Explore extends Job {
     return !this.busy && canRun(this.prefix);
   }
 
-  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns whether it began.
+  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns
+   *  whether it began.
    *  @param {Record<string, any>} values */
   goAnotherWay(values) {
     if (!this.free) return false;

@@ -113,7 +113,8 @@ export class Job {
     this.leaving = setTimeout(() => this.expects && this.lost(true), this.patience);
   }
 
-  /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't come. */
+  /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't
+   *  come. */
   ended() {
     this.close();
     if (!this.expects) return;
@@ -176,7 +177,8 @@ export class Job {
 }
 
 /** Pass the messages of a component to its player; an unchanged value is ignored.
- *  @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
+ *  @param {Job<any>} player @param {{value: string}} props
+ *  @param {(name: string, callback: () => void) => void} watch
  *  @param {{title: string, message: string, hint: string}} unreadable shown on an error */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};

@@ -1,4 +1,5 @@
-// The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
+// The Learn tab: figures described by the server, and the lessons of the workshop, which open the
+// other tabs.
 
 import { Guide } from './views/guide.js';
 import { glossed, Held, html, render } from './views/ui.js';
@@ -17,20 +18,23 @@ import { until } from './views/dom.js';
 /** @import { Moment } from './state/moment.js' */
 /** @import { Watch } from './state/events.d.ts' */
 
-/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson `truth`: the answer in words */
+/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson `truth`: the answer in
+ *  words */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
-/** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a room, while it lasts */
+/** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a
+ *  room, while it lasts */
 const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
 const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
-const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' }; // of a round that a lesson shows
+// of a round that a lesson shows
+const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' };
 
 /** The tab that a lesson points at. @param {Watch} watch */
 const tabOf = ({ trace, explore }) =>
@@ -235,8 +239,9 @@ export class Learn {
     ];
   }
 
-  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the settings of the Live tab
-   *  that differ from the defaults. @param {Lesson} lesson @param {number} at */
+  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the
+   *  settings of the Live tab that differ from the defaults. @param {Lesson} lesson
+   *  @param {number} at */
   query({ name, watch }, at) {
     const live = /** @type {App | undefined} */ (page.players.live);
     const explore = /** @type {Explorer} */ (page.players.explore);
@@ -303,7 +308,8 @@ export class Learn {
     return own ? player.root.querySelector(own) : panelOf(panel);
   }
 
-  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording. @param {string[]} sentences
+  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording.
+   *  @param {string[]} sentences
    *  @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin
    *  @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
@@ -362,7 +368,8 @@ export class Learn {
       return null;
     });
     const explored = (await explore?.answerOf(asked, watch.answer)) ?? null;
-    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch)); // making a player opened its tab
+    // making a player opened its tab
+    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch));
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();
     return null;
@@ -385,7 +392,8 @@ export class Learn {
   }
 }
 
-/** Called by the component of the tab. @param {unknown} props @param {unknown} watch @param {Options} options */
+/** Called by the component of the tab. @param {unknown} props @param {unknown} watch
+ *  @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

@@ -14,11 +14,12 @@ import { firstDifference, waiting } from './metrics.js';
 export const BRANCH = 'what if'; // the name of the lane that branches off a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'nothing'} By how two runs are aligned: by tokens, of one target after one prompt; by
- *  the characters of their new texts; not at all */
-/** @typedef {{by: By, agree: number, parted: number | null, target: boolean, prompt: number | null}} Common `agree`:
- *  equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `target`: whether both have
- *  the same target; `prompt`: the first character at which the prompts differ, from 1 */
+/** @typedef {'tokens' | 'texts' | 'nothing'} By how two runs are aligned: by tokens, of one target
+ *  after one prompt; by the characters of their new texts; not at all */
+/** @typedef {{by: By, agree: number, parted: number | null, target: boolean, prompt: number |
+ *  null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different
+ *  one, from 1; `target`: whether both have the same target; `prompt`: the first character at
+ *  which the prompts differ, from 1 */
 
 /** Code points, so that no character is cut in two. */
 const letters = (words) => [...words];
@@ -183,27 +184,32 @@ export function alignmentWords({ facts }) {
       : facts.must_be_equal
       ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so ` +
         'close that rounding decided.'
-      : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
+      : `The texts differ from token ${parted} on; after that the columns count tokens, and ` +
+        '≠ marks a different one.')
     : parted === null
     ? `The texts are the same to the end: ${characters}.`
     : `The texts agree for ${characters}; after that the columns only count tokens.`;
   const why = {
     tokens: [],
     nothing: [
-      'The runs can’t be aligned: a trace has no token texts, and prompt or target differ. The columns only count tokens.',
+      'The runs can’t be aligned: a trace has no token texts, and prompt or target differ. ' +
+      'The columns only count tokens.',
     ],
     texts: [
       prompt === null
         ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs ' +
           'that spell the same words.'
-        : `The prompts differ from character ${prompt} on, so these texts have different beginnings. Both are aligned from the first new token; this doesn’t compare methods.`,
+        : `The prompts differ from character ${prompt} on, so these texts have different ` +
+          'beginnings. Both are aligned from the first new token; this doesn’t compare ' +
+          'methods.',
     ],
   }[by];
   const other = target || by === 'tokens' || by === 'texts' && prompt === null
     ? []
     : ['The targets differ, or a trace doesn’t name its target.'];
   const clocks = files.a.machine === files.b.machine ? [] : [
-    'The runs were timed on different machines or machine settings: compare rounds, not milliseconds.',
+    'The runs were timed on different machines or machine settings: compare rounds, not ' +
+    'milliseconds.',
   ];
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
@@ -278,7 +284,8 @@ export class Opened {
   }
 
   /** What the server needs to branch off a run at the target's token of a round, or why it cannot.
-   *  @param {'a' | 'b'} run @param {number} round from 1 @param {string[]} pairs that the server knows
+   *  @param {'a' | 'b'} run @param {number} round from 1
+   *  @param {string[]} pairs that the server knows
    *  @returns {{given: string, pair: string} | {why: string}} */
   given(run, round, pairs) {
     const lane = this.runs?.[run].lane;

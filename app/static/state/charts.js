@@ -82,7 +82,8 @@ const positions = (size, start) => ({
   showgrid: false,
 });
 
-/** Shares accepted by position, and this round's tests. @param {Scene} scene @returns {Partial<Figure>} */
+/** Shares accepted by position, and this round's tests. @param {Scene} scene
+ *  @returns {Partial<Figure>} */
 export function acceptanceFigure({ lane, state, view }) {
   if (!lane || !state) return { empty: 'Vanilla drafts nothing, so nothing is tested.' };
   const { testedAt, acceptedAt } = state.sums;
@@ -114,8 +115,8 @@ export function acceptanceFigure({ lane, state, view }) {
         y: testedAt.map((n, i) => acceptedAt[i] / n),
         customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
         marker: { color: '@draft-tint', line: { color: '@draft', width: 1 } },
-        hovertemplate:
-          'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
+        hovertemplate: 'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so ' +
+          'far<extra></extra>',
       },
       marks(tests, tests.map((t) => t.threshold), {
         size: 10,
@@ -136,7 +137,8 @@ export function acceptanceFigure({ lane, state, view }) {
   };
 }
 
-/** Confidence by denoising step and position of a round. @param {Scene} scene @returns {Partial<Figure>} */
+/** Confidence by denoising step and position of a round. @param {Scene} scene
+ *  @returns {Partial<Figure>} */
 export function confidenceFigure({ lane, view }) {
   if (!lane) return { empty: 'Vanilla has no drafter.' };
   if (!view?.passes.length) {

@@ -75,9 +75,11 @@ function sizeOf(value) {
 
 /**
  * About how long a measurement takes, scaled from one with other settings: "about 2 minutes".
- * @param {Record<string, any>} values of the form @param {string[]} scales fields that multiply the time
+ * @param {Record<string, any>} values of the form
+ * @param {string[]} scales fields that multiply the time
  * @param {{choice: Record<string, any>, seconds: number}} known a measurement with its time
- * @param {(pair: string) => number} weight of a pair's target: its time per token, relative to others
+ * @param {(pair: string) => number} weight of a pair's target: its time per token, relative to
+ * others
  */
 export function aboutWords(values, scales, known, weight) {
   const share = scales.reduce(
@@ -151,7 +153,8 @@ export function treeTau(alphas, nodes) {
   return total;
 }
 
-/** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
+/** Seconds of a pass over rows: linear between measured points.
+ *  @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
   const i = Math.max(1, curve.slice(0, -1).findLastIndex(([width]) => width < rows) + 1);
@@ -180,7 +183,8 @@ export function readCurve(words) {
  *  position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B
  *  nodes */
 
-/** α of γ positions; the last is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
+/** α of γ positions; the last is repeated.
+ *  @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
   Array.from(
     { length: gamma },

@@ -10,7 +10,8 @@ import { stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Test } from './events.d.ts' */
 
-/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane compared with vanilla, in numbers */
+/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane compared with vanilla, in
+ *  numbers */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
@@ -22,7 +23,8 @@ function pointMass(p, q) {
 }
 
 /** A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
- *  @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {Lane | null} lane @param {Lane | null} vanilla
+ *  @param {Set<string>} noSteps drafters without denoising steps
  *  @param {boolean} [quiet] whether no thread had to wait, so that its times are valid */
 export function runOf(lane, vanilla, noSteps, quiet = true) {
   const { header } = lane ?? {};
@@ -209,7 +211,8 @@ export const FINDINGS = {
         : parted < 0
         ? ', by chance'
         : ': each run makes its own draws';
-      return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” comes from what is proved about the rule “${rule}”, not from this comparison.`;
+      return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” ` +
+        `comes from what is proved about the rule “${rule}”, not from this comparison.`;
     },
   },
 };

@@ -51,7 +51,8 @@ export function slowWords(slow) {
 export const plural = (count, word) =>
   `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
-/** A place in the queue in words. @param {{number: number, waiting: number, left: number | null}} place
+/** A place in the queue in words.
+ *  @param {{number: number, waiting: number, left: number | null}} place
  *  `left`: seconds until the run is done, estimated from this server's earlier runs */
 export function queueWords({ number, waiting, left }) {
   const estimate = left === null
@@ -98,7 +99,8 @@ export const reasonWords = (reason) =>
 
 /** The settings of a run in a few words, `block · γ 8 · T 4 · ratio`: the drafter, its settings as
  *  specdiff_core/schema/wording.py words them (a test compares the two), and the rule.
- *  @param {Record<string, any>} config @param {Set<string>} noSteps drafters without denoising steps */
+ *  @param {Record<string, any>} config
+ *  @param {Set<string>} noSteps drafters without denoising steps */
 export function settingsWords(config, noSteps) {
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
     config;
@@ -210,7 +212,8 @@ export function quotedWords(quoted) {
 /** `1, 2 and 3` */
 const list = (numbers) => new Intl.ListFormat('en-GB').format(numbers.map(String));
 
-/** A sentence on the window. @param {PartialRound | null} view @param {(id: number) => string} word */
+/** A sentence on the window. @param {PartialRound | null} view
+ *  @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;

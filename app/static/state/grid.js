@@ -7,7 +7,8 @@ import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from
 /** @import { Place } from './inspect.js' */
 /** @import { Lane, Round, Tree, PartialRound } from './lane.js' */
 
-/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell
+ *  `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
 /** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number,
  *  draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to
@@ -15,7 +16,8 @@ import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from
 
 export const MOST_ROWS = 8; // of denoising steps or branches, until all are requested
 export const EXTRA =
-  'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
+  'The token that the target itself adds: a correction after a rejection, a bonus after a ' +
+  'full window.';
 
 /** Rows of a round: denoising steps, or branches of its tree. @param {Round} round */
 export const countOf = (round) =>
@@ -52,7 +54,8 @@ export function gridOf(round, lane, most) {
   });
 }
 
-/** @param {PartialRound} round @param {number} place of the row @param {number} from the first step in it
+/** @param {PartialRound} round @param {number} place of the row
+ *  @param {number} from the first step in it
  *  @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
@@ -79,7 +82,8 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row of one or several denoising steps. @param {PartialRound} round @param {Lane} lane */
+/** Cells of a row of one or several denoising steps. @param {PartialRound} round
+ *  @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -106,7 +110,8 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens that were copied, or whose passes weren't recorded. @param {PartialRound} round @param {Lane} lane */
+/** Cells of tokens that were copied, or whose passes weren't recorded. @param {PartialRound} round
+ *  @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -231,7 +236,8 @@ export function noteOf({ verified, decided, draft }, lane) {
     const why = chosen === null
       ? 'all drafts share one tree'
       : `draft ${chosen + 1} has the largest and was tested`;
-    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ${why}. ` +
+    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ` +
+      `${why}. ` +
       `${verified.fallback}`;
   }
   if (!verified.lossless) {
@@ -250,7 +256,8 @@ export const isNoted = (lane) =>
 export const columnOf = ({ verified, size }, place) =>
   verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {PartialRound} round */
+/** The place that a column of the tests shows; null if it shows none.
+ *  @param {PartialRound} round */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;

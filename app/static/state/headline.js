@@ -1,4 +1,5 @@
-// The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
+// The result of a race in words and one number: measured, and never shown before the replay reaches
+// it. Pure.
 
 import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';

@@ -132,7 +132,8 @@ export function buildLane(events) {
         round.tree = event.parents.length
           ? { ...treeOf(event.parents), branches: event.branches }
           : null;
-        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer if the text ends
+        // fewer if the text ends
+        round.drafted = round.tree ? round.tree.deepest : event.ids.length;
         round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
@@ -153,7 +154,8 @@ export function buildLane(events) {
   return lane;
 }
 
-/** A round before its first event. @param {Round} round @param {RoundStarted} event that began it */
+/** A round before its first event. @param {Round} round
+ *  @param {RoundStarted} event that began it */
 const windowOf = (round, { length, anchor }) => ({
   ...round,
   length,
@@ -197,7 +199,8 @@ export function reached(tests) {
   return [...found.values()];
 }
 
-/** The test that rejected a drafted token, or null. @param {Verified | null | undefined} verified */
+/** The test that rejected a drafted token, or null.
+ *  @param {Verified | null | undefined} verified */
 export function rejectedOf(verified) {
   const last = verified?.tests.at(-1);
   return last && !last.accepted ? last : null;
@@ -259,7 +262,8 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after n events; continues an earlier `state`. @param {Lane} lane @param {State | null} [state] */
+/** The state after n events; continues an earlier `state`. @param {Lane} lane
+ *  @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {

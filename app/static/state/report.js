@@ -46,7 +46,8 @@ function orderOf(lanes) {
   const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
-  return `The lanes were measured one after the other${first}, so that they don’t slow each other down. The player shows them together on one time axis.`;
+  return `The lanes were measured one after the other${first}, so that they don’t slow each ` +
+    'other down. The player shows them together on one time axis.';
 }
 
 /** @param {Lanes} lanes */
@@ -66,7 +67,8 @@ const serversOf = (lanes) =>
       name,
       'Measured here: its tokens, and when they arrived, network included. It reports: ' +
       `${quotedWords(lane.finished && lane.finished.quoted)}. ` +
-      'Not checked: its distribution, what else it is serving, and whether it has the model, tokenizer and machine of the other lanes.',
+      'Not checked: its distribution, what else it is serving, and whether it has the ' +
+      'model, tokenizer and machine of the other lanes.',
     ]]
   );
 

@@ -1,4 +1,5 @@
-// The stage of a player: the lanes of a trace or of a race under way, and their state at a moment. Pure.
+// The stage of a player: the lanes of a trace or of a race under way, and their state at a moment.
+// Pure.
 
 import { buildLane, stateAt } from './lane.js';
 import { nameLanes } from './marks.js';
@@ -13,10 +14,11 @@ import { sharePieces } from './detokenize.js';
 /** @import { Clock } from './metrics.js' */
 
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier one is
- *  shown, otherwise '' */
+/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier
+ *  one is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
-/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the
+ *  baseline */
 
 export class Stage {
   /** @param {string[]} names @param {Lanes} lanes null where a lane has no events

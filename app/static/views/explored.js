@@ -19,7 +19,8 @@ const WITHOUT = 'The chart library could not be loaded; the table below is compl
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
-/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
+/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a
+ *  button */
 
 /** @param {Choice[]} choices */
 const buttons = (choices) =>
@@ -243,8 +244,10 @@ function Origin({ app, answer }) {
   const weights = made && new URL(made, document.baseURI).href;
   return html`
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
-      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
-        html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
+      <header><h2>Where these numbers come from</h2>
+        <span class="sd-exp-saves">Download: ${saves}${weights && html`
+          <a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>
+        `}</span></header>
       <${Facts} all=${from.map(([name, value]) => [
         name,
         name === 'command' ? html`<code>${value}</code>` : value,

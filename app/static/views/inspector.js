@@ -32,7 +32,9 @@ const isChance = ({ test, holds }, greedy) =>
  *  @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
 function Bar({ kind, value, other }) {
   if (value === null) {
-    return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
+    return html`
+      <span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>
+    `;
   }
   const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
     `width: ${(100 * share).toFixed(1)}%`
@@ -73,7 +75,8 @@ export function Bars({ what, lane, greedy }) {
     html`<span role="columnheader">${words}</span>`
   );
   return html`
-    <div class="sd-pq" role="table" aria-label="The likeliest tokens: p of the target, q of the drafter"
+    <div class="sd-pq" role="table"
+      aria-label="The likeliest tokens: p of the target, q of the drafter"
       hidden=${!what.rows.length}>
         <div class="sd-pq-row sd-pq-head" role="row">${heads}</div>
         ${what.rows.map(row)}</div>
@@ -107,8 +110,9 @@ class WhatIf extends Component {
     return html`
       <div class="sd-whatif"><b>What if?</b>
               ${test?.kind !== 'tree' && html`
-                <label>u <input type="range" min="0" max="1" step="0.01" aria-label="u, the draw" value=${u} oninput=${slide} /></label><span
-                  aria-live="polite">${then}</span>
+                <label>u <input type="range" min="0" max="1" step="0.01" aria-label="u, the draw"
+                  value=${u} oninput=${slide} /></label>
+                <span aria-live="polite">${then}</span>
               `}
               <button type="button" class="sd-link" onclick=${() =>
                 this.setState({ seed: seed + 1 })}>Draw ${DRAWS} times</button></div>

@@ -30,7 +30,8 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's settings, or what its method is. @param {Lane | null} lane @param {Set<string>} noSteps */
+/** A lane's settings, or what its method is. @param {Lane | null} lane
+ *  @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;
@@ -74,7 +75,8 @@ function Head({ app, scene, name, columns, select }) {
           <span class="sd-lane-sub" title=${named.about || null}>${glossed(settings, stops)}</span>
         </span>
         <span class="sd-lane-progress">
-          <span class="sd-lane-track"><i class="sd-fill" style="transform: scaleX(${share})"></i></span>
+          <span class="sd-lane-track">
+            <i class="sd-fill" style="transform: scaleX(${share})"></i></span>
           <span class="sd-lane-tokens" title=${mark.title || null}>${mark.words}</span>
         </span>
         ${number('clock', row ? seconds(row.clock.seconds) : '–', ' s', clock)}

@@ -16,7 +16,8 @@ export function say(button, words) {
   }, 2200);
 }
 
-/** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
+/** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how]
+ *  @param {any} [state] */
 export function address(query, how = 'replaceState', state = history.state) {
   const link = new URL(location.href);
   const room = link.searchParams.get('room');

@@ -15,12 +15,15 @@ const NUMBERS = [
   ['calls', 'N', 'target passes', ''],
   ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
-const PREDICTED =
-  'v and c are means over this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
+const PREDICTED = 'v and c are means over this race. Other costs of a round are left out, so the ' +
+  'prediction is usually higher than the measured speed-up.';
 const BUSY =
-  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more. A single busy program can make the speed-up several times too large or too small.';
+  'A pass ends when its last thread does. Threads that wait for a processor slow every ' +
+  'pass, and the lane with more passes loses more. A single busy program can make the ' +
+  'speed-up several times too large or too small.';
 const ALONE =
-  'A single thread never waits for other threads, so its clock can be trusted while other programs run';
+  'A single thread never waits for other threads, so its clock can be trusted while other ' +
+  'programs run';
 
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, running }) {

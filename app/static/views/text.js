@@ -10,16 +10,20 @@ const PROMPT_SHOWN = 280;
 
 /**
  * @typedef {object} Props
- * @property {string} label @property {Lane | null} lane @property {State | null} state as far as the playhead has come
- * @property {number} count of tokens @property {PartialRound | null} round on screen, whose guesses follow the text
- * @property {string} moment changes when the round does @property {number} pinned the token that is inspected, or −1
- * @property {(token: number, byKey: boolean) => void} press a token, by its place among the new ones
+ * @property {string} label @property {Lane | null} lane
+ * @property {State | null} state as far as the playhead has come
+ * @property {number} count of tokens
+ * @property {PartialRound | null} round on screen, whose guesses follow the text
+ * @property {string} moment changes when the round does
+ * @property {number} pinned the token that is inspected, or −1
+ * @property {(token: number, byKey: boolean) => void} press a token, by its place in the new text
  */
 
 const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {PartialRound | null} round */
+/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane
+ *  @param {PartialRound | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;

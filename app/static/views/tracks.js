@@ -36,7 +36,8 @@ const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is ' +
   'no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
+/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes
+ *  @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
   const forced = branch && branch.take >= 0
     ? [{
@@ -85,7 +86,8 @@ function Token({ of, name, cell, pinned }) {
   `;
 }
 
-/** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
+/** The runs along the text.
+ *  @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
 class Tracks extends View {
   /** @override */ keys = ['answer', 'pinned'];
 
@@ -120,8 +122,9 @@ class Tracks extends View {
       `;
     };
     return html`
-      <p
-        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-rejected">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+      <p class="sd-sub sd-tracks-legend">${signs}${marks}
+        <span><b class="sd-track-rejected">✕</b> rejected draft</span>
+        <span><b>≠</b> differs from the run it is compared with</span></p>
       <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map(
         column,
       )}</div>

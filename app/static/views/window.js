@@ -28,14 +28,14 @@ import {
 /** @import { Cell, Verdict } from '../state/grid.js' */
 
 const PHASES = {
-  draft:
-    'The drafter fills the window of masks, one pass of its network per denoising step. Milliseconds of decode time.',
+  draft: 'The drafter fills the window of masks, one pass of its network per denoising step. ' +
+    'Milliseconds of decode time.',
   score:
     'One pass of the target reads the anchor and all drafted tokens. Milliseconds of decode time.',
-  verify:
-    'The acceptance tests, from left to right, and the target’s own token. Milliseconds of decode time.',
-  commit:
-    'Accepted tokens and the target’s own join the text; everything after the first rejection is discarded.',
+  verify: 'The acceptance tests, from left to right, and the target’s own token. Milliseconds of ' +
+    'decode time.',
+  commit: 'Accepted tokens and the target’s own join the text; everything after the first ' +
+    'rejection is discarded.',
 };
 const ACCEPT =
   'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
@@ -44,7 +44,8 @@ const AGREE =
   'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
   'drafted token is accepted if it is the same.';
 const FOLDED =
-  'Shows the first branch, the branches on the target’s path, the draft that it chose, and the longest branches.';
+  'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
+  'the longest branches.';
 const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
   'sd-mask',
   'mask or cut',
@@ -72,10 +73,12 @@ const Test = ({ verdict, outcome, pinned, more }) => {
   const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
   return html`
     <div class=${names} role="cell" title=${title} ...${more}>
-        <span class="sd-bar-track" aria-hidden="true"><i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
+        <span class="sd-bar-track" aria-hidden="true">
+          <i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
           ${draw !== null &&
             html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
-        <span class="sd-verdict"><span class="sd-glyph">${mark}</span><span class="sd-word">${words}</span></span>
+        <span class="sd-verdict"><span class="sd-glyph">${mark}</span>
+          <span class="sd-word">${words}</span></span>
         <span class="sd-probs">${figures}</span></div>
   `;
 };
@@ -185,9 +188,9 @@ class Grid extends View {
                 <div class="sd-label" role="columnheader">anchor</div>
                 <div class="sd-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
                 ${verdicts.map((_, i) =>
-                  i < size
-                    ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
-                    : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`
+                  i < size ? html`<div class="sd-col" role="columnheader">${i + 1}</div>` : html`
+                    <div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>
+                  `
                 )}
               </div>
           <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
@@ -271,7 +274,10 @@ export class DraftWindow extends Component {
               ? noteOf(drawn, lane)
               : ''}</span>
               <p class="sd-key">${KEY.map(([one, words]) =>
-                html`<span><span class="sd-c ${one}" data-heat="4" aria-hidden="true"></span>${words}</span>`
+                html`
+                  <span><span class="sd-c ${one}" data-heat="4" aria-hidden="true"></span>
+                    ${words}</span>
+                `
               )}</p></div>
           </section>
     `;
