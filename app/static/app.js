@@ -18,11 +18,11 @@ import {
 import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
-import { buildLane, isServed, isVanilla } from './state/lane.js';
-import { busyWords, narrate, ratio, times } from './state/format.js';
+import { buildLane, isVanilla } from './state/lane.js';
+import { times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
-import { giveLink, say } from './views/link.js';
+import { fits, giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import {
   isRun,
@@ -36,15 +36,14 @@ import {
 import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
 import { predictedWords } from './state/predicted.js';
-import { piece } from './state/detokenize.js';
 import { recall } from './storage.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
-import { whyNothing } from './state/story.js';
 import { wordsOf } from './views/inspector.js';
+import { sentenceOf } from './views/window.js';
 /** @import { Event } from './state/events.d.ts' */
-/** @import { Labels, Scene } from './state/stage.js' */
+/** @import { Labels } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
 /** @import { Asked, Moment } from './state/moment.js' */
@@ -77,9 +76,6 @@ import { wordsOf } from './views/inspector.js';
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
-const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
-const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
-const LATER = 'The draft windows appear when all lanes are measured.';
 const WORDS = {
   waits: 'Waiting in the queue…',
   alone: 'Races run one at a time, so that nothing disturbs the clock.',
@@ -281,13 +277,6 @@ export class App extends Job {
     this.game = null;
   }
 
-  /** The progress of a lane in a race under way. */
-  progressOf(name) {
-    const { stage, lane, phase } = /** @type {Race} */ (this.live);
-    if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
-    return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
-  }
-
   /**
    * Show a trace that the server offers as a file.
    * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
@@ -347,9 +336,7 @@ export class App extends Job {
       source,
       asked: asked ?? (own ? this.wanted : ''),
     });
-    if (wanted || this.follow || !this.selected || !stage.there.includes(this.selected)) {
-      this.selected = stage.first ?? stage.latest;
-    }
+    if (wanted) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
     const again = { url: `runs/${file}`, source: own ? 'kept' : source, asked: this.asked };
@@ -371,7 +358,7 @@ export class App extends Job {
    *  the previous run, and in the list of runs. */
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
-    if (query.length > 8000) return;
+    if (!fits(query)) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
     const run = this.numbersOf(this.shown.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
@@ -402,9 +389,8 @@ export class App extends Job {
 
   /** Show the trace again after a race under way has ended. */
   restage() {
-    if (this.follow || !this.selected || !this.names.includes(this.selected)) {
-      this.selected = this.shown.first ?? this.shown.latest;
-    }
+    const { there, first, latest } = this.shown;
+    if (this.follow || !there.includes(this.selected ?? '')) this.selected = first ?? latest;
     this.point();
     this.compare();
   }
@@ -434,32 +420,6 @@ export class App extends Job {
     return this.source === 'stopped'
       ? 'Stopped before its turn.'
       : 'This trace has no events of this lane.';
-  }
-
-  /** Why the speed-up of a lane cannot be trusted, if so. */
-  doubt(name) {
-    const waits = this.stage.disturbed(name).map(([lane, wait]) => `${lane} ${ratio(wait)}`);
-    return waits.length ? busyWords('this speed-up', `: ${waits.join(', ')}`) : '';
-  }
-
-  /** A sentence on the window, or on why there is none. @param {Scene} scene */
-  sentence({ running, names, lanes, selected, lane, state, shown, view }) {
-    if (!names.length) return '';
-    if (running) return LATER;
-    if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
-    if (!lane?.header || !state) {
-      return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
-    }
-    if (isServed(lane)) return SERVED;
-    const [round, greedy] = [
-      shown.older ? state.window : view,
-      lane.header.config.temperature === 0,
-    ];
-    return [
-      narrate(round, (id) => piece(lane, id), greedy),
-      whyNothing(round, greedy, wordsOf(lane)),
-      shown.older,
-    ].filter(Boolean).join(' ');
   }
 
   // ---- one position ----
@@ -617,7 +577,7 @@ export class App extends Job {
       }
       return;
     }
-    if (this.wanted && this.wanted.length < 8000) {
+    if (this.wanted && fits(this.wanted)) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     const keeps = kept && ' Download it if you want to keep it.';
@@ -781,7 +741,9 @@ export class App extends Job {
   /** Draw what is on the stage now. */
   draw() {
     const scene = this.stage.scene(this.live ? null : this.player, this.selected);
-    if (this.speaks) this.voice = this.game?.words(wordsOf(this.game.lane)) ?? this.sentence(scene);
+    if (this.speaks) {
+      this.voice = this.game?.words(wordsOf(this.game.lane)) ?? sentenceOf(scene, this.absent);
+    }
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
     document.getElementById(`${this.prefix}-about`)?.toggleAttribute('hidden', this.foreign);

@@ -2,7 +2,7 @@
 // described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
 // it follows a measurement that still runs.
 
-import { aboutWords, busyMachine, csvOf, progressWords, racesOf } from './state/exploration.js';
+import { aboutWords, busyMachine, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
@@ -10,8 +10,8 @@ import { Form } from './views/form.js';
 import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
-import { address } from './views/link.js';
-import { download, until } from './views/dom.js';
+import { address, fits } from './views/link.js';
+import { until } from './views/dom.js';
 import { buildLane } from './state/lane.js';
 import { carried, fetchFile, fetchTrace, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
@@ -432,21 +432,6 @@ export class Explore extends Job {
     render(html`<${Explored} app=${this} />`, this.root);
   }
 
-  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the
-   *  widget. */
-  bind(element) {
-    element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
-      const clicked = customdata?.[0];
-      if (!clicked) return;
-      const races = racesOf(this.answer, clicked).length;
-      if (this.widget?.pick) this.widget.pick(clicked);
-      else if (races > 1 || (races && data?.type === 'heatmap')) {
-        this.races = { race: clicked, figure: element.dataset.figure };
-        this.draw();
-      } else this.openRace(clicked);
-    });
-  }
-
   /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
     const { from } = this.shown;
@@ -531,28 +516,6 @@ export class Explore extends Job {
     return true;
   }
 
-  get fileName() {
-    return `specdiff-${this.name}-${this.shown.from === 'opened' ? 'opened-' : ''}${
-      this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
-    }`;
-  }
-
-  save(kind) {
-    const { answer } = this;
-    if (!answer) return;
-    const content = kind === 'csv' ? csvOf(answer.rows) : JSON.stringify(answer, null, 1);
-    download(content, kind === 'csv' ? 'text/csv' : 'application/json', `${this.fileName}.${kind}`);
-  }
-
-  /** Download the first figure as a picture, drawn in this browser. */
-  image(format) {
-    const { places = {}, plotly = null } = this.charts ?? {};
-    const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
-    const scale = format === 'png' ? 2 : 1;
-    const shape = { format, scale, width: 1200, height: 700, filename: this.fileName };
-    if (place) plotly.downloadImage(place, shape);
-  }
-
   /** @override */ pressedRun() {
     this.token = code(12); // of this tab
     this.follows = false;
@@ -560,7 +523,7 @@ export class Explore extends Job {
     this.voice = '';
     this.races = null;
     const query = this.query();
-    if (query.length < 8000 && !this.branch) address(query); // for a reload
+    if (fits(query) && !this.branch) address(query); // for a reload
     pauseAll();
     super.pressedRun();
     this.draw();

@@ -1,7 +1,7 @@
 // The players of the page and the state they share: whether something is measured, which tab is
 // open, the race that another tab wants to play, and the browser's history.
 
-import { address, giveLink, say } from './views/link.js';
+import { address, fits, giveLink, say } from './views/link.js';
 import { look } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
@@ -89,7 +89,7 @@ export function share() {
   const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
   const tab = tabOf();
   const query = page.players[tab]?.query?.() || `tab=${tab.split(' ')[0]}`;
-  if (location.pathname.length + query.length > 8000) {
+  if (!fits(query)) {
     say(button, 'Prompt too long');
     return '';
   }

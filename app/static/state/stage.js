@@ -2,6 +2,7 @@
 // Pure.
 
 import { buildLane, stateAt } from './lane.js';
+import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
 import { pace, waiting } from './metrics.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js';
@@ -76,6 +77,12 @@ export class Stage {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
       return one && wait !== null && wait >= this.crowded ? [[this.named[one].label, wait]] : [];
     });
+  }
+
+  /** Why the speed-up of a lane cannot be trusted, if so. */
+  doubt(name) {
+    const waits = this.disturbed(name).map(([lane, wait]) => `${lane} ${ratio(wait)}`);
+    return waits.length ? busyWords('this speed-up', `: ${waits.join(', ')}`) : '';
   }
 
   /** @template T @param {Record<string, T | null>} of */

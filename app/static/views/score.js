@@ -30,7 +30,7 @@ function known(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
   // a race under way has no result
   const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
-  const race = verdict(own, app.doubt(selected ?? ''), app.options.exactness);
+  const race = verdict(own, stage.doubt(selected ?? ''), app.options.exactness);
   return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 

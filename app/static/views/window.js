@@ -2,12 +2,14 @@
 // tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
 import { classes, Component, html, Link, View } from './ui.js';
-import { Inspector } from './inspector.js';
+import { Inspector, wordsOf } from './inspector.js';
 import { Judge } from './verifier.js';
 import { Rounds } from './rounds.js';
 import { towards } from './dom.js';
-import { cell, milliseconds } from '../state/format.js';
+import { cell, milliseconds, narrate } from '../state/format.js';
 import { isJudged } from '../state/verifier.js';
+import { isServed, isVanilla } from '../state/lane.js';
+import { whyNothing } from '../state/story.js';
 import { piece } from '../state/detokenize.js';
 import {
   columnOf,
@@ -43,6 +45,9 @@ const ACCEPT =
 const AGREE =
   'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
   'drafted token is accepted if it is the same.';
+const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
+const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
+const LATER = 'The draft windows appear when all lanes are measured.';
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
   'the longest branches.';
@@ -50,6 +55,28 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
   'sd-mask',
   'mask or cut',
 ]];
+
+/** A sentence on the window, or on why there is none. @param {Scene} scene
+ *  @param {string} absent why its lane has no events, if so */
+export function sentenceOf(
+  { running, names, lanes, selected, lane, state, shown, view },
+  absent,
+) {
+  if (!names.length) return '';
+  if (running) return LATER;
+  if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
+  if (!lane?.header || !state) {
+    return lane?.failed ? `This lane has no window: ${lane.failed.message}` : absent;
+  }
+  if (isServed(lane)) return SERVED;
+  const round = shown.older ? state.window : view;
+  const greedy = lane.header.config.temperature === 0;
+  return [
+    narrate(round, (id) => piece(lane, id), greedy),
+    whyNothing(round, greedy, wordsOf(lane)),
+    shown.older,
+  ].filter(Boolean).join(' ');
+}
 
 /** @param {{round: PartialRound | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
@@ -251,7 +278,7 @@ export class DraftWindow extends Component {
                 html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
-            <p class="sd-say">${app.sentence(scene)}</p>
+            <p class="sd-say">${sentenceOf(scene, app.absent)}</p>
             ${drawn && html`
               <${Grid} app=${app} lane=${lane} round=${drawn} moment=${scene.moment +
                 (game ? drawn.judged : '')}
