@@ -62,8 +62,7 @@ import { sentenceOf } from './views/window.js';
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
- * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and
- * drafter
+ * @property {import('./state/predicted.js').Predictions} predictions by pair and drafter
  * @property {import('./state/predicted.js').Measured[]} typical measured ranges of similar settings
  * @property {string} empty shown before there is a race
  */
@@ -281,8 +280,7 @@ export class App extends Job {
    * Show a trace that the server offers as a file.
    * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
    *   source?: string, asked?: string}} race
-   * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens
-   * the page
+   * @param {boolean} [chosen] by the visitor or a link, not by the controls or the opening page
    */
   async open(race, chosen = true) {
     const { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' } = race;
@@ -539,8 +537,7 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is
-   *  chosen. */
+  /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen. */
   began() {
     const { threads } = this;
     if (this.state === 'idle') this.pressedRun(); // by a key

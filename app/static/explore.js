@@ -34,8 +34,7 @@ import { readMoment } from './state/moment.js';
  *   takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
- * @property {Record<string, Record<string, string>>} recorded by question: file without its ending
- * -> label
+ * @property {Record<string, Record<string, string>>} recorded by question: file, no ending -> label
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
@@ -91,8 +90,7 @@ export class Explore extends Job {
     ); // the recorded file that is shown; undefined if none ships
     /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
-    /** @type {Record<string, string>} by recorded file: its settings as the form had them at
-     *  first */
+    /** @type {Record<string, string>} by recorded file: its settings in the form at first */
     this.repeated = {};
     this.token = '';
     this.linked = ''; // the question whose settings are in the link: they are shown
@@ -104,8 +102,7 @@ export class Explore extends Job {
     this.sliders = {};
     /** @type {{race: string, figure: string} | null} the mark of a figure whose races are listed */
     this.races = null;
-    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a
-     *  figure's formula */
+    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} formulas' */
     this.drafted = { url: '', lane: null };
     /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
@@ -216,8 +213,7 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: the question, its settings, and which recorded answer is shown; of Compare,
-   *  the tab. */
+  /** A link's query: the question, its settings and the recorded answer; of Compare, the tab. */
   query() {
     if (this.prefix !== 'explore') return `tab=${this.prefix}`;
     const query = new URLSearchParams({ explore: this.name });

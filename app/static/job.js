@@ -113,8 +113,7 @@ export class Job {
     this.leaving = setTimeout(() => this.expects && this.lost(true), this.patience);
   }
 
-  /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't
-   *  come. */
+  /** Called when Gradio's event has ended (app/controls.py): no final message comes after it. */
   ended() {
     this.close();
     if (!this.expects) return;

@@ -1,5 +1,4 @@
-// The Learn tab: figures described by the server, and the lessons of the workshop, which open the
-// other tabs.
+// The Learn tab: figures described by the server, and lessons, which open the other tabs.
 
 import { Guide } from './views/guide.js';
 import { glossed, Held, html, render } from './views/ui.js';
@@ -18,8 +17,7 @@ import { until } from './views/dom.js';
 /** @import { Moment } from './state/moment.js' */
 /** @import { Watch } from './state/events.d.ts' */
 
-/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson `truth`: the answer in
- *  words */
+/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson its answer in words */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */

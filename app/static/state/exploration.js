@@ -78,8 +78,7 @@ function sizeOf(value) {
  * @param {Record<string, any>} values of the form
  * @param {string[]} scales fields that multiply the time
  * @param {{choice: Record<string, any>, seconds: number}} known a measurement with its time
- * @param {(pair: string) => number} weight of a pair's target: its time per token, relative to
- * others
+ * @param {(pair: string) => number} weight of a pair's target: its relative time per token
  */
 export function aboutWords(values, scales, known, weight) {
   const share = scales.reduce(

@@ -10,8 +10,7 @@ import { stateAt } from './lane.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Test } from './events.d.ts' */
 
-/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane compared with vanilla, in
- *  numbers */
+/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane against vanilla */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */

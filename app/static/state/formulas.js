@@ -1,6 +1,5 @@
-// The data of figures with a formula: computed from an answer's numbers at the values of the
-// figure's sliders (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with
-// roles as colours.
+// The data of figures with a formula: computed from an answer's numbers at the values of sliders
+// (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
 
 import { costAt, expectedTau } from './exploration.js';
 import { piece } from './detokenize.js';
@@ -8,8 +7,7 @@ import { plural, ratio, times } from './format.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{words: string, kind: string}} Token of a drafted block: accepted, rejected or
- *  untested */
+/** @typedef {{words: string, kind: string}} Token accepted, rejected or untested */
 /** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above
  *  the chart, and those below it */
 /** @typedef {Record<string, number>} Values of the sliders, by name */

@@ -1,5 +1,4 @@
-// The result of a race in words and one number: measured, and never shown before the replay reaches
-// it. Pure.
+// The result of a race in words and one number: measured, and not shown before its replay. Pure.
 
 import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';

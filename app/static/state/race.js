@@ -8,8 +8,7 @@ import { plural, reasonWords } from './format.js';
 
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a
- *  lane */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
@@ -59,8 +58,7 @@ export function standings(lanes, names) {
   }));
 }
 
-/** The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the
- *  baseline, τ.
+/** A lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
  *  @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name
  *  @param {string | null} baseline
  *  @param {number} t @param {number} total */

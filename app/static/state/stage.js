@@ -1,5 +1,4 @@
-// The stage of a player: the lanes of a trace or of a race under way, and their state at a moment.
-// Pure.
+// The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
 
 import { buildLane, stateAt } from './lane.js';
 import { busyWords, ratio } from './format.js';
@@ -18,8 +17,7 @@ import { sharePieces } from './detokenize.js';
 /** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier
  *  one is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
-/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the
- *  baseline */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair selected lane, baseline */
 
 export class Stage {
   /** @param {string[]} names @param {Lanes} lanes null where a lane has no events

@@ -1,6 +1,5 @@
 // Votes of a room: phones send their choice, and the projector opens the room and fetches the
-// counts. There are no names: each page has a random number, so that it votes once, also after a
-// reload.
+// counts. There are no names: by its random number a page votes once, also after a reload.
 
 import { keep, recall } from '../storage.js';
 

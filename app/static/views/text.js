@@ -7,6 +7,7 @@ import { isServed, isVanilla } from '../state/lane.js';
 /** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
+const WHOLE = 'The trace holds the text as a whole, not token by token.';
 
 /**
  * @typedef {object} Props
@@ -89,7 +90,7 @@ export class Text extends View {
         onclick=${click} onkeydown=${key}>
             <bdi class="sd-prompt">${tail}</bdi>
             <span>${whole
-              ? html`<bdi title="The trace holds the text as a whole, not token by token.">${whole}</bdi>`
+              ? html`<bdi title=${WHOLE}>${whole}</bdi>`
               : state?.tokens.map(token)}</span>
             <span class="sd-guess">${lane && !plain ? guesses(lane, round) : ''}</span></div>
     `;
