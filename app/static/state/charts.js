@@ -1,6 +1,7 @@
 // The figures of a race, whose colours are roles (views/figure.js paints them). Pure.
 
 import { cell, exact } from './format.js';
+import { isGreedy } from './lane.js';
 import { labelHeights } from './race.js';
 import { piece } from './detokenize.js';
 /** @import { Figure } from './exploration.js' */
@@ -89,7 +90,7 @@ export function acceptanceFigure({ lane, state, view }) {
   const { testedAt, acceptedAt } = state.sums;
   const tests = view?.verified?.tests ?? [];
   if (!testedAt.length && !tests.length) return { empty: 'No draft has been tested yet.' };
-  const greedy = lane.header?.config.temperature === 0; // then u has no effect
+  const greedy = isGreedy(lane); // then u has no effect
   const marks = (of, y, marker) => ({
     type: 'scatter',
     mode: 'markers',

@@ -1,7 +1,7 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 
 import { busyWords, plural, ratio, roughly } from './format.js';
-import { rejectedOf, stateAt } from './lane.js';
+import { isVanilla, rejectedOf, stateAt } from './lane.js';
 /** @import { Report } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
 
@@ -294,7 +294,7 @@ export function drawTokens(p, q, draws, seed) {
  *  @param {number[] | null} [columns] the positions of all, unless they follow one another */
 export function trackOf(lane, start = 1, columns = null) {
   const { tokens } = stateAt(lane, Infinity);
-  const vanilla = lane.header?.config.drafter === 'none';
+  const vanilla = isVanilla(lane);
   return tokens.map(({ id, source, round }, i) => ({
     position: columns?.[i] ?? start + i,
     id,

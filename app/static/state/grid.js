@@ -1,6 +1,6 @@
 // The draft window as a table: the rows and cells of a round, and their contents. Pure.
 
-import { decisive, linesShown } from './lane.js';
+import { decisive, isGreedy, linesShown } from './lane.js';
 import { piece } from './detokenize.js';
 import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from './format.js';
 /** @import { Test } from './events.d.ts' */
@@ -159,7 +159,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
  *  @param {PartialRound} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
-  const greedy = lane.header?.config.temperature === 0;
+  const greedy = isGreedy(lane);
   const own = Array.from(
     { length: round.size },
     (_, position) => verdictOf(round, lane, position, tests.get(position), greedy),

@@ -279,6 +279,9 @@ export const countAt = (lane, t) => lane.times.findLastIndex((time) => time <= t
 /** @param {Lane | null} lane @returns {boolean} whether an attached server ran it */
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);
 
+/** @param {Lane} lane @returns {boolean} whether it is greedy, so that nothing is drawn */
+export const isGreedy = (lane) => lane.header?.config.temperature === 0;
+
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */
 export const isVanilla = (lane) =>
   Boolean(lane && lane.header && lane.header.config.drafter === 'none');

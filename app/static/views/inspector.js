@@ -4,7 +4,7 @@ import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { isVanilla } from '../state/lane.js';
+import { isGreedy, isVanilla } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
 /** @import { Lane, PartialRound } from '../state/lane.js' */
@@ -125,7 +125,7 @@ class WhatIf extends Component {
 export class Inspector extends Component {
   /** @param {Props} props @override */
   render({ round, lane, place, who, close, walk }) {
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const what = inspected(round, place, greedy);
     const [word, judged] = [wordsOf(lane), Boolean(round.verified)];
     const node = what.node === null || typeof place === 'number' ? '' : `, node ${what.node + 1}`;

@@ -3,7 +3,7 @@
 import { ALONG, classes, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
-import { isServed, isVanilla } from '../state/lane.js';
+import { isGreedy, isServed, isVanilla } from '../state/lane.js';
 /** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
@@ -58,7 +58,7 @@ export class Text extends View {
       clickable && 'sd-clickable',
     );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
-    const greedy = header?.config.temperature === 0;
+    const greedy = Boolean(lane && isGreedy(lane));
     const now = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
     const token = (/** @type {Token} */ one, i) => {

@@ -3,7 +3,7 @@
 import { aligned, trackOf } from '../state/exploration.js';
 import { inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
-import { buildLane, stateAt } from '../state/lane.js';
+import { buildLane, isGreedy, stateAt } from '../state/lane.js';
 import { cell as inCell, quoted, short, SOURCES } from '../state/format.js';
 import { classes, html, Link, View } from './ui.js';
 import { Inspector } from './inspector.js';
@@ -178,7 +178,7 @@ export class SideBySide {
     const view = lane && stateAt(lane, lane.rounds[round]?.ends.Committed ?? 0).window;
     const verified = view?.verified;
     if (!verified) return;
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const own = this.answer?.facts.opened && name !== BRANCH
       ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1)
       : {};

@@ -8,7 +8,7 @@ import { Rounds } from './rounds.js';
 import { towards } from './dom.js';
 import { cell, milliseconds, narrate } from '../state/format.js';
 import { isJudged } from '../state/verifier.js';
-import { isServed, isVanilla } from '../state/lane.js';
+import { isGreedy, isServed, isVanilla } from '../state/lane.js';
 import { whyNothing } from '../state/story.js';
 import { piece } from '../state/detokenize.js';
 import {
@@ -70,7 +70,7 @@ export function sentenceOf(
   }
   if (isServed(lane)) return SERVED;
   const round = shown.older ? state.window : view;
-  const greedy = lane.header.config.temperature === 0;
+  const greedy = isGreedy(lane);
   return [
     narrate(round, (id) => piece(lane, id), greedy),
     whyNothing(round, greedy, wordsOf(lane)),
@@ -180,7 +180,7 @@ class Grid extends View {
   /** @param {Grid['props']} props @param {{stop: string}} state @override */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const rows = gridOf(round, lane, all ? Infinity : MOST_ROWS);
     const verdicts = verdictsOf(round, lane);
     const nodes = rows.flatMap(({ cells }) =>
