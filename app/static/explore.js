@@ -258,12 +258,11 @@ export class Explore extends Job {
 
   /** About how long the measurement in the form takes, from the last one here or the defaults. */
   get about() {
-    const { takes, scales, fields } = this.options.forms[this.name];
+    const { takes, scales } = this.options.forms[this.name];
     const live = this.answers.live[this.name];
-    const usual = Object.fromEntries(fields.map((field) => [field.name, field.default]));
     const known = live?.seconds && live.done === live.total
       ? { choice: live.choice, seconds: live.seconds }
-      : { choice: usual, seconds: takes };
+      : { choice: this.form.defaults, seconds: takes };
     const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
     return aboutWords(this.form.values(), scales, known, weight);
   }

@@ -2,6 +2,7 @@
 
 import { busyWords, plural, ratio, roughly } from './format.js';
 import { isVanilla, rejectedOf, stateAt } from './lane.js';
+import { placeOf } from './report.js';
 /** @import { Report } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
 
@@ -57,8 +58,8 @@ export function originOf({ origin, machine }) {
 export function originWords({ origin, machine, done, total, rows }) {
   const most = Math.max(0, ...rows.map(({ prompts = 0 }) => prompts));
   const part = done < total ? ` ${done} of ${total} steps.` : '';
-  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ` +
-    `${plural(machine.threads, 'thread')}${most ? `, ${plural(most, 'prompt')}` : ''}.${part}`;
+  const prompts = most ? `, ${plural(most, 'prompt')}` : '';
+  return `${when(origin.date)}: ${placeOf(machine)}${prompts}.${part}`;
 }
 
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */

@@ -77,6 +77,10 @@ export class Form {
     }));
   }
 
+  get defaults() {
+    return Object.fromEntries(this.fields.map((field) => [field.name, field.default]));
+  }
+
   /** The values that differ from the defaults, for a link. */
   changed() {
     const values = this.values();
@@ -107,10 +111,7 @@ export class Form {
   /** Set the values of an answer's settings; settings that an older answer lacks get their
    *  defaults. @param {Record<string, any>} choice */
   repeat(choice) {
-    this.fill({
-      ...Object.fromEntries(this.fields.map((field) => [field.name, field.default])),
-      ...choice,
-    });
+    this.fill({ ...this.defaults, ...choice });
   }
 
   /** The input element of a field. @param {Field} field @param {object} common attributes */
