@@ -27,6 +27,7 @@ from app.run.engines import Engines, Factory, following, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
 from specdiff_core.schema.errors import Stopped
+from specdiff_core.schema.events import EXACTNESS
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
@@ -112,6 +113,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "kind": tab,
         "prefix": tab,
         "crowded": CROWDED,
+        "exactness": EXACTNESS,
         "methods": known_methods(),
         "glyphs": figures.GLYPHS,
         "dashes": {use: dash for use, (dash, _) in figures.USES.items()},

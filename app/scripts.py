@@ -31,11 +31,7 @@ SHARE = """() => {
 """In a Space, the link is also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
-  const query = new URLSearchParams();
-  NAMES.forEach((name, i) => {
-    if ((values[i] ?? '') !== '') query.set(name, values[i]);
-  });
-  const asked = query.toString();
+  const asked = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
   (window.specdiffAsked ??= {})[TAB] = asked;
   window.specdiff?.players[TAB]?.controls(asked);
 }"""
@@ -44,8 +40,7 @@ _RUN = "(...values) => [...values.slice(0, -1), String(window.specdiff?.players[
 
 
 def controls(tab: str, names: Sequence[str]) -> str:
-    """Send the controls' values to the player, as a link's query. Share links use the same query,
-    and a page that loses its server reloads with it."""
+    """Send the controls' values by their names in a link to the player, or keep them until it is there."""
     return _CONTROLS.replace("NAMES", json_for_script(list(names))).replace("TAB", json_for_script(tab))
 
 

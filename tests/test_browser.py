@@ -217,7 +217,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
             page.locator("#race-methods label").filter(has_text=name).first.locator("input").uncheck()
         page.check("#race-methods label:has-text('Prompt lookup') input")
         number(page, "race", "max_new_tokens", 32)
-        page.wait_for_function("window.specdiffAsked.race.includes('max_new_tokens=32')")
+        page.wait_for_function("window.specdiffAsked.race.max_new_tokens === 32")
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
@@ -389,7 +389,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
     settings, and runs."""
     url, process = served
     lost = {"reloads": True, "logged": "console error"}
-    waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"!{LIVE}.waiting && !{LIVE}.busy"
+    waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"{LIVE}.state === 'idle'"
     with visit(browser, url, **lost) as one, visit(browser, url, **lost) as two:
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
@@ -400,7 +400,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         two.wait_for_selector(waits)
         two.click("#live-stop")
         two.wait_for_function(free)
-        assert two.locator("#live-player .sd-busy").count() == 0
+        assert two.locator("#live-player [aria-busy=true]").count() == 0
         one.click("#live-stop")
         one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
@@ -420,13 +420,13 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         start(two, "live", "lost in the queue")
         one.wait_for_function(f"Object.values({LIVE}.live?.events ?? {{}}).flat().some((e) => e.kind === 'Committed')")
         one.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
-        assert one.evaluate(f"{LIVE}.root.classList.contains('sd-busy')")
+        assert one.evaluate(f"{LIVE}.state") == "running"
         for page in (one, two):
             page.evaluate("window.old = true")
         process.kill()
         for page in (one, two):
             page.wait_for_selector("#live-player .sd-card:not([hidden])")
-            assert page.locator(".sd-busy").count() == 0
+            assert page.locator("[aria-busy=true]").count() == 0
             assert not page.evaluate("document.querySelector('#sd-open').inert")
         assert one.evaluate(f"{LIVE}.source") == "stopped"
         assert one.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"

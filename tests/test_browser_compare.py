@@ -8,7 +8,7 @@ from tests.browsing import MARKS, app, open_tab, ready, serious, visit
 
 pytestmark = MARKS
 COMPARE = app("compare")
-IDLE = f"!{COMPARE}.busy && !{COMPARE}.waiting"
+IDLE = f"{COMPARE}.state === 'idle'"
 
 
 def labels(page: Any) -> list[str]:

@@ -24,7 +24,7 @@ from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, s
 pytestmark = MARKS
 EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
-IDLE = f"!{EXPLORE}.busy && !{EXPLORE}.waiting"
+IDLE = f"{EXPLORE}.state === 'idle'"
 LIVE = f"{EXPLORE}.answers.live"
 QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
 GOING = ".sd-another [aria-live]:not(:empty)"
@@ -109,11 +109,11 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
             requests: list[Any] = []
             page.route("**/queue/join*", lambda route: requests.append(route))
             page.evaluate(f"{EXPLORE}.patience = 100; {EXPLORE}.press('run'); {EXPLORE}.press('stop')")
-            page.wait_for_function(f"{IDLE} && !{EXPLORE}.complete")  # it was given up
+            page.wait_for_function(f"{IDLE} && !{EXPLORE}.voice")  # it was given up
             for request in requests:
                 request.continue_()
             page.unroute("**/queue/join*")
-            page.wait_for_function(f"{IDLE} && {EXPLORE}.complete")  # and ended when it came
+            page.wait_for_function(f"{IDLE} && {EXPLORE}.voice")  # and ended when it came
             page.click(".sd-exp-run")
             page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")

@@ -284,7 +284,7 @@ def vote(room: Any, phone: Any, stop: int) -> None:
         assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
         assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
         phone.evaluate(f"document.getElementById('{tab}-run').click()")
-        assert not phone.evaluate(f"{app(tab)}.waiting || {app(tab)}.busy"), "nothing runs"
+        assert not phone.evaluate(f"{app(tab)}.state !== 'idle'"), "nothing runs"
     open_tab(phone, "explore")
     phone.locator(".sd-exp-questions button:visible").last.click()
     phone.wait_for_function("/explore=.*room=/.test(location.search)")

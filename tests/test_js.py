@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import re
 import shutil
 import subprocess
 from bisect import bisect_right
@@ -41,6 +40,7 @@ from specdiff_core.explorations.side_by_side import rounds_of
 from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
     CONTROL,
+    EXACTNESS,
     Committed,
     DraftReady,
     Event,
@@ -85,7 +85,7 @@ def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="session")
 def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A race of two lanes as a trace, and how lanes look."""
+    """A race of two lanes as a trace, how lanes look, and what is claimed about texts."""
     config = DecodeConfig(gamma=6, steps=3, temperature=1.0, max_new_tokens=40)
     lanes = {
         "vanilla": list(FakeDecoder().decode("Once", dataclasses.replace(config, drafter="none"))),
@@ -94,7 +94,8 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     methods = {one.name: {"label": one.label, "about": "", "colour": one.colour, "mark": one.mark} for one in METHODS}
     looks = {"methods": methods, "glyphs": draw.GLYPHS, "dashes": {use: dash for use, (dash, _) in draw.USES.items()}}
     path = tmp_path_factory.mktemp("node") / "fixture.json"
-    path.write_text(json.dumps({"trace": dump_trace(lanes, title="t").decode(), "looks": looks}), encoding="utf-8")
+    shown = {"trace": dump_trace(lanes, title="t").decode(), "looks": looks, "exactness": EXACTNESS}
+    path.write_text(json.dumps(shown), encoding="utf-8")
     return path
 
 
@@ -406,7 +407,7 @@ def _words(config: dict[str, Any]) -> str:
     """The settings as the page writes them, with drafter, controller and rule."""
     if config["drafter"] == "none":
         return "one target pass per token"
-    words = re.sub(r"(K \d+) ", r"\1, ", settings_words(config)).split(", ")
+    words = settings_words(config).split(", ")
     return " · ".join([config["drafter"], *words, *(["auto"] if config["auto"] else []), config["rule"]])
 
 

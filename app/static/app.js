@@ -18,44 +18,51 @@ import {
 import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
-import { buildLane, isServed, isVanilla } from './state/lane.js';
-import { busyWords, narrate, times } from './state/format.js';
+import { buildLane, isVanilla } from './state/lane.js';
+import { times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
-import { giveLink, say } from './views/link.js';
+import { fits, giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
-import { isRun, momentAt, momentQuery, readMoment, runQuery, stopOf } from './state/moment.js';
+import {
+  isRun,
+  linkOf,
+  momentAt,
+  momentQuery,
+  readMoment,
+  runQuery,
+  stopOf,
+} from './state/moment.js';
 import { keepRun } from './state/history.js';
 import { passed } from './state/race.js';
 import { predictedWords } from './state/predicted.js';
-import { piece } from './state/detokenize.js';
 import { recall } from './storage.js';
 import { runOf } from './state/findings.js';
 import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
-import { whyNothing } from './state/story.js';
 import { wordsOf } from './views/inspector.js';
+import { sentenceOf } from './views/window.js';
 /** @import { Event } from './state/events.d.ts' */
-/** @import { Labels, Scene } from './state/stage.js' */
+/** @import { Labels } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
-/** @import { Moment } from './state/moment.js' */
+/** @import { Asked, Moment } from './state/moment.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
 
-/** @typedef {Record<string, string | number | boolean | null>} Asked values of the controls */
 /** @typedef {PlayerOptions & Looks} Options what the server says about the page (app/page.py) */
 /**
  * @typedef {object} PlayerOptions
  * @property {'live' | 'race'} kind
  * @property {string} plotly @property {number} crowded
+ * @property {Record<string, string>} exactness what is claimed about a text, by a run's exactness
  * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
  * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
- * @property {import('./state/predicted.js').Predictions} predictions of windows, by pair and drafter
+ * @property {import('./state/predicted.js').Predictions} predictions by pair and drafter
  * @property {import('./state/predicted.js').Measured[]} typical measured ranges of similar settings
  * @property {string} empty shown before there is a race
  */
@@ -68,9 +75,6 @@ import { wordsOf } from './views/inspector.js';
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
-const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
-const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
-const LATER = 'The draft windows appear when all lanes are measured.';
 const WORDS = {
   waits: 'Waiting in the queue…',
   alone: 'Races run one at a time, so that nothing disturbs the clock.',
@@ -92,14 +96,6 @@ const NOT_KEPT = {
   hint: 'Its prompt and settings are in the form.',
 };
 const KEPT = ' The page shows what arrived before that.';
-
-/** Values as a link's query, as the controls write theirs (app/scripts.py). @param {Asked} asked */
-const linkOf = (asked) =>
-  new URLSearchParams(
-    Object.entries(asked).flatMap(([name, value]) =>
-      value === null || value === '' ? [] : [[name, String(value)]]
-    ),
-  ).toString();
 
 /** The name of a recording's file, which is also its name in a link. */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
@@ -193,7 +189,7 @@ export class App extends Job {
       return;
     }
     const trace = await this.traceOf(message);
-    if (!this.waiting) this.over(); // a file may be opened while a run waits
+    if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
     card.hide();
     if (trace) {
       this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source, {
@@ -226,7 +222,6 @@ export class App extends Job {
   async update(message) {
     this.begin(message);
     const race = /** @type {Race} */ (this.live);
-    this.busy = true;
     const events = await race.file.upTo(message.size);
     if (this.live !== race) return; // the race ended meanwhile
     Object.assign(race, {
@@ -281,18 +276,11 @@ export class App extends Job {
     this.game = null;
   }
 
-  /** The progress of a lane in a race under way. */
-  progressOf(name) {
-    const { stage, lane, phase } = /** @type {Race} */ (this.live);
-    if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
-    return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
-  }
-
   /**
    * Show a trace that the server offers as a file.
    * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
    *   source?: string, asked?: string}} race
-   * @param {boolean} [chosen] by the visitor or a link; false: it matches the controls, or opens the page
+   * @param {boolean} [chosen] by the visitor or a link, not by the controls or the opening page
    */
   async open(race, chosen = true) {
     const { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' } = race;
@@ -346,9 +334,7 @@ export class App extends Job {
       source,
       asked: asked ?? (own ? this.wanted : ''),
     });
-    if (wanted || this.follow || !this.selected || !stage.there.includes(this.selected)) {
-      this.selected = stage.first ?? stage.latest;
-    }
+    if (wanted) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
     const again = { url: `runs/${file}`, source: own ? 'kept' : source, asked: this.asked };
@@ -370,7 +356,7 @@ export class App extends Job {
    *  the previous run, and in the list of runs. */
   remember() {
     const query = runQuery(this.options.kind, this.file, this.asked);
-    if (query.length > 8000) return;
+    if (!fits(query)) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
     const run = this.numbersOf(this.shown.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
@@ -401,9 +387,8 @@ export class App extends Job {
 
   /** Show the trace again after a race under way has ended. */
   restage() {
-    if (this.follow || !this.selected || !this.names.includes(this.selected)) {
-      this.selected = this.shown.first ?? this.shown.latest;
-    }
+    const { there, first, latest } = this.shown;
+    if (this.follow || !there.includes(this.selected ?? '')) this.selected = first ?? latest;
     this.point();
     this.compare();
   }
@@ -435,35 +420,10 @@ export class App extends Job {
       : 'This trace has no events of this lane.';
   }
 
-  /** Why the speed-up of a lane cannot be trusted, if so. */
-  doubt(name) {
-    const waits = this.stage.disturbed(name);
-    return waits.length ? busyWords(waits) : '';
-  }
-
-  /** A sentence on the window, or on why there is none. @param {Scene} scene */
-  sentence({ running, names, lanes, selected, lane, state, shown, view }) {
-    if (!names.length) return '';
-    if (running) return LATER;
-    if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
-    if (!lane?.header || !state) {
-      return lane?.failed ? `This lane has no window: ${lane.failed.message}` : this.absent;
-    }
-    if (isServed(lane)) return SERVED;
-    const [round, greedy] = [
-      shown.older ? state.window : view,
-      lane.header.config.temperature === 0,
-    ];
-    return [
-      narrate(round, (id) => piece(lane, id), greedy),
-      whyNothing(round, greedy, wordsOf(lane)),
-      shown.older,
-    ].filter(Boolean).join(' ');
-  }
-
   // ---- one position ----
 
-  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view @param {Place} place */
+  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view
+   *  @param {Place} place */
   pin(lane, view, place) {
     if (this.game) return; // the inspector would reveal the answer
     this.pinned = { name: this.selected ?? '', token: -1, lane, view, place, who: '' };
@@ -550,9 +510,10 @@ export class App extends Job {
 
   // ---- actions of the visitor ----
 
-  /** Show the recording that matches changed controls. @param {string} asked as a link's query */
-  controls(asked) {
+  /** Show the recording that matches changed controls. @param {Asked} values */
+  controls(values) {
     const before = this.wanted;
+    const asked = linkOf(values);
     this.wanted = asked;
     if (this.live || this.busy) return;
     const same = asked === this.asked || (before ? asked === before : this.chosen);
@@ -576,10 +537,10 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Called by Gradio for each run (app/scripts.py). Returns its number of threads, if it is chosen. */
+  /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen. */
   began() {
     const { threads } = this;
-    if (!this.busy && !this.waiting) this.pressedRun(); // by a key
+    if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;
   }
@@ -613,14 +574,15 @@ export class App extends Job {
       }
       return;
     }
-    if (this.wanted && this.wanted.length < 8000) {
+    if (this.wanted && fits(this.wanted)) {
       history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
     }
     const keeps = kept && ' Download it if you want to keep it.';
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
   }
 
-  /** Show the events that arrived of a race that ended without its final message. @param {Race | null} live */
+  /** Show the events that arrived of a race that ended without its final message.
+   *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
     const came = Object.values(live?.events ?? {}).some((events) =>
@@ -776,7 +738,9 @@ export class App extends Job {
   /** Draw what is on the stage now. */
   draw() {
     const scene = this.stage.scene(this.live ? null : this.player, this.selected);
-    if (this.speaks) this.voice = this.game?.words(wordsOf(this.game.lane)) ?? this.sentence(scene);
+    if (this.speaks) {
+      this.voice = this.game?.words(wordsOf(this.game.lane)) ?? sentenceOf(scene, this.absent);
+    }
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
     document.getElementById(`${this.prefix}-about`)?.toggleAttribute('hidden', this.foreign);
@@ -840,9 +804,9 @@ export function mount(element, props, watch, options) {
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);
-  const asked = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? '';
-  if (app.calls) app.wanted = asked;
-  else app.controls(asked);
+  const values = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? {}; // app/scripts.py
+  if (app.calls) app.wanted = linkOf(values);
+  else app.controls(values);
   const moment = readMoment(location.search);
   const wanted = moment &&
     (isRun(moment.trace)

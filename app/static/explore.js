@@ -2,7 +2,7 @@
 // described by the server (specdiff_core/explorations). Opens with recorded answers; after a reload
 // it follows a measurement that still runs.
 
-import { aboutWords, busyMachine, csvOf, progressWords, racesOf } from './state/exploration.js';
+import { aboutWords, busyMachine, progressWords } from './state/exploration.js';
 import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
@@ -10,8 +10,8 @@ import { Form } from './views/form.js';
 import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
-import { address } from './views/link.js';
-import { download } from './views/dom.js';
+import { address, fits } from './views/link.js';
+import { until } from './views/dom.js';
 import { buildLane } from './state/lane.js';
 import { carried, fetchFile, fetchTrace, readFile, serialise } from './state/trace.js';
 import { html, render } from './views/ui.js';
@@ -34,7 +34,7 @@ import { readMoment } from './state/moment.js';
  *   takes: number, scales: string[], fields: Field[]}>} forms by question
  * @property {Record<string, string>} renamed questions
  * @property {Record<string, Pair>} pairs @property {string} folder of the recorded answers
- * @property {Record<string, Record<string, string>>} recorded by question: file without its ending -> label
+ * @property {Record<string, Record<string, string>>} recorded by question: file, no ending -> label
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
@@ -44,7 +44,8 @@ import { readMoment } from './state/moment.js';
  *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
  *  over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
-/** @type {Record<string, new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
+/** @type {Record<string,
+ *  new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -81,15 +82,15 @@ export class Explore extends Job {
     /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
     this.answers = { recorded: {}, live: {}, opened: {} };
     this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
-    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the form's: until it is
-     *  complete, nothing that is shown changes */
+    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the
+     *  form's: until it is complete, nothing that is shown changes */
     this.branch = null;
     this.stems = Object.fromEntries(
       Object.keys(options.recorded).map((name) => [name, this.stemOf(name)]),
     ); // the recorded file that is shown; undefined if none ships
     /** @type {Record<string, string>} by name: the address of the weights of a live answer */
     this.made = {};
-    /** @type {Record<string, string>} by recorded file: its settings as the form had them at first */
+    /** @type {Record<string, string>} by recorded file: its settings in the form at first */
     this.repeated = {};
     this.token = '';
     this.linked = ''; // the question whose settings are in the link: they are shown
@@ -101,7 +102,7 @@ export class Explore extends Job {
     this.sliders = {};
     /** @type {{race: string, figure: string} | null} the mark of a figure whose races are listed */
     this.races = null;
-    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} the run of a figure's formula */
+    /** @type {{url: string | undefined, lane: import('./state/lane.js').Lane | null}} formulas' */
     this.drafted = { url: '', lane: null };
     /** @type {{panel: string, lines: string[]} | null} the part of a figure that a lesson shows */
     this.only = null;
@@ -139,16 +140,14 @@ export class Explore extends Job {
   }
 
   /** Follow a measurement that was running when the page was reloaded. */
-  again() {
+  async again() {
     const kept = recall(this.kept, 'sessionStorage');
     if (!kept) return;
     this.token = kept;
     this.follows = true;
-    const wait = setInterval(() => { // Gradio creates its buttons a moment later
-      if (!document.getElementById(`${this.prefix}-again`)) return;
-      clearInterval(wait);
-      this.press('again');
-    }, 100);
+    const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
+    await until(() => document.getElementById(id), Infinity);
+    this.press('again');
   }
 
   /** Called by Gradio with the pairs that this server offers. */
@@ -189,6 +188,11 @@ export class Explore extends Job {
     return this.stems[this.name];
   }
 
+  /** The form cannot be sent while a measurement waits, either. @override */
+  get busy() {
+    return this.state !== 'idle';
+  }
+
   /** Whether the exploration on the screen is being measured. */
   get runs() {
     return this.busy && this.live?.name === this.name;
@@ -209,7 +213,7 @@ export class Explore extends Job {
     return JSON.stringify({ token: this.token, explore: this.name, choice });
   }
 
-  /** A link's query: the question, its settings, and which recorded answer is shown; of Compare, the tab. */
+  /** A link's query: the question, its settings and the recorded answer; of Compare, the tab. */
   query() {
     if (this.prefix !== 'explore') return `tab=${this.prefix}`;
     const query = new URLSearchParams({ explore: this.name });
@@ -254,12 +258,11 @@ export class Explore extends Job {
 
   /** About how long the measurement in the form takes, from the last one here or the defaults. */
   get about() {
-    const { takes, scales, fields } = this.options.forms[this.name];
+    const { takes, scales } = this.options.forms[this.name];
     const live = this.answers.live[this.name];
-    const usual = Object.fromEntries(fields.map((field) => [field.name, field.default]));
     const known = live?.seconds && live.done === live.total
       ? { choice: live.choice, seconds: live.seconds }
-      : { choice: usual, seconds: takes };
+      : { choice: this.form.defaults, seconds: takes };
     const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
     return aboutWords(this.form.values(), scales, known, weight);
   }
@@ -350,7 +353,8 @@ export class Explore extends Job {
         throw new Error('not a known format of an answer');
       }
       this.answers.recorded[stem] = found;
-      const form = this.form.values(); // of the default pair, unless a link or the visitor changed it
+      // of the default pair, unless a link or the visitor changed it
+      const form = this.form.values();
       const other = (found.choice.pair ?? form.pair) !== form.pair;
       if (other && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
       this.draw();
@@ -364,8 +368,9 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer stays until there are
-   *  two. @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
+  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer
+   *  stays until there are two.
+   *  @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
    *  @param {Omit<Card, 'message'>} failed shown with the reasons */
   async read(traces, failed) {
     const { name } = this;
@@ -420,20 +425,6 @@ export class Explore extends Job {
   draw() {
     if (this.answer) this.widget?.show?.(this.answer);
     render(html`<${Explored} app=${this} />`, this.root);
-  }
-
-  /** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget. */
-  bind(element) {
-    element.on('plotly_click', ({ points: [{ customdata, data }] }) => {
-      const clicked = customdata?.[0];
-      if (!clicked) return;
-      const races = racesOf(this.answer, clicked).length;
-      if (this.widget?.pick) this.widget.pick(clicked);
-      else if (races > 1 || (races && data?.type === 'heatmap')) {
-        this.races = { race: clicked, figure: element.dataset.figure };
-        this.draw();
-      } else this.openRace(clicked);
-    });
   }
 
   /** The address of a race's trace; undefined until the exploration ends. */
@@ -497,7 +488,8 @@ export class Explore extends Job {
     this.showOpened();
   }
 
-  /** Measure the shown answer again with some values changed. @param {Record<string, any>} values */
+  /** Measure the shown answer again with some values changed.
+   *  @param {Record<string, any>} values */
   ask(values) {
     if (!this.free) return;
     this.form.repeat({ ...this.answer.choice, ...values });
@@ -506,38 +498,17 @@ export class Explore extends Job {
 
   /** Whether a measurement may begin. */
   get free() {
-    return !this.busy && !this.waiting && canRun(this.prefix);
+    return !this.busy && canRun(this.prefix);
   }
 
-  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns whether it began.
+  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns
+   *  whether it began.
    *  @param {Record<string, any>} values */
   goAnotherWay(values) {
     if (!this.free) return false;
     this.branch = this.shown.from === 'opened' ? values : { ...this.answer.choice, ...values };
     this.press('run');
     return true;
-  }
-
-  get fileName() {
-    return `specdiff-${this.name}-${this.shown.from === 'opened' ? 'opened-' : ''}${
-      this.answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '')
-    }`;
-  }
-
-  save(kind) {
-    const { answer } = this;
-    if (!answer) return;
-    const content = kind === 'csv' ? csvOf(answer.rows) : JSON.stringify(answer, null, 1);
-    download(content, kind === 'csv' ? 'text/csv' : 'application/json', `${this.fileName}.${kind}`);
-  }
-
-  /** Download the first figure as a picture, drawn in this browser. */
-  image(format) {
-    const { places = {}, plotly = null } = this.charts ?? {};
-    const place = Object.values(places).find((one) => one.classList.contains('js-plotly-plot'));
-    const scale = format === 'png' ? 2 : 1;
-    const shape = { format, scale, width: 1200, height: 700, filename: this.fileName };
-    if (place) plotly.downloadImage(place, shape);
   }
 
   /** @override */ pressedRun() {
@@ -547,8 +518,7 @@ export class Explore extends Job {
     this.voice = '';
     this.races = null;
     const query = this.query();
-    if (query.length < 8000 && !this.branch) address(query); // for a reload
-    this.busy = true;
+    if (fits(query) && !this.branch) address(query); // for a reload
     pauseAll();
     super.pressedRun();
     this.draw();
@@ -585,9 +555,7 @@ export class Explore extends Job {
 
   /** @override */ queued(message) {
     super.queued(message);
-    if (this.busy) return;
-    this.busy = true; // after a reload
-    this.draw();
+    this.draw(); // after a reload the form shows it now
   }
 
   /** @override */ receive(message) {
@@ -600,7 +568,6 @@ export class Explore extends Job {
     if (result && (phase === 'finished' || !this.branch && !continues(message))) {
       this.accept(message);
     }
-    this.busy = true;
     if (message.finished) {
       this.finish(message);
       return;

@@ -4,6 +4,7 @@
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
+import { attribute } from './views/dom.js';
 import { canRun, guard } from './page.js';
 import { queueWords } from './state/format.js';
 
@@ -15,6 +16,9 @@ export const lostCard = (kept, back) => ({
 });
 
 const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
+
+/** @typedef {'idle' | 'waiting' | 'running' | 'ending'} State `waiting`: in the queue, or for the
+ *  server's first message; `ending`: the final message has come, but is not handled yet */
 
 /** @template {{run: string, warming: boolean}} Run what is known of a run under way;
  *  frame_throttle.js asks whether it is `warming` */
@@ -32,9 +36,9 @@ export class Job {
     this.statusWords = words;
     this.card = new CardView(prefix);
     this.status = new StatusView();
-    this.waiting = false; // in the queue, or for the server's first message
-    this.stopped = false; // Stop was pressed
-    this.complete = true; // the final message has come
+    /** @type {State} */
+    this.state = 'idle';
+    this.stopped = false; // whether Stop was pressed, until the next run
     this.closed = Promise.resolve(); // when Gradio's event is over; until then it takes no press
     /** @type {(value?: any) => void} */
     this.close = () => {};
@@ -42,12 +46,12 @@ export class Job {
     /** @type {Run | null} */
     this.measured = null;
     this.watchdog = new Watchdog(
-      () => (this.waiting || this.busy) && !this.complete,
+      () => this.expects,
       () => this.lost(false),
     );
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && !this.busy && !this.waiting) this.pressedRun(); // as Gradio does
+      if (target.closest(`#${prefix}-run`) && this.state === 'idle') this.pressedRun(); // as Gradio
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
   }
@@ -64,14 +68,20 @@ export class Job {
     guard();
   }
 
-  get busy() {
-    return this.root.classList.contains('sd-busy');
+  /** Whether messages of a run are still to come. */
+  get expects() {
+    return this.state === 'waiting' || this.state === 'running';
   }
 
-  set busy(on) {
-    if (on === this.busy) return; // each update sets it, and a style that changes is computed again
-    this.root.classList.toggle('sd-busy', on);
-    this.content.setAttribute('aria-busy', String(on)); // not on the status line
+  /** Whether a run takes up the player; one that waits in the queue leaves it to the visitor. */
+  get busy() {
+    return this.state === 'waiting' ? this.stopped : this.state !== 'idle';
+  }
+
+  /** @param {State} state */
+  enter(state) {
+    this.state = state;
+    attribute(this.content, 'aria-busy', String(this.busy)); // not on the status line
     guard();
   }
 
@@ -83,9 +93,8 @@ export class Job {
 
   pressedRun() {
     this.card.hide();
-    this.waiting = true;
     this.stopped = false;
-    this.complete = false;
+    this.enter('waiting');
     this.closed = new Promise((close) => {
       this.close = close;
     });
@@ -96,20 +105,20 @@ export class Job {
 
   /** Give a run time for its final message; one that waits in the queue sends it at once. */
   pressedStop() {
-    if (!this.waiting && !this.busy) return;
+    if (this.state === 'idle') return;
     this.stopped = true;
-    this.busy = true;
+    this.enter(this.state);
     this.status.show(this.statusWords.stops);
     clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.complete || this.lost(true), this.patience);
+    this.leaving = setTimeout(() => this.expects && this.lost(true), this.patience);
   }
 
-  /** Called when Gradio's event has ended (app/controls.py): a final message that is missing won't come. */
+  /** Called when Gradio's event has ended (app/controls.py): no final message comes after it. */
   ended() {
     this.close();
-    if (this.complete) return;
+    if (!this.expects) return;
     const { closed } = this;
-    const waits = () => closed === this.closed && (this.busy || this.waiting);
+    const waits = () => closed === this.closed && this.expects;
     setTimeout(async () => {
       const there = waits() && (await this.watchdog.answers());
       if (waits()) there ? this.refused() : this.lost(false);
@@ -124,9 +133,8 @@ export class Job {
   /** Reset after the run has ended or was cancelled. */
   over() {
     clearTimeout(this.leaving);
-    this.waiting = false;
     this.live = null;
-    this.busy = false;
+    this.enter('idle');
     this.status.show('');
   }
 
@@ -138,20 +146,20 @@ export class Job {
 
   /** Note a message of the run, and handle it when its turn has come. */
   async deliver(message) {
-    const idle = !this.waiting && !this.busy;
-    if (idle && !message.finished) this.card.hide(); // the connection was given up and is back
-    const early = this.stopped && (this.waiting || idle); // Stop, perhaps before the server had the run
-    this.waiting = message.phase === 'queued';
-    this.complete = Boolean(message.finished);
+    const { state, stopped } = this;
+    const queued = message.phase === 'queued';
+    this.enter(message.finished ? 'ending' : queued ? 'waiting' : 'running');
     this.watchdog.restart();
-    if (early && !this.complete) this.press('stop');
-    if (this.complete) {
+    if (this.expects) {
+      if (state === 'idle') this.card.hide(); // the connection was given up and is back
+      if (stopped && state !== 'running') this.press('stop'); // perhaps the server hadn't the run
+    } else {
       await Promise.race([
         this.closed,
         new Promise((late) => setTimeout(late, GRACE)),
       ]);
     }
-    return this.waiting ? this.queued(message) : this.receive(message);
+    return queued ? this.queued(message) : this.receive(message);
   }
 
   /** Show the place in the queue. */
@@ -168,7 +176,8 @@ export class Job {
 }
 
 /** Pass the messages of a component to its player; an unchanged value is ignored.
- *  @param {Job<any>} player @param {{value: string}} props @param {(name: string, callback: () => void) => void} watch
+ *  @param {Job<any>} player @param {{value: string}} props
+ *  @param {(name: string, callback: () => void) => void} watch
  *  @param {{title: string, message: string, hint: string}} unreadable shown on an error */
 export function listen(player, props, watch, unreadable) {
   const first = props.value ? JSON.parse(props.value) : {};

@@ -1,4 +1,4 @@
-// The Learn tab: figures described by the server, and the lessons of the workshop, which open the other tabs.
+// The Learn tab: figures described by the server, and lessons, which open the other tabs.
 
 import { Guide } from './views/guide.js';
 import { glossed, Held, html, render } from './views/ui.js';
@@ -11,35 +11,28 @@ import { address } from './views/link.js';
 import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
 import { send } from './views/room.js';
+import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Watch } from './state/events.d.ts' */
 
-/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson `truth`: the answer in words */
+/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson its answer in words */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
-/** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a room, while it lasts */
+/** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a
+ *  room, while it lasts */
 const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
 const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
-const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' }; // of a round that a lesson shows
-
-/** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
-async function until(ready, tries = 80) {
-  for (let i = 0; i < tries; i += 1) {
-    const found = ready();
-    if (found) return found;
-    await new Promise((later) => setTimeout(later, 100));
-  }
-  return null;
-}
+// of a round that a lesson shows
+const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' };
 
 /** The tab that a lesson points at. @param {Watch} watch */
 const tabOf = ({ trace, explore }) =>
@@ -244,8 +237,9 @@ export class Learn {
     ];
   }
 
-  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the settings of the Live tab
-   *  that differ from the defaults. @param {Lesson} lesson @param {number} at */
+  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the
+   *  settings of the Live tab that differ from the defaults. @param {Lesson} lesson
+   *  @param {number} at */
   query({ name, watch }, at) {
     const live = /** @type {App | undefined} */ (page.players.live);
     const explore = /** @type {Explorer} */ (page.players.explore);
@@ -312,7 +306,8 @@ export class Learn {
     return own ? player.root.querySelector(own) : panelOf(panel);
   }
 
-  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording. @param {string[]} sentences
+  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording.
+   *  @param {string[]} sentences
    *  @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin
    *  @param {() => unknown} [ended] */
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
@@ -329,7 +324,7 @@ export class Learn {
           back();
         }
         words = now;
-        return !player.busy && !player.waiting;
+        return player.state === 'idle';
       }, Infinity);
       await ended();
       back();
@@ -348,9 +343,9 @@ export class Learn {
 
   /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
-    if (player.asked) document.getElementById('live-fill')?.click();
+    if (player.asked) player.press('fill');
     await until(() => !player.asked || player.wanted === player.asked);
-    document.getElementById('live-run')?.click();
+    player.press('run');
   }
 
   /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any.
@@ -371,7 +366,8 @@ export class Learn {
       return null;
     });
     const explored = (await explore?.answerOf(asked, watch.answer)) ?? null;
-    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch)); // making a player opened its tab
+    // making a player opened its tab
+    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch));
     this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
     this.guide.draw();
     return null;
@@ -394,7 +390,8 @@ export class Learn {
   }
 }
 
-/** Called by the component of the tab. @param {unknown} props @param {unknown} watch @param {Options} options */
+/** Called by the component of the tab. @param {unknown} props @param {unknown} watch
+ *  @param {Options} options */
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);

@@ -1,7 +1,7 @@
 // The players of the page and the state they share: whether something is measured, which tab is
 // open, the race that another tab wants to play, and the browser's history.
 
-import { address, giveLink, say } from './views/link.js';
+import { address, fits, giveLink, say } from './views/link.js';
 import { look } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
@@ -10,7 +10,8 @@ import { look } from './views/room.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
- *  open?: (place: any) => void, place?: any, query?: () => string}} Player `place`: what it shows, as `open` takes it */
+ *  open?: (place: any) => void, place?: any, query?: () => string}} Player `place`: what it shows,
+ *  as `open` takes it */
 
 const MOST_RUNS = 32;
 
@@ -37,7 +38,8 @@ if (seated) {
   }, true);
 }
 
-/** Whether a tab can start a run: an export and a room's page cannot. @param {string} prefix of the ids of its controls */
+/** Whether a tab can start a run: an export and a room's page cannot.
+ *  @param {string} prefix of the ids of its controls */
 export const canRun = (prefix) =>
   !classList.contains('sd-seated') && Boolean(document.getElementById(`${prefix}-run`));
 
@@ -81,13 +83,13 @@ export function openRace(race) {
 const tabOf = (button = document.querySelector('#sd-tabs [role=tab][aria-selected=true]')) =>
   button?.textContent?.trim().toLowerCase() ?? '';
 
-/** Give a link to what the open tab shows, or with its prompt and settings. Returns its query; empty
- *  if it is too long. */
+/** Give a link to what the open tab shows, or with its prompt and settings. Returns its query;
+ *  empty if it is too long. */
 export function share() {
   const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
   const tab = tabOf();
   const query = page.players[tab]?.query?.() || `tab=${tab.split(' ')[0]}`;
-  if (location.pathname.length + query.length > 8000) {
+  if (!fits(query)) {
     say(button, 'Prompt too long');
     return '';
   }
@@ -105,7 +107,8 @@ export function openTab(kind) {
 
 // ---- Back and Forward walk through tabs, questions, recordings and runs ----
 
-let run = new URLSearchParams(location.search).get('run'); // the visitor's run that the address named last
+// the visitor's run that the address named last
+let run = new URLSearchParams(location.search).get('run');
 let walking = false;
 
 /** What the page shows, for an entry of the browser's history. */
@@ -156,8 +159,9 @@ addEventListener('popstate', ({ state }) => {
 /** @param {string} kind @returns {boolean} whether the tab of a player is open */
 export const isOpen = (kind) => isShown(page.players[kind]?.root);
 
-/** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on every screen: on a phone
- *  the player's own frame has none. @param {HTMLElement | undefined} root */
+/** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on
+ *  every screen: on a phone the player's own frame has none.
+ *  @param {HTMLElement | undefined} root */
 export const isShown = (root) =>
   Boolean(
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,

@@ -33,7 +33,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         ran = f"  new tokens     {summary['new_tokens']} in {summary['seconds']:.3f} s, ended by {summary['finished']}"
         return [ran, f"  speed          {speed}", f"  exactness      {EXACTNESS['unchecked']}", *served(summary)]
     parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in summary["seconds_by"].items())
-    claim = EXACTNESS.get(summary["exactness"], "lossless") if summary["lossless"] else EXACTNESS["biased"]
+    claim = EXACTNESS.get(summary["exactness"] if summary["lossless"] else "biased", EXACTNESS[""])
     threads = f", {summary['threads']} threads" if summary["threads"] else ""
     waited = "" if summary["waiting"] is None else f"; threads waiting for a processor: {summary['waiting']:.2f}"
     words = settings_words(summary["config"])  # as run: γ is cut to the drafter's window

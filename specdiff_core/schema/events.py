@@ -88,12 +88,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 EXACTNESS = {
-    "bitwise": "lossless bit for bit: every probability of the target equals vanilla's exactly",
-    "rounding": "lossless rule; the target's sums may differ from vanilla's in the last digits",
-    "biased": "NOT lossless: the rule can change the distribution of the text",
-    "unchecked": "not checked: another server wrote the text",
+    "": "✓ Lossless rule: the text has the target’s own distribution.",
+    "bitwise": "✓ Lossless, bit for bit: every probability of the target is exactly the number that vanilla decoding "
+    "computes.",
+    "rounding": "✓ Lossless rule: the text has the target’s own distribution. Sums may round differently from "
+    "vanilla’s, in the last digits.",
+    "biased": "⚠ lossless: false. With several steps this rule can change the distribution of the text; it is "
+    "included for study.",
+    "unchecked": "○ Not checked: another server wrote this text by its own rules.",
 }
-"""How close a run's distribution is to vanilla's on the same machine."""
+"""How close a run's distribution is to vanilla's on the same machine, and what the page and the terminal say of it."""
 
 
 SERVER = "server"  # the source of a token of an attached server, whose origin is unknown here
@@ -133,7 +137,7 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     versions: dict[str, str]
     grain: str  # how finely the clock synchronised: step or total; chunk of a server's stream
     lossless: bool  # whether the rule is lossless
-    exactness: str = ""  # one of EXACTNESS; "" if unknown
+    exactness: str = ""  # a key of EXACTNESS; "" if unknown
     network: str = ""  # what ran the target: the network, and how it multiplies
     server: str = ""  # the attached server that ran it, if one did
     started_at: str = ""  # UTC, ISO 8601

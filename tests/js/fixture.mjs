@@ -1,10 +1,11 @@
-// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, and how lanes look.
+// What tests/test_js.py hands to the node tests: a race of two lanes as a trace, how lanes look, and
+// what is claimed about texts.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
 import { DEFAULTS, parse } from '../../app/static/state/trace.js';
 
-export const { trace: source, looks } = JSON.parse(
+export const { trace: source, looks, exactness } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),
 );
 export const near = (a, b, eps = 1e-9) => assert.ok(Math.abs(a - b) < eps, `${a} is not ${b}`);

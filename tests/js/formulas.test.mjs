@@ -50,8 +50,8 @@ test('drag γ over a block: predicted tokens per round rise while tokens per sec
 test('the block is one of the run, and γ cuts what it yields', () => {
   const round = (accepted, ids = [1, 2, 3, 4]) => ({
     round: 0,
-    proposal: { ids },
-    verdict: { accepted },
+    draft: { ids },
+    verified: { accepted },
   });
   const lane = { rounds: [round(4), round(0, [1]), round(2)], pieces: { 1: 'a', 2: 'b', 3: 'c' } };
   assert.equal(blockOf(lane, 4), lane.rounds[2]);

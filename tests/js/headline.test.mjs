@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { looks, make, trace } from './fixture.mjs';
+import { exactness, looks, make, trace } from './fixture.mjs';
 import {
   leadWords,
   numbers,
@@ -17,11 +17,9 @@ import { markOf } from '../../app/static/state/race.js';
 import { Stage } from '../../app/static/state/stage.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
-const changed = (lane, change) =>
-  buildLane(
-    lane.events.map((event) => event.kind === 'Finished' ? { ...event, ...change(event) } : event),
-  );
-const busy = (lane) => changed(lane, ({ seconds }) => ({ waited_seconds: seconds }));
+const changed = (lane, kind, change) =>
+  buildLane(lane.events.map((one) => one.kind === kind ? { ...one, ...change(one) } : one));
+const busy = (lane) => changed(lane, 'Finished', ({ seconds }) => ({ waited_seconds: seconds }));
 const without = (lane) => buildLane(lane.events.filter((event) => event.kind !== 'Finished'));
 
 /** A race of two lanes, and what is shown of it at a time. */
@@ -36,7 +34,7 @@ function sceneAt(pair, t) {
 function headline(pair, share = Infinity) {
   const { stage, scene } = sceneAt(pair, share * lanes.drafted.duration);
   const [states, clocks] = [scene.states, scene.clocks].map((of) => stage.pair(of, 'drafted'));
-  const race = verdict(pair, stage.disturbed('drafted').length ? 'Busy machine' : '');
+  const race = verdict(pair, stage.doubt('drafted'), exactness);
   const [speed, words, slower = false] = outcome(pair, clocks, race, false);
   return {
     race,
@@ -117,6 +115,17 @@ test('a lane of an attached server is what came and when, and what it reports; n
   assert.match(silent.race.claim, /nothing about its drafts/);
 });
 
+test('what is claimed about a text depends on its rule, then on its exactness', () => {
+  const claim = (header) => {
+    const drafted = changed(lanes.drafted, 'RunStarted', () => header);
+    return verdict({ ...lanes, drafted }, '', exactness).claim;
+  };
+  const { bitwise, biased, '': plain } = exactness;
+  assert.equal(claim({ lossless: true, exactness: 'bitwise' }), bitwise);
+  assert.equal(claim({ lossless: true, exactness: 'of a later version' }), plain);
+  assert.equal(claim({ lossless: false, exactness: 'bitwise' }), biased);
+});
+
 test('a place is shown when its lane has come in, and not before', () => {
   const { ends } = sceneAt(lanes, 0).stage;
   const at = (t) => {
@@ -144,7 +153,7 @@ test('a lane that was stopped is compared with nothing, and without a token it c
     assert.equal(leadWords(part, busy(vanilla), 'A drafter', 2, false).after, undefined);
     assert.doesNotMatch(headline({ drafted: part, vanilla: busy(vanilla) }).speed, /:/);
   }
-  const race = verdict({ drafted: none, vanilla }, '');
+  const race = verdict({ drafted: none, vanilla }, '', exactness);
   assert.equal(race.claim, '');
   const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };
   const [speed] = outcome(nothing, { drafted: null, vanilla: null }, race, true);
@@ -154,7 +163,7 @@ test('a lane that was stopped is compared with nothing, and without a token it c
 test('a disturbed clock sells no loss as a win: the drafter’s passes count, and slower is said', () => {
   const { drafted, vanilla } = lanes;
   const late = { seconds: 3 * vanilla.duration, waited_seconds: 3 * vanilla.duration };
-  const slow = changed(drafted, () => late);
+  const slow = changed(drafted, 'Finished', () => late);
   const { words } = headline({ drafted: slow, vanilla });
   assert.match(words, /plus \d+ drafter passes/);
   assert.match(words, /slower/);
@@ -208,7 +217,6 @@ test('a slower lane says which of its costs slows it most, and where that shows'
   assert.equal(rejected.round, 1, 'the first of them');
   assert.match(said([1], { prefill: 40 }, vanilla(2, 40)).words, /prompt takes 9\d %.*2 tokens/);
   assert.notEqual(dear.question, said([1], { prefill: 40 }, vanilla(2, 40)).question);
-  const stopped = buildLane(lanes.drafted.events.filter(({ kind }) => kind !== 'Finished'));
-  assert.equal(whySlow(stopped, lanes.vanilla), null);
+  assert.equal(whySlow(without(lanes.drafted), lanes.vanilla), null);
   assert.equal(whySlow(null, lanes.vanilla), null);
 });

@@ -82,7 +82,7 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.disturbed(name).join());
+  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.doubt(name), {});
   return {
     rounds,
     final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,
@@ -98,14 +98,11 @@ for (const [key, path] of Object.entries(traces)) {
   const names = Object.keys(told);
   const lanes = Object.fromEntries(names.map((name) => [name, buildLane(told[name])]));
   const baseline = baselineOf(lanes, names);
+  const others = names.filter((name) => baseline && name !== baseline);
   found[key] = {
     baseline,
     lanes: Object.fromEntries(names.map((name) => [name, alone(lanes[name])])),
-    against: Object.fromEntries(
-      names.filter((name) => baseline && name !== baseline).map((
-        name,
-      ) => [name, against(lanes, name, baseline)]),
-    ),
+    against: Object.fromEntries(others.map((name) => [name, against(lanes, name, baseline)])),
   };
 }
 const aligned = [];
@@ -120,11 +117,5 @@ for (const pair of pairs) {
   );
   aligned.push(opened.answer.rows);
 }
-writeFileSync(
-  out,
-  JSON.stringify({
-    traces: found,
-    aligned,
-    spellings: spellings.map(joinPieces),
-  }),
-);
+const answer = { traces: found, aligned, spellings: spellings.map(joinPieces) };
+writeFileSync(out, JSON.stringify(answer));

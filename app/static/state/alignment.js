@@ -14,11 +14,12 @@ import { firstDifference, waiting } from './metrics.js';
 export const BRANCH = 'what if'; // the name of the lane that branches off a run
 
 /** @typedef {{file: string, name: string, lane: Lane}} Run a lane of a file */
-/** @typedef {'tokens' | 'texts' | 'nothing'} By how two runs are aligned: by tokens, of one target after one prompt; by
- *  the characters of their new texts; not at all */
-/** @typedef {{by: By, agree: number, parted: number | null, target: boolean, prompt: number | null}} Common `agree`:
- *  equal characters, or tokens if by `tokens`; `parted`: the first different one, from 1; `target`: whether both have
- *  the same target; `prompt`: the first character at which the prompts differ, from 1 */
+/** @typedef {'tokens' | 'texts' | 'nothing'} By how two runs are aligned: by tokens, of one target
+ *  after one prompt; by the characters of their new texts; not at all */
+/** @typedef {{by: By, agree: number, parted: number | null, target: boolean, prompt: number |
+ *  null}} Common `agree`: equal characters, or tokens if by `tokens`; `parted`: the first different
+ *  one, from 1; `target`: whether both have the same target; `prompt`: the first character at
+ *  which the prompts differ, from 1 */
 
 /** Code points, so that no character is cut in two. */
 const letters = (words) => [...words];
@@ -74,26 +75,26 @@ export function columnsOfTokens(a, b, { by, agree }) {
  *  @param {number} [start] position of its first token, from 1
  *  @param {boolean} [measured] whether its times count */
 function roundsOf(name, lane, start = 1, measured = true) {
-  return lane.rounds.flatMap(({ round, first, proposal, verdict, commit }) => {
-    if (!verdict || !commit) return [];
-    const rejected = rejectedOf(verdict);
-    const began = lane.rounds[round - 1]?.commit?.at ?? 0;
+  return lane.rounds.flatMap(({ round, first, draft, verified, committed }) => {
+    if (!verified || !committed) return [];
+    const rejected = rejectedOf(verified);
+    const began = lane.rounds[round - 1]?.committed?.at ?? 0;
     return [{
       run: name,
       round: round + 1,
       position: start + first,
-      drafted: proposal?.ids.length ?? 0,
-      accepted: verdict.accepted,
+      drafted: draft?.ids.length ?? 0,
+      accepted: verified.accepted,
       rejected: rejected && piece(lane, rejected.id),
-      added: piece(lane, verdict.extra),
-      added_as: verdict.source,
+      added: piece(lane, verified.extra),
+      added_as: verified.source,
       p: rejected && rejected.p,
       q: rejected && rejected.q,
       threshold: rejected && rejected.threshold,
       u: rejected && rejected.draw,
-      milliseconds: measured ? Math.round(1e7 * (commit.at - began)) / 1e4 : null,
+      milliseconds: measured ? Math.round(1e7 * (committed.at - began)) / 1e4 : null,
       waiting: measured ? waiting(lane) : null,
-      text: lane.shown.slice(first, first + commit.ids.length).join(''),
+      text: lane.shown.slice(first, first + committed.ids.length).join(''),
     }];
   });
 }
@@ -183,27 +184,32 @@ export function alignmentWords({ facts }) {
       : facts.must_be_equal
       ? `The texts differ from token ${parted} on, but shouldn’t: two tokens were probably so ` +
         'close that rounding decided.'
-      : `The texts differ from token ${parted} on; after that the columns count tokens, and ≠ marks a different one.`)
+      : `The texts differ from token ${parted} on; after that the columns count tokens, and ` +
+        '≠ marks a different one.')
     : parted === null
     ? `The texts are the same to the end: ${characters}.`
     : `The texts agree for ${characters}; after that the columns only count tokens.`;
   const why = {
     tokens: [],
     nothing: [
-      'The runs can’t be aligned: a trace has no token texts, and prompt or target differ. The columns only count tokens.',
+      'The runs can’t be aligned: a trace has no token texts, and prompt or target differ. ' +
+      'The columns only count tokens.',
     ],
     texts: [
       prompt === null
         ? 'The targets differ, and so do their tokens: a column holds the tokens of both runs ' +
           'that spell the same words.'
-        : `The prompts differ from character ${prompt} on, so these texts have different beginnings. Both are aligned from the first new token; this doesn’t compare methods.`,
+        : `The prompts differ from character ${prompt} on, so these texts have different ` +
+          'beginnings. Both are aligned from the first new token; this doesn’t compare ' +
+          'methods.',
     ],
   }[by];
   const other = target || by === 'tokens' || by === 'texts' && prompt === null
     ? []
     : ['The targets differ, or a trace doesn’t name its target.'];
   const clocks = files.a.machine === files.b.machine ? [] : [
-    'The runs were timed on different machines or machine settings: compare rounds, not milliseconds.',
+    'The runs were timed on different machines or machine settings: compare rounds, not ' +
+    'milliseconds.',
   ];
   return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
 }
@@ -278,7 +284,8 @@ export class Opened {
   }
 
   /** What the server needs to branch off a run at the target's token of a round, or why it cannot.
-   *  @param {'a' | 'b'} run @param {number} round from 1 @param {string[]} pairs that the server knows
+   *  @param {'a' | 'b'} run @param {number} round from 1
+   *  @param {string[]} pairs that the server knows
    *  @returns {{given: string, pair: string} | {why: string}} */
   given(run, round, pairs) {
     const lane = this.runs?.[run].lane;
@@ -291,14 +298,14 @@ export class Opened {
         why: `The run used the pair ${pair}, which isn’t available here, so it can’t be continued.`,
       };
     }
-    const { first = 0, commit = null } = lane.rounds[round - 1] ?? {};
-    if (!commit) return { why: 'The trace doesn’t contain all of that round.' };
+    const { first = 0, committed = null } = lane.rounds[round - 1] ?? {};
+    if (!committed) return { why: 'The trace doesn’t contain all of that round.' };
     const given = JSON.stringify({
       config: header.config,
       prompt: header.prompt,
       prompt_ids: header.prompt_ids,
       target: header.models.target,
-      after: lane.ids.slice(0, first + commit.ids.length - 1),
+      after: lane.ids.slice(0, first + committed.ids.length - 1),
     });
     this.asked = { given, run };
     return { pair, given };

@@ -1,6 +1,7 @@
 // The figures of a race, whose colours are roles (views/figure.js paints them). Pure.
 
 import { cell, exact } from './format.js';
+import { isGreedy } from './lane.js';
 import { labelHeights } from './race.js';
 import { piece } from './detokenize.js';
 /** @import { Figure } from './exploration.js' */
@@ -82,13 +83,14 @@ const positions = (size, start) => ({
   showgrid: false,
 });
 
-/** Shares accepted by position, and this round's tests. @param {Scene} scene @returns {Partial<Figure>} */
+/** Shares accepted by position, and this round's tests. @param {Scene} scene
+ *  @returns {Partial<Figure>} */
 export function acceptanceFigure({ lane, state, view }) {
   if (!lane || !state) return { empty: 'Vanilla drafts nothing, so nothing is tested.' };
   const { testedAt, acceptedAt } = state.sums;
   const tests = view?.verified?.tests ?? [];
   if (!testedAt.length && !tests.length) return { empty: 'No draft has been tested yet.' };
-  const greedy = lane.header?.config.temperature === 0; // then u has no effect
+  const greedy = isGreedy(lane); // then u has no effect
   const marks = (of, y, marker) => ({
     type: 'scatter',
     mode: 'markers',
@@ -114,8 +116,8 @@ export function acceptanceFigure({ lane, state, view }) {
         y: testedAt.map((n, i) => acceptedAt[i] / n),
         customdata: testedAt.map((n, i) => [acceptedAt[i], n]),
         marker: { color: '@draft-tint', line: { color: '@draft', width: 1 } },
-        hovertemplate:
-          'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so far<extra></extra>',
+        hovertemplate: 'position %{x}: %{customdata[0]} of %{customdata[1]} tests accepted so ' +
+          'far<extra></extra>',
       },
       marks(tests, tests.map((t) => t.threshold), {
         size: 10,
@@ -136,7 +138,8 @@ export function acceptanceFigure({ lane, state, view }) {
   };
 }
 
-/** Confidence by denoising step and position of a round. @param {Scene} scene @returns {Partial<Figure>} */
+/** Confidence by denoising step and position of a round. @param {Scene} scene
+ *  @returns {Partial<Figure>} */
 export function confidenceFigure({ lane, view }) {
   if (!lane) return { empty: 'Vanilla has no drafter.' };
   if (!view?.passes.length) {

@@ -1,7 +1,8 @@
 // Values and sentences about an answer of the Explore tab. Pure: no element, no chart, no request.
 
-import { plural, ratio } from './format.js';
-import { rejectedOf, stateAt } from './lane.js';
+import { busyWords, plural, ratio, roughly } from './format.js';
+import { isVanilla, rejectedOf, stateAt } from './lane.js';
+import { placeOf } from './report.js';
 /** @import { Report } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
 
@@ -57,18 +58,14 @@ export function originOf({ origin, machine }) {
 export function originWords({ origin, machine, done, total, rows }) {
   const most = Math.max(0, ...rows.map(({ prompts = 0 }) => prompts));
   const part = done < total ? ` ${done} of ${total} steps.` : '';
-  return `${when(origin.date)}: ${machine.device}, ${machine.dtype}, ` +
-    `${plural(machine.threads, 'thread')}${most ? `, ${plural(most, 'prompt')}` : ''}.${part}`;
+  const prompts = most ? `, ${plural(most, 'prompt')}` : '';
+  return `${when(origin.date)}: ${placeOf(machine)}${prompts}.${part}`;
 }
 
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */
 export function busyMachine({ rows }, crowded) {
   const worst = Math.max(0, ...rows.map((row) => row.waiting ?? 0));
-  return worst < crowded
-    ? ''
-    : '⚠ Busy machine: other programs were using the processor, so these times may be many ' +
-      'times too large or too small. Threads that had to wait, on average, in the worst row: ' +
-      `${ratio(worst)}. On a quiet machine it is 0.`;
+  return worst < crowded ? '' : busyWords('these times', `, in the worst row: ${ratio(worst)}`);
 }
 
 /** The size of a setting: a number, or the entries of a list. */
@@ -79,9 +76,10 @@ function sizeOf(value) {
 
 /**
  * About how long a measurement takes, scaled from one with other settings: "about 2 minutes".
- * @param {Record<string, any>} values of the form @param {string[]} scales fields that multiply the time
+ * @param {Record<string, any>} values of the form
+ * @param {string[]} scales fields that multiply the time
  * @param {{choice: Record<string, any>, seconds: number}} known a measurement with its time
- * @param {(pair: string) => number} weight of a pair's target: its time per token, relative to others
+ * @param {(pair: string) => number} weight of a pair's target: its relative time per token
  */
 export function aboutWords(values, scales, known, weight) {
   const share = scales.reduce(
@@ -90,11 +88,7 @@ export function aboutWords(values, scales, known, weight) {
     1,
   );
   const pairs = weight(values.pair ?? 'embedded') / weight(known.choice.pair ?? 'embedded');
-  const seconds = known.seconds * share * pairs;
-  if (seconds < 10) return 'about 10 seconds';
-  return seconds < 90
-    ? `about ${10 * Math.ceil(seconds / 10)} seconds`
-    : `about ${plural(Math.ceil(seconds / 60), 'minute')}`;
+  return `about ${roughly(known.seconds * share * pairs)}`;
 }
 
 /** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer
@@ -113,12 +107,7 @@ export function progressWords({ phase, message, doing, done = 0, total = 0, left
   if (phase === 'loading') return `${message}…`;
   if (phase === 'waiting') return 'Waiting for a race to finish…';
   if (!total) return `${message}…`;
-  const rest = left === null
-    ? ''
-    : left < 90
-    ? `, about ${plural(Math.max(1, Math.ceil(left)), 'second')} left`
-    : `, about ${Math.ceil(left / 60)} minutes left`;
-  return `${done} of ${total}: ${doing}${rest}`;
+  return `${done} of ${total}: ${doing}${left === null ? '' : `, about ${roughly(left)} left`}`;
 }
 
 /** E[τ] of the best of K independent drafts: 1 + Σ_m (1 − (1 − Π_{j≤m} α_j)^K); of one draft 1 +
@@ -164,7 +153,8 @@ export function treeTau(alphas, nodes) {
   return total;
 }
 
-/** Seconds of a pass over rows: linear between measured points. @param {[number, number][]} curve */
+/** Seconds of a pass over rows: linear between measured points.
+ *  @param {[number, number][]} curve */
 export function costAt(curve, rows) {
   if (curve.length < 2) return curve.length ? curve[0][1] : 0;
   const i = Math.max(1, curve.slice(0, -1).findLastIndex(([width]) => width < rows) + 1);
@@ -193,7 +183,8 @@ export function readCurve(words) {
  *  position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B
  *  nodes */
 
-/** α of γ positions; the last is repeated. @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
+/** α of γ positions; the last is repeated.
+ *  @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
 export const alphasOf = ({ alpha, alphas, gamma }) =>
   Array.from(
     { length: gamma },
@@ -304,7 +295,7 @@ export function drawTokens(p, q, draws, seed) {
  *  @param {number[] | null} [columns] the positions of all, unless they follow one another */
 export function trackOf(lane, start = 1, columns = null) {
   const { tokens } = stateAt(lane, Infinity);
-  const vanilla = lane.header?.config.drafter === 'none';
+  const vanilla = isVanilla(lane);
   return tokens.map(({ id, source, round }, i) => ({
     position: columns?.[i] ?? start + i,
     id,
@@ -315,7 +306,7 @@ export function trackOf(lane, start = 1, columns = null) {
     begins: tokens[i - 1]?.round !== round,
     rejected: tokens[i + 1]?.round === round // the target's own token ends a round
       ? null
-      : rejectedOf(lane.rounds[round]?.verdict)?.id ?? null,
+      : rejectedOf(lane.rounds[round]?.verified)?.id ?? null,
   }));
 }
 

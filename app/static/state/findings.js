@@ -4,16 +4,14 @@
 import { acceptance, costAt, expectedTau } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
-import { percent, plural, ratio, settingsWords, times } from './format.js';
+import { milliseconds, percent, plural, ratio, settingsWords, times } from './format.js';
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 /** @import { Test } from './events.d.ts' */
 
-/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane compared with vanilla, in numbers */
+/** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane against vanilla */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
-
-const whole = (value) => `${Math.round(100 * value)} %`;
 
 /** The distribution if the drafter's likeliest token is always proposed, tested with p/q. */
 function pointMass(p, q) {
@@ -24,14 +22,15 @@ function pointMass(p, q) {
 }
 
 /** A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
- *  @param {Lane | null} lane @param {Lane | null} vanilla @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {Lane | null} lane @param {Lane | null} vanilla
+ *  @param {Set<string>} noSteps drafters without denoising steps
  *  @param {boolean} [quiet] whether no thread had to wait, so that its times are valid */
 export function runOf(lane, vanilla, noSteps, quiet = true) {
   const { header } = lane ?? {};
   if (!lane || !header || !vanilla || !complete(lane) || !complete(vanilla)) return null;
   const config = /** @type {Record<string, any>} */ (header.config);
   const state = stateAt(lane, lane.events.length);
-  const tests = lane.rounds.flatMap(({ verdict }) => verdict?.tests ?? []);
+  const tests = lane.rounds.flatMap(({ verified }) => verified?.tests ?? []);
   const cost = predicted(lane, vanilla);
   return {
     config,
@@ -86,7 +85,7 @@ export const FINDINGS = {
     },
     watch: ({ facts: { curve } }) => {
       const [one, far] = [costAt(curve, 1), costAt(curve, 17)];
-      return `one row takes ${ratio(1000 * one)} ms and 17 rows take ${ratio(1000 * far)} ms: ` +
+      return `one row takes ${milliseconds(one)} and 17 rows take ${milliseconds(far)}: ` +
         `${ratio(far / one)} times as long.`;
     },
   },
@@ -113,7 +112,7 @@ export const FINDINGS = {
         delta: 'p alone, as point masses',
       }[run.kinds.length === 1 ? run.kinds[0] : ''];
       return sampled(run) && chance
-        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${whole(run.odds)} on ` +
+        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${percent(run.odds, 0)} on ` +
           `average, and ${percent(run.alpha)} of them were accepted.`
         : '';
     },
@@ -125,13 +124,17 @@ export const FINDINGS = {
       const [c, v] = [run.c, run.v].map((cost) => Number(ratio(cost))); // as they are shown
       const other = runs.find((one) => alike(run, one, ['steps']));
       const many = steps > 2
-        ? `, and T = ${steps} over one step by more than ${whole((v + c * steps) / (v + c) - 1)}`
+        ? `, and T = ${steps} over one step by more than ${
+          percent((v + c * steps) / (v + c) - 1, 0)
+        }`
         : '';
       const apart = other?.tau && run.tau
         ? ` With T = ${other.config.steps} it was ${ratio(other.tau)}.`
         : '';
       return `c = ${ratio(c)} and v = ${ratio(v)}, so two steps must raise τ by more than c/(v ` +
-        `+ c) = ${whole(c / (v + c))}${many}. At T = ${steps}, τ was ${ratio(run.tau)}.${apart}`;
+        `+ c) = ${percent(c / (v + c), 0)}${many}. At T = ${steps}, τ was ${
+          ratio(run.tau)
+        }.${apart}`;
     },
   },
   temperature: {
@@ -165,7 +168,7 @@ export const FINDINGS = {
       drafts > 1 && selection === 'self' && kinds.join() === 'delta'
         ? `at temperature ${temperature} each draft was the best of K = ${drafts}, and all ` +
           `${plural(tested, 'test')} treated it as a point mass: accept with probability p, ` +
-          `${whole(odds)} on average. α = ${percent(accepted)} were accepted, τ = ` +
+          `${percent(odds, 0)} on average. α = ${percent(accepted)} were accepted, τ = ` +
           `${ratio(perRound)}.`
         : '',
   },
@@ -207,7 +210,8 @@ export const FINDINGS = {
         : parted < 0
         ? ', by chance'
         : ': each run makes its own draws';
-      return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” comes from what is proved about the rule “${rule}”, not from this comparison.`;
+      return `at temperature ${temperature} ${same}${why}. The mark “lossless: ${lossless}” ` +
+        `comes from what is proved about the rule “${rule}”, not from this comparison.`;
     },
   },
 };

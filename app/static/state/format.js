@@ -5,13 +5,20 @@
 
 export const dash = '–';
 
+/** A measured time in seconds, without the unit. */
 export const seconds = (value) => value < 9.995 ? value.toFixed(3) : value.toFixed(2);
 
-/** @param {number} value seconds */
+/** A short measured time, with its unit. @param {number} value seconds */
 export function milliseconds(value) {
   const ms = value * 1000;
   return `${ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
+
+/** An estimated time, rounded up to tens of seconds or to minutes. @param {number} value seconds */
+export const roughly = (value) =>
+  value < 90
+    ? plural(10 * Math.max(1, Math.ceil(value / 10)), 'second')
+    : plural(Math.ceil(value / 60), 'minute');
 
 export function rate(value) {
   if (value === null) return dash;
@@ -22,7 +29,8 @@ export const times = (value) => value === null ? dash : `${value.toFixed(2)}×`;
 /** A speed-up with its direction. */
 export const speedWords = (value) =>
   value < 1 ? `slower: ${times(value)}` : `faster: ${times(value)}`;
-export const percent = (value) => value === null ? dash : `${(100 * value).toFixed(1)} %`;
+export const percent = (value, digits = 1) =>
+  value === null ? dash : `${(100 * value).toFixed(digits)} %`;
 export const ratio = (value, digits = 2) =>
   value === null || value === undefined ? dash : value.toFixed(digits);
 
@@ -43,15 +51,14 @@ export function slowWords(slow) {
 export const plural = (count, word) =>
   `${count} ${word}${count === 1 ? '' : word.endsWith('s') ? 'es' : 's'}`;
 
-/** A place in the queue in words. @param {{number: number, waiting: number, left: number | null}} place
+/** A place in the queue in words.
+ *  @param {{number: number, waiting: number, left: number | null}} place
  *  `left`: seconds until the run is done, estimated from this server's earlier runs */
 export function queueWords({ number, waiting, left }) {
-  const rounded = (left ?? 0) < 55
-    ? plural(10 * Math.max(1, Math.ceil((left ?? 0) / 10)), 'second')
-    : plural(Math.ceil((left ?? 0) / 60), 'minute'); // read aloud, so not every second
-  return `Yours is number ${number} of ${waiting} in the queue${
-    left === null ? '' : `; done in about ${rounded}, an estimate from earlier runs here`
-  }.`;
+  const estimate = left === null
+    ? ''
+    : `; done in about ${roughly(left)}, an estimate from earlier runs here`;
+  return `Yours is number ${number} of ${waiting} in the queue${estimate}.`;
 }
 
 /** Pieces of ids without text, in traces (specdiff_core/schema/events.py). */
@@ -70,14 +77,11 @@ export function quoted(piece) {
   return piece === CONTROL ? 'a control token' : `“${cell(piece).slice(0, 32)}”`;
 }
 
-/** A warning about a race whose threads had to wait for a processor.
- *  @param {[string, number | null][]} waits lane and threads waiting */
-export function busyWords(waits) {
-  const parts = waits.map(([name, wait]) =>
-    `${name} ${wait === null ? 'unknown' : wait.toFixed(2)}`
-  ).join(', ');
-  return `⚠ Busy machine: other programs were using the processor, so this speed-up may be many times too large or too small. Threads that had to wait, on average: ${parts}. On a quiet machine it is 0.`;
-}
+/** A warning that threads had to wait for a processor. @param {string} what cannot be trusted
+ *  @param {string} waits where, and how many threads on average */
+export const busyWords = (what, waits) =>
+  `⚠ Busy machine: other programs were using the processor, so ${what} may be many times too ` +
+  `large or too small. Threads that had to wait, on average${waits}. On a quiet machine it is 0.`;
 
 /** Origins of tokens, as the legend shows them. */
 export const LEGEND = {
@@ -93,8 +97,10 @@ export const SOURCES = { ...LEGEND, target: { glyph: '↻', words: 'the target�
 export const reasonWords = (reason) =>
   reason === 'length' ? 'length reached' : reason.replaceAll('_', ' ');
 
-/** The settings of a run in a few words: `block · γ 8 · T 4 · ratio`. `noSteps`: drafters without denoising steps.
- *  @param {Record<string, any>} config @param {Set<string>} noSteps */
+/** The settings of a run in a few words, `block · γ 8 · T 4 · ratio`: the drafter, its settings as
+ *  specdiff_core/schema/wording.py words them (a test compares the two), and the rule.
+ *  @param {Record<string, any>} config
+ *  @param {Set<string>} noSteps drafters without denoising steps */
 export function settingsWords(config, noSteps) {
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
     config;
@@ -103,7 +109,7 @@ export function settingsWords(config, noSteps) {
   const how = nodes
     ? [`B ${most}${nodes}`]
     : drafts > 1
-    ? [`K ${drafts}`, String(selection).replace('_', '-')]
+    ? [`K ${drafts} ${selection}`.replace('_', '-')]
     : noSteps.has(drafter) || (auto && steps === 1)
     ? []
     : [`T ${most}${steps}`];
@@ -172,7 +178,7 @@ export function decisionWords(decided, draft, last) {
     return 'Auto: the tree will hold the nodes that save more than they cost.';
   }
   const why = decided.seconds > 0
-    ? `a whole window pays best at γ ${best || gamma}, ${decided.tokens.toFixed(1)} tokens ` +
+    ? `a whole window pays best at γ ${best || gamma}, ${ratio(decided.tokens, 1)} tokens ` +
       `expected in ${milliseconds(decided.seconds)}`
     : 'to measure its cost';
   const room = best && gamma > best ? `; up to ${gamma} while the drafter is confident` : '';
@@ -206,7 +212,8 @@ export function quotedWords(quoted) {
 /** `1, 2 and 3` */
 const list = (numbers) => new Intl.ListFormat('en-GB').format(numbers.map(String));
 
-/** A sentence on the window. @param {PartialRound | null} view @param {(id: number) => string} word */
+/** A sentence on the window. @param {PartialRound | null} view
+ *  @param {(id: number) => string} word */
 export function narrate(view, word, greedy) {
   if (!view) return 'The target reads the prompt.';
   const name = `Round ${view.round + 1}`;
@@ -281,6 +288,6 @@ function verdict(view, verified, word, greedy) {
   if (greedy) return `${accepted}; instead of ${quoted(word(last.id))} it writes ${extra}.`;
   const why = last.kind === 'match' || last.draw === null
     ? 'its own draw differs'
-    : `u = ${last.draw.toFixed(2)} ≥ ${last.threshold.toFixed(2)}`;
+    : `u = ${ratio(last.draw)} ≥ ${ratio(last.threshold)}`;
   return `${accepted}, rejects ${quoted(word(last.id))} (${why}) and writes ${extra}.`;
 }

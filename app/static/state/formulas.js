@@ -1,4 +1,4 @@
-// The data of figures with a formula: computed from an answer's numbers at the values of the figure's sliders
+// The data of figures with a formula: computed from an answer's numbers at the values of sliders
 // (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
 
 import { costAt, expectedTau } from './exploration.js';
@@ -7,14 +7,16 @@ import { plural, ratio, times } from './format.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 
-/** @typedef {{words: string, kind: string}} Token of a drafted block: accepted, rejected or untested */
-/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above the chart, and those below it */
+/** @typedef {{words: string, kind: string}} Token accepted, rejected or untested */
+/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above
+ *  the chart, and those below it */
 /** @typedef {Record<string, number>} Values of the sliders, by name */
 
 const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) =>
   Array.from({ length: Math.round((high - low) / step) + 1 }, (_, i) => low + i * step);
 
-/** A line, or marks if `mark` is given. @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
+/** A line, or marks if `mark` is given.
+ *  @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
 export const trace = (name, x, y, colour, look = {}) => {
   const { dash = '', mark = '', ...more } = look;
   return {
@@ -36,12 +38,13 @@ const largest = (all, value) =>
 /** The row of a figure's race. @param {Answer} answer @param {Figure} figure */
 const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row.race === race));
 
-/** The first whole draft of γ tokens of a run of which some, but not all, were accepted. @param {Lane} lane */
+/** The first whole draft of γ tokens of a run of which some, but not all, were accepted.
+ *  @param {Lane} lane */
 export function blockOf(lane, gamma) {
-  const whole = lane.rounds.filter(({ proposal, verdict }) =>
-    verdict && proposal?.ids.length === gamma
+  const whole = lane.rounds.filter(({ draft, verified }) =>
+    verified && draft?.ids.length === gamma
   );
-  const mixed = whole.find(({ verdict }) => verdict?.accepted && verdict.accepted < gamma);
+  const mixed = whole.find(({ verified }) => verified?.accepted && verified.accepted < gamma);
   return mixed ?? whole[0] ?? null;
 }
 
@@ -64,8 +67,8 @@ function block(answer, figure, { gamma }, lane) {
   const [now, best, last] = [at(gamma), largest(all, ({ pace }) => pace), all[all.length - 1]];
   const sizes = all.map(({ size }) => size);
   const right = { yaxis: 'y2' };
-  const drafted = lane && blockOf(lane, own.gamma);
-  const accepted = Math.min(drafted?.verdict?.accepted ?? 0, gamma);
+  const round = lane && blockOf(lane, own.gamma);
+  const accepted = Math.min(round?.verified?.accepted ?? 0, gamma);
   const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
   const tried = measured.map((row) => row.gamma);
   const found = (/** @type {string} */ field) => measured.map((row) => row[field]);
@@ -98,15 +101,15 @@ function block(answer, figure, { gamma }, lane) {
             : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
         } while tokens per second fall from ${best.pace.toFixed(0)} to ${last.pace.toFixed(0)}.`
         : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
-      ...(drafted
+      ...(round
         ? [
-          `The block above was drafted in round ${drafted.round + 1} of the recorded run. Cut ` +
+          `The block above was drafted in round ${round.round + 1} of the recorded run. Cut ` +
           `at γ ${gamma}, it yields ${plural(accepted + 1, 'token')}: ${accepted} accepted ` +
           'and one of the target’s own.',
         ]
         : []),
     ],
-    block: drafted?.proposal?.ids.map((id, i) => ({
+    block: round?.draft?.ids.map((id, i) => ({
       words: piece(/** @type {Lane} */ (lane), id),
       kind: kinds[i] ?? 'untested',
     })),
@@ -114,8 +117,8 @@ function block(answer, figure, { gamma }, lane) {
 }
 
 /**
- * Published speed-ups by people served at once (arXiv 2503.01840, table 3): Llama 3.1 8B on one H100, MT-Bench, SGLang,
- * drafts of 3 tokens without a tree.
+ * Published speed-ups by people served at once (arXiv 2503.01840, table 3): Llama 3.1 8B on one
+ * H100, MT-Bench, SGLang, drafts of 3 tokens without a tree.
  */
 const PUBLISHED = {
   people: [2, 4, 8, 16, 24, 32, 48, 56, 64],
@@ -190,9 +193,12 @@ function serving(answer, figure, { people }) {
       }`,
       `By people served at once: ${ends.join('; ')}. Timed passes scatter, so small differences ` +
       'between these windows may be noise.',
-      'A drafter’s pass over several texts was not timed: it is assumed to grow with its rows as the target’s does.',
-      'A real server is slower than this: each text there reads its own cache, while the rows timed here share one.',
-      'Grey: published for Llama 3.1 8B served from one H100 with drafts of 3 tokens (arXiv 2503.01840, table 3). ' +
+      'A drafter’s pass over several texts was not timed: it is assumed to grow with its ' +
+      'rows as the target’s does.',
+      'A real server is slower than this: each text there reads its own cache, while the ' +
+      'rows timed here share one.',
+      'Grey: published for Llama 3.1 8B served from one H100 with drafts of 3 tokens ' +
+      '(arXiv 2503.01840, table 3). ' +
       'EAGLE stops paying at 24 people; EAGLE-3, which guesses better, still pays at 64.',
     ],
   };
@@ -248,5 +254,6 @@ function matched(answer, figure, { target, drafter }) {
   };
 }
 
-/** By name. @type {Record<string, (answer: Answer, figure: Figure, values: Values, lane: Lane | null) => Computed>} */
+/** By name. @type {Record<string, (answer: Answer, figure: Figure, values: Values, lane: Lane |
+ *  null) => Computed>} */
 export const FORMULAS = { block, serving, matched };

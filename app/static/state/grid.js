@@ -1,13 +1,14 @@
 // The draft window as a table: the rows and cells of a round, and their contents. Pure.
 
-import { decisive, linesShown } from './lane.js';
+import { decisive, isGreedy, linesShown } from './lane.js';
 import { piece } from './detokenize.js';
-import { cell, decisionWords, exact, short, testFigures, testWords } from './format.js';
+import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from './format.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Place } from './inspect.js' */
 /** @import { Lane, Round, Tree, PartialRound } from './lane.js' */
 
-/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell `heat`: 0–5 */
+/** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell
+ *  `heat`: 0–5 */
 /** @typedef {{label: string, title: string, chosen: boolean, cells: Cell[]}} Row */
 /** @typedef {{kind: string, title: string, mark?: string, words?: string, height?: number,
  *  draw?: number | null, figures?: string}} Verdict below a position; `height`: the probability to
@@ -15,7 +16,8 @@ import { cell, decisionWords, exact, short, testFigures, testWords } from './for
 
 export const MOST_ROWS = 8; // of denoising steps or branches, until all are requested
 export const EXTRA =
-  'The token that the target itself adds: a correction after a rejection, a bonus after a full window.';
+  'The token that the target itself adds: a correction after a rejection, a bonus after a ' +
+  'full window.';
 
 /** Rows of a round: denoising steps, or branches of its tree. @param {Round} round */
 export const countOf = (round) =>
@@ -52,7 +54,8 @@ export function gridOf(round, lane, most) {
   });
 }
 
-/** @param {PartialRound} round @param {number} place of the row @param {number} from the first step in it
+/** @param {PartialRound} round @param {number} place of the row
+ *  @param {number} from the first step in it
  *  @param {number} number of its line, or of its last step */
 function labelOf(round, place, from, number) {
   const { tree, draft, verified } = round;
@@ -79,7 +82,8 @@ function labelOf(round, place, from, number) {
   };
 }
 
-/** Cells of a row of one or several denoising steps. @param {PartialRound} round @param {Lane} lane */
+/** Cells of a row of one or several denoising steps. @param {PartialRound} round
+ *  @param {Lane} lane */
 function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
@@ -106,7 +110,8 @@ function stepCell(round, lane, from, to) {
   };
 }
 
-/** Cells of tokens that were copied, or whose passes weren't recorded. @param {PartialRound} round @param {Lane} lane */
+/** Cells of tokens that were copied, or whose passes weren't recorded. @param {PartialRound} round
+ *  @param {Lane} lane */
 function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
@@ -154,7 +159,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
  *  @param {PartialRound} round @param {Lane} lane */
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
-  const greedy = lane.header?.config.temperature === 0;
+  const greedy = isGreedy(lane);
   const own = Array.from(
     { length: round.size },
     (_, position) => verdictOf(round, lane, position, tests.get(position), greedy),
@@ -225,13 +230,14 @@ export function noteOf({ verified, decided, draft }, lane) {
   if (!verified) return '';
   const { scores, chosen } = verified;
   if (scores.length) {
-    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${score.toFixed(2)}`).join(
+    const all = scores.map((score, k) => `${k === chosen ? '★ ' : ''}${ratio(score)}`).join(
       ', ',
     );
     const why = chosen === null
       ? 'all drafts share one tree'
       : `draft ${chosen + 1} has the largest and was tested`;
-    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ${why}. ` +
+    return `S, the expected accepted tokens of each of the ${scores.length} drafts: ${all}; ` +
+      `${why}. ` +
       `${verified.fallback}`;
   }
   if (!verified.lossless) {
@@ -242,15 +248,16 @@ export function noteOf({ verified, decided, draft }, lane) {
 
 /** Whether some round of a lane has a note. @param {Lane} lane */
 export const isNoted = (lane) =>
-  lane.rounds.some(({ decided, verdict }) =>
-    decided || (verdict && (verdict.fallback || verdict.scores.length || !verdict.lossless))
+  lane.rounds.some(({ decided, verified }) =>
+    decided || (verified && (verified.fallback || verified.scores.length || !verified.lossless))
   );
 
 /** The column of a place of a round: a bonus token has the last one. @param {PartialRound} round */
 export const columnOf = ({ verified, size }, place) =>
   verified?.source === 'bonus' && place === verified.accepted ? size : place;
 
-/** The place that a column of the tests shows; null if it shows none. @param {PartialRound} round */
+/** The place that a column of the tests shows; null if it shows none.
+ *  @param {PartialRound} round */
 export function placeAt({ verified, extra, size }, column) {
   if (column < size) return column;
   return verified && extra ? verified.accepted : null;

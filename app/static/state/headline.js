@@ -1,4 +1,4 @@
-// The result of a race in words and one number: measured, and never shown before the replay reaches it. Pure.
+// The result of a race in words and one number: measured, and not shown before its replay. Pure.
 
 import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
@@ -19,25 +19,13 @@ import { isServed, stateAt } from './lane.js';
 /** @import { Clock } from './metrics.js' */
 /** @import { Pair } from './stage.js' */
 
-/** @type {Record<string, string>} the claim about a run's text, by its exactness */
-const CLAIMS = {
-  bitwise:
-    '✓ Lossless, bit for bit: every probability of the target is exactly the number that vanilla decoding computes.',
-  rounding:
-    '✓ Lossless rule: the text has the target’s own distribution. Sums may round differently ' +
-    'from vanilla’s, in the last digits.',
-  biased:
-    '⚠ lossless: false. With several steps this rule can change the distribution of the text; ' +
-    'it is included for study.',
-  unchecked: '○ Not checked: another server wrote this text by its own rules.',
-  '': '✓ Lossless rule: the text has the target’s own distribution.',
-};
-
 /** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes
- *  @param {string} doubt why the clock cannot be trusted, if so */
-export function verdict({ drafted, vanilla }, doubt) {
+ *  @param {string} doubt why the clock cannot be trusted, if so
+ *  @param {Record<string, string>} claims about a text, by the exactness of its run */
+export function verdict({ drafted, vanilla }, doubt, claims) {
   const header = (drafted || vanilla)?.header;
-  const lossless = header ? header.lossless : true;
+  const exactness = header?.exactness ?? '';
+  const lossy = Boolean(header && !header.lossless && exactness !== 'unchecked');
   const reports = drafted && isServed(drafted) && drafted.finished
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
@@ -47,10 +35,8 @@ export function verdict({ drafted, vanilla }, doubt) {
   const trusted = !(compared && doubt);
   const cost = trusted ? predicted(drafted, vanilla) : null;
   return {
-    claim: header && wrote
-      ? (CLAIMS[header.exactness || ''] || CLAIMS[lossless ? '' : 'biased']) + reports
-      : '',
-    lossy: !lossless && header?.exactness !== 'unchecked',
+    claim: header && wrote ? (claims[lossy ? 'biased' : exactness] ?? claims['']) + reports : '',
+    lossy,
     alone: header?.threads === 1, // whether it ran on one thread
     trusted,
     busy: trusted ? '' : doubt,
@@ -220,7 +206,7 @@ export function whySlow(drafted, vanilla) {
   const { rounds, duration } = drafted;
   const { sums } = stateAt(drafted, drafted.events.length);
   const pass = base.score / passesOf(vanilla).target;
-  const share = (seconds) => `${Math.round((100 * seconds) / duration)} %`;
+  const share = (seconds) => percent(seconds / duration, 0);
   const passes = (seconds) => plural(Number(ratio(seconds / pass)), 'vanilla pass');
   const rows =
     Math.max(0, ...drafted.events.map((one) => one.kind === 'DraftReady' ? one.ids.length : 0)) + 1;

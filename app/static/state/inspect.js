@@ -1,4 +1,5 @@
-// One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with other draws. Pure.
+// One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with
+// other draws. Pure.
 
 import { decisive, stateAt } from './lane.js';
 import { acceptance, drawn, normalised, uniform } from './exploration.js';
@@ -11,8 +12,8 @@ import { acceptance, drawn, normalised, uniform } from './exploration.js';
  *  others together; null: not recorded */
 /** @typedef {ReturnType<typeof inspected>} Inspected */
 
-/** The node, parent and position of a place; a plain window is a tree of one line. `parent` null: the
- *  target did not get that far. @param {PartialRound} view @param {Place} place
+/** The node, parent and position of a place; a plain window is a tree of one line. `parent` null:
+ *  the target did not get that far. @param {PartialRound} view @param {Place} place
  *  @param {number[]} parents of the drafted tokens */
 function located({ draft, verified, tree }, place, parents) {
   if (typeof place !== 'number') {
@@ -26,7 +27,8 @@ function located({ draft, verified, tree }, place, parents) {
   const walked = (chosen === null ? verified?.path : draft?.branches[chosen]) ?? [];
   const way = tree ? walked : parents.map((_, i) => i);
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
-  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place); // the last of several drafts
+  // the last of several drafts
+  const last = parent === null ? null : decisive(verified?.tests ?? []).get(place);
   const named = last && last.kind !== 'tree'
     ? draft?.ids.findIndex((id, i) => id === last.id && parents[i] === parent) ?? -1
     : -1;
@@ -109,10 +111,10 @@ function testOf(tests, position, node, drafted) {
 /** The origin of a token of the text: its finished round, and its place there; null if the trace
  *  does not hold it. @param {Lane} lane @param {number} token its place among the new ones */
 export function tokenOf(lane, token) {
-  const round = lane.rounds.find(({ first, commit }) =>
-    commit && token >= first && token < first + commit.ids.length
+  const round = lane.rounds.find(({ first, committed }) =>
+    committed && token >= first && token < first + committed.ids.length
   );
-  const view = round?.proposal && round.verdict ? stateAt(lane, round.ends.Committed).window : null;
+  const view = round?.draft && round.verified ? stateAt(lane, round.ends.Committed).window : null;
   return round && view ? { view, place: token - round.first } : null;
 }
 

@@ -74,9 +74,9 @@ const roundOf = (round) => ({
   copied: false, // without any drafter pass
   unrecorded: false, // whether its drafter passes are not in the trace
   decided: /** @type {Decided | null} */ (null),
-  proposal: /** @type {DraftReady | null} */ (null),
-  verdict: /** @type {Verified | null} */ (null),
-  commit: /** @type {Committed | null} */ (null),
+  draft: /** @type {DraftReady | null} */ (null),
+  verified: /** @type {Verified | null} */ (null),
+  committed: /** @type {Committed | null} */ (null),
   first: 0, // place of its first token in the text
   ends: /** @type {Record<string, number>} */ ({}), // by kind: events up to its last
 });
@@ -128,21 +128,22 @@ export function buildLane(events) {
         round.size = event.ids.length;
         break;
       case 'DraftReady':
-        round.proposal = event;
+        round.draft = event;
         round.tree = event.parents.length
           ? { ...treeOf(event.parents), branches: event.branches }
           : null;
-        round.drafted = round.tree ? round.tree.deepest : event.ids.length; // fewer if the text ends
+        // fewer if the text ends
+        round.drafted = round.tree ? round.tree.deepest : event.ids.length;
         round.size = round.tree ? round.drafted : Math.max(round.size, round.drafted);
         round.copied = !event.nfe && event.ids.length > 0;
         round.unrecorded = event.nfe > 0 && event.ids.length > 0 && !round.steps && !round.tree;
         break;
       case 'Verified':
-        Object.assign(round, { verdict: event, accepted: event.accepted });
+        Object.assign(round, { verified: event, accepted: event.accepted });
         if (round.tree) Object.assign(round.tree, { path: event.path, chosen: event.chosen });
         break;
       case 'Committed':
-        Object.assign(round, { commit: event, first: lane.ids.length });
+        Object.assign(round, { committed: event, first: lane.ids.length });
         lane.ids.push(...event.ids);
         round.extra = event.ids.length > round.accepted;
         break;
@@ -153,7 +154,8 @@ export function buildLane(events) {
   return lane;
 }
 
-/** @param {Round} round @param {RoundStarted} event that began it */
+/** A round before its first event. @param {Round} round
+ *  @param {RoundStarted} event that began it */
 const windowOf = (round, { length, anchor }) => ({
   ...round,
   length,
@@ -197,9 +199,10 @@ export function reached(tests) {
   return [...found.values()];
 }
 
-/** The test that rejected a drafted token, or null. @param {Verified | null | undefined} verdict */
-export function rejectedOf(verdict) {
-  const last = verdict?.tests.at(-1);
+/** The test that rejected a drafted token, or null.
+ *  @param {Verified | null | undefined} verified */
+export function rejectedOf(verified) {
+  const last = verified?.tests.at(-1);
   return last && !last.accepted ? last : null;
 }
 
@@ -259,7 +262,8 @@ function apply(state, lane, event, time) {
   }
 }
 
-/** The state after n events; continues an earlier `state`. @param {Lane} lane @param {State | null} [state] */
+/** The state after n events; continues an earlier `state`. @param {Lane} lane
+ *  @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
   const known = state && state.n <= n ? state : emptyState();
   while (known.n < Math.min(n, lane.events.length)) {
@@ -274,6 +278,9 @@ export const countAt = (lane, t) => lane.times.findLastIndex((time) => time <= t
 
 /** @param {Lane | null} lane @returns {boolean} whether an attached server ran it */
 export const isServed = (lane) => Boolean(lane && lane.header && lane.header.server);
+
+/** @param {Lane} lane @returns {boolean} whether it is greedy, so that nothing is drawn */
+export const isGreedy = (lane) => lane.header?.config.temperature === 0;
 
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */
 export const isVanilla = (lane) =>

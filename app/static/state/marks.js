@@ -1,5 +1,5 @@
-// Colours and marks of methods, the same in every chart; the dash shows how a drafter is used. Other lanes (of a foreign
-// trace, or with an unnamed setting) get the colours and marks that are left. Pure.
+// Colours and marks of methods, the same in every chart; the dash shows how a drafter is used.
+// Lanes without a known method (of a foreign trace) get the colours and marks that are left. Pure.
 
 /** @import { Lanes } from './race.js' */
 

@@ -1,4 +1,5 @@
-// One moment of a recorded race in a link: the recording or run, the lane, the round, and the phase. Pure.
+// What a link to a race holds: the settings, or one moment of a recorded one: the recording or run,
+// the lane, the round, and the phase. Pure.
 
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './race.js' */
@@ -6,6 +7,17 @@
 /** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean,
  *  asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify,
  *  commit; `whole`: the link names no moment; `asked`: the settings in a run's link */
+
+/** @typedef {Record<string, string | number | boolean | null>} Asked settings, and the prompt;
+ *  empty ones are null or '' */
+
+/** Settings as a link's query. @param {Asked} asked */
+export const linkOf = (asked) =>
+  new URLSearchParams(
+    Object.entries(asked).flatMap(([name, value]) =>
+      (value ?? '') === '' ? [] : [[name, String(value)]]
+    ),
+  ).toString();
 
 /** @type {Record<string, string>} event at which stepping stops -> its name in a link */
 const PHASES = {
@@ -20,7 +32,8 @@ const nameOf = ({ kind, step }) => kind === 'DenoiseStep' ? `step${step + 1}` : 
 
 /**
  * The position of the playhead in a lane: the last stop that it has passed.
- * @param {Lane} lane @param {number} n events that were passed @returns {{round: number, at: string} | null}
+ * @param {Lane} lane @param {number} n events that were passed
+ * @returns {{round: number, at: string} | null}
  */
 export function momentAt(lane, n) {
   const event = /** @type {any} */ (lane.events.slice(0, n).findLast(nameOf));
@@ -29,7 +42,8 @@ export function momentAt(lane, n) {
 
 /**
  * The stop that a link names; else the last of its round; −1 if the lane lacks that round.
- * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane @param {{round: number, at: string}} moment
+ * @param {Stop[]} stops @param {Lane} lane @param {string} name of the lane
+ * @param {{round: number, at: string}} moment
  */
 export function stopOf(stops, lane, name, { round, at }) {
   const eventOf = (i) => /** @type {any} */ (lane.events[stops[i].n - 1]);

@@ -1,12 +1,14 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map or taken from similar
-// settings, and the typical range after it. Pure.
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map or
+// taken from similar settings, and the typical range after it. Pure.
 
 import { ratio, times } from './format.js';
 import { useOf } from './marks.js';
 /** @import { RunStarted } from './events.d.ts' */
 
-/** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number, tau: number]} Cell */
-/** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair and drafter */
+/** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number,
+ *  tau: number]} Cell */
+/** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair
+ *  and drafter */
 /** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number,
  *  high: number, words: string]} Range measured speed-ups of a setting */
 /** @typedef {{pair: string, temperature: number, device: string, dtype: string, spread: boolean,
@@ -38,7 +40,8 @@ const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) 
 
 /** The measured range nearest to the settings of a run; null if the pair, the temperature or the
  *  method was not measured, or only with windows less than half or more than twice the size.
- *  @param {Measured[]} known @param {Record<string, any>} config @param {boolean} denoises whether the drafter uses T
+ *  @param {Measured[]} known @param {Record<string, any>} config
+ *  @param {boolean} denoises whether the drafter uses T
  *  @param {string} [dtype] preferred among equally near ranges */
 function nearest(known, config, denoises, dtype = '') {
   if (!samplesAsUsual(config)) return null;
@@ -68,9 +71,11 @@ const settingsOf = (asked) =>
 const named = (device) => device.replace(/^\w+: /, '');
 
 /**
- * The prediction for settings, in words: interpolated for a plain window, otherwise the measured range of the nearest
- * settings. Empty without a drafter. @param {Predictions} predictions @param {Measured[]} typical
- * @param {string} asked settings as a link's query @param {boolean} denoises whether the drafter uses T
+ * The prediction for settings, in words: interpolated for a plain window, otherwise the measured
+ * range of the nearest settings. Empty without a drafter. @param {Predictions} predictions
+ * @param {Measured[]} typical
+ * @param {string} asked settings as a link's query
+ * @param {boolean} denoises whether the drafter uses T
  */
 export function predictedWords(predictions, typical, asked, denoises) {
   const config = settingsOf(asked);
@@ -91,9 +96,10 @@ export function predictedWords(predictions, typical, asked, denoises) {
     `${named(one.device)}.`;
 }
 
-/** The measured range nearest to the settings of a run, in words, and its source: a range over prompts, which a single
- *  prompt can be compared with, or else a range of means. Null if the kind of device or similar settings were not
- *  measured. @param {Measured[]} known @param {RunStarted} header
+/** The measured range nearest to the settings of a run, in words, and its source: a range over
+ *  prompts, which a single prompt can be compared with, or else a range of means. Null if the kind
+ *  of device or similar settings were not measured. @param {Measured[]} known
+ *  @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */
 export function typicalWords(known, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
@@ -109,7 +115,7 @@ export function typicalWords(known, { config, device, dtype }, denoises) {
     spread: one.spread,
     words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ` +
       `${one.over}`,
-    about:
-      `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ${one.device}, ${one.dtype}.`,
+    about: `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ` +
+      `${one.device}, ${one.dtype}.`,
   };
 }

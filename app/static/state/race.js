@@ -8,14 +8,15 @@ import { plural, reasonWords } from './format.js';
 
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number}} Stop */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End of a lane */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
 
 /**
  * The lanes of a trace to show: those wanted, in that order, or all; at most MOST_LANES.
- * @param {Record<string, unknown>} lanes @param {string[] | null} [wanted] @returns {{names: string[], left: number}}
+ * @param {Record<string, unknown>} lanes @param {string[] | null} [wanted]
+ * @returns {{names: string[], left: number}}
  */
 export function choose(lanes, wanted = null) {
   const there = wanted ? wanted.filter((name) => Object.hasOwn(lanes, name)) : Object.keys(lanes);
@@ -57,7 +58,7 @@ export function standings(lanes, names) {
   }));
 }
 
-/** The numbers of a lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
+/** A lane at time t: clock, tokens, share of the longest text, speed-up over the baseline, τ.
  *  @param {Lanes} lanes @param {Record<string, State | null>} states @param {string} name
  *  @param {string | null} baseline
  *  @param {number} t @param {number} total */
@@ -130,7 +131,8 @@ export function labelHeights(ends, most, gap) {
 }
 
 const FEWER =
-  'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens per second, not the clock.';
+  'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens ' +
+  'per second, not the clock.';
 
 /** The head of a lane besides its numbers: its place, a kind for its style, and its progress.
  *  @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end

@@ -1,6 +1,7 @@
 // Named facts on how a race was measured. Pure.
 
 import { isServed } from './lane.js';
+import { linkOf } from './moment.js';
 import { waiting } from './metrics.js';
 import { plural, quotedWords, ratio } from './format.js';
 /** @import { Finished, RunStarted } from './events.d.ts' */
@@ -45,7 +46,8 @@ function orderOf(lanes) {
   const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
-  return `The lanes were measured one after the other${first}, so that they don’t slow each other down. The player shows them together on one time axis.`;
+  return `The lanes were measured one after the other${first}, so that they don’t slow each ` +
+    'other down. The player shows them together on one time axis.';
 }
 
 /** @param {Lanes} lanes */
@@ -65,7 +67,8 @@ const serversOf = (lanes) =>
       name,
       'Measured here: its tokens, and when they arrived, network included. It reports: ' +
       `${quotedWords(lane.finished && lane.finished.quoted)}. ` +
-      'Not checked: its distribution, what else it is serving, and whether it has the model, tokenizer and machine of the other lanes.',
+      'Not checked: its distribution, what else it is serving, and whether it has the ' +
+      'model, tokenizer and machine of the other lanes.',
     ]]
   );
 
@@ -107,12 +110,5 @@ export const endsOf = (lanes) =>
     lane && lane.finished ? [[name, lane.finished]] : []
   );
 
-/** A link to this page with the prompt and the settings of a run, in the form of the Share
- *  button's. @param {RunStarted} header */
-export function settingsLink(header) {
-  const query = new URLSearchParams({ prompt: header.prompt });
-  for (const [name, value] of Object.entries(header.config)) {
-    if (value !== null) query.set(name, String(value));
-  }
-  return `?${query}`;
-}
+/** A link to this page with the prompt and the settings of a run. @param {RunStarted} header */
+export const settingsLink = ({ prompt, config }) => `?${linkOf({ prompt, ...config })}`;

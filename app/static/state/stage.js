@@ -1,6 +1,7 @@
-// The stage of a player: the lanes of a trace or of a race under way, and their state at a moment. Pure.
+// The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
 
 import { buildLane, stateAt } from './lane.js';
+import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
 import { pace, waiting } from './metrics.js';
 import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js';
@@ -13,10 +14,10 @@ import { sharePieces } from './detokenize.js';
 /** @import { Clock } from './metrics.js' */
 
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier one is
- *  shown, otherwise '' */
+/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier
+ *  one is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
-/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair the selected lane, and the baseline */
+/** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair selected lane, baseline */
 
 export class Stage {
   /** @param {string[]} names @param {Lanes} lanes null where a lane has no events
@@ -68,12 +69,18 @@ export class Stage {
     return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
   }
 
-  /** This lane and the baseline, if their threads had to wait. @returns {[string, number | null][]} */
+  /** This lane and the baseline, if their threads had to wait. @returns {[string, number][]} */
   disturbed(name) {
     return [...new Set([name, this.baseline])].flatMap((one) => {
       const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
       return one && wait !== null && wait >= this.crowded ? [[this.named[one].label, wait]] : [];
     });
+  }
+
+  /** Why the speed-up of a lane cannot be trusted, if so. */
+  doubt(name) {
+    const waits = this.disturbed(name).map(([lane, wait]) => `${lane} ${ratio(wait)}`);
+    return waits.length ? busyWords('this speed-up', `: ${waits.join(', ')}`) : '';
   }
 
   /** @template T @param {Record<string, T | null>} of */

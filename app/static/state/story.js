@@ -45,7 +45,7 @@ function why(what, greedy, word) {
   const best = likely?.p ? `${word(likely.id)}, p = ${ratio(likely.p)}` : '';
   if (likely?.p && likely.p < SURE && (greedy || !sure)) {
     return `The target was unsure: its likeliest token is ${best}, and its entropy at least ` +
-      `${entropy(what).toFixed(1)} nats.`;
+      `${ratio(entropy(what), 1)} nats.`;
   }
   const prefers = best && likely !== guess ? `the target prefers ${best}` : '';
   if (q === null) return prefers && `T${prefers.slice(1)}.`;

@@ -1,7 +1,7 @@
 // You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one,
 // before the rule's own verdict is shown. Pure.
 
-import { decisive, stateAt } from './lane.js';
+import { decisive, isGreedy, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
@@ -11,7 +11,7 @@ import { plural } from './format.js';
 const CONTEXT = 70; // characters of text shown before the token
 
 /** Whether a round has a verdict on a draft. @param {Round} round */
-const isTested = ({ verdict }) => Boolean(verdict?.tests.length);
+const isTested = ({ verified }) => Boolean(verified?.tests.length);
 
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
@@ -27,7 +27,7 @@ export class Verifier {
   /** @param {Lane} lane in which something was tested @param {number} round to begin with */
   constructor(lane, round) {
     this.lane = lane;
-    this.greedy = lane.header?.config.temperature === 0;
+    this.greedy = isGreedy(lane);
     this.state = verdictFrom(lane, round);
     this.at = 0; // of the positions that the rule tested
     /** @type {boolean | null} whether the visitor accepts the draft there; null: no answer yet */

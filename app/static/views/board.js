@@ -59,7 +59,8 @@ export function Board({ board: { title, columns, rows }, open }) {
           <span class="sd-cmp-glyph" aria-hidden="true" style="--mark: var(--sd-${
           row.mark[1].slice(1)
         })">${row.mark[0]}</span>
-          <span class="sd-cmp-name"><b>${row.label}</b><span class="sd-sub">${row.words}</span></span></div></th>
+          <span class="sd-cmp-name"><b>${row.label}</b>
+            <span class="sd-sub">${row.words}</span></span></div></th>
         <td class="sd-cmp-speed"><${Bar} row=${row} end=${end} open=${open} /></td>
         ${
           row.cells.map(([words, why], i) =>

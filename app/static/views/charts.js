@@ -79,7 +79,8 @@ export class Charts {
     });
   }
 
-  /** Set the newest figures; earlier undrawn ones are dropped. @param {Charts['figures']} figures */
+  /** Set the newest figures; earlier undrawn ones are dropped.
+   *  @param {Charts['figures']} figures */
   offer(figures) {
     this.figures = figures;
     for (const name of Object.keys(this.places)) this.dirty.add(name); // in waiting order
@@ -96,7 +97,8 @@ export class Charts {
     if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
-    if (element.textContent !== words) element.textContent = words; // no layout while a lane is measured
+    // no layout while a lane is measured
+    if (element.textContent !== words) element.textContent = words;
   }
 
   /** The visible figure that has waited longest for an update, if any. */

@@ -1,4 +1,4 @@
-// Elements and downloads, without the view library.
+// Elements, downloads and waiting, without the view library.
 
 /** An element with these properties, in the page if `parent` is given.
  *  @param {string} tag @param {Record<string, any>} properties @param {HTMLElement} [parent]
@@ -30,6 +30,16 @@ export function towards(rows, from, key) {
     ArrowDown: rows.slice(y + 1).map((below) => below[x]),
   };
   return ways[key]?.find(Boolean) ?? null;
+}
+
+/** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
+export async function until(ready, tries = 80) {
+  for (let i = 0; i < tries; i += 1) {
+    const found = ready();
+    if (found) return found;
+    await new Promise((later) => setTimeout(later, 100));
+  }
+  return null;
 }
 
 /** Offer a file as a download. @param {BlobPart} content */

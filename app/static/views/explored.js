@@ -6,8 +6,16 @@ import { Charts } from './charts.js';
 import { Component, Facts, glossed, Held, html, Link, Pick, Select } from './ui.js';
 import { isShown, settled } from './figure.js';
 import { Slider } from './widgets.js';
-import { busyMachine, columnsOf, originOf, originWords, racesOf } from '../state/exploration.js';
+import {
+  busyMachine,
+  columnsOf,
+  csvOf,
+  originOf,
+  originWords,
+  racesOf,
+} from '../state/exploration.js';
 import { cell as inCell } from '../state/format.js';
+import { download } from './dom.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
 import { Seat } from './notes.js';
@@ -19,7 +27,8 @@ const WITHOUT = 'The chart library could not be loaded; the table below is compl
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
 
-/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a button */
+/** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a
+ *  button */
 
 /** @param {Choice[]} choices */
 const buttons = (choices) =>
@@ -79,6 +88,21 @@ function Races({ app, race }) {
   `;
 }
 
+/** Let clicks on a figure's marks open races, list those of a cell, or show them in the widget.
+ *  @param {Explore} app @param {any} place drawn by Plotly */
+function opens(app, place) {
+  place.on('plotly_click', ({ points: [{ customdata, data }] }) => {
+    const clicked = customdata?.[0];
+    if (!clicked) return;
+    const races = racesOf(app.answer, clicked).length;
+    if (app.widget?.pick) app.widget.pick(clicked);
+    else if (races > 1 || (races && data?.type === 'heatmap')) {
+      app.races = { race: clicked, figure: place.dataset.figure };
+      app.draw();
+    } else app.openRace(clicked);
+  });
+}
+
 /** The figures that the switches choose: first the leading ones, then notes and the others, folded.
  *  A different choice is a new component (`key`).
  *  @extends {Component<{app: Explore, figures: Figure[], lead: number, aside: unknown,
@@ -90,7 +114,7 @@ class Figures extends Component {
       plotly: app.options.plotly,
       without: WITHOUT,
       share: 0,
-      made: (place) => app.bind(place),
+      made: (place) => opens(app, place),
     });
     this.componentDidUpdate();
   }
@@ -228,6 +252,23 @@ function Rows({ app, answer: { rows } }) {
   `;
 }
 
+/** Download the answer, or its first figure as a picture, drawn in this browser.
+ *  @param {Explore} app @param {string} kind of the file */
+function save({ answer, charts, name, shown }, kind) {
+  const what = `specdiff-${name}-${shown.from === 'opened' ? 'opened-' : ''}`;
+  const filename = what + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
+  if (kind === 'csv') return download(csvOf(answer.rows), 'text/csv', `${filename}.csv`);
+  if (kind === 'json') {
+    return download(JSON.stringify(answer, null, 1), 'application/json', `${filename}.json`);
+  }
+  const place = Object.values(charts?.places ?? {}).find((one) =>
+    one.classList.contains('js-plotly-plot')
+  );
+  const scale = kind === 'png' ? 2 : 1;
+  const shape = { format: kind, scale, width: 1200, height: 700, filename };
+  if (place) charts?.plotly.downloadImage(place, shape);
+}
+
 /** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const made = app.shown.from === 'live' ? app.made[app.name] : '';
@@ -236,15 +277,16 @@ function Origin({ app, answer }) {
       Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
     : originOf(answer);
-  const saves = ['csv', 'json', 'png', 'svg'].map((kind) => {
-    const act = () => ['csv', 'json'].includes(kind) ? app.save(kind) : app.image(kind);
-    return html`<${Link} act=${act}>${kind.toUpperCase()}<//>`;
-  });
+  const saves = ['csv', 'json', 'png', 'svg'].map((kind) =>
+    html`<${Link} act=${() => save(app, kind)}>${kind.toUpperCase()}<//>`
+  );
   const weights = made && new URL(made, document.baseURI).href;
   return html`
     <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
-      <header><h2>Where these numbers come from</h2><span class="sd-exp-saves">Download: ${saves}${weights &&
-        html`<a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>`}</span></header>
+      <header><h2>Where these numbers come from</h2>
+        <span class="sd-exp-saves">Download: ${saves}${weights && html`
+          <a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>
+        `}</span></header>
       <${Facts} all=${from.map(([name, value]) => [
         name,
         name === 'command' ? html`<code>${value}</code>` : value,
@@ -352,7 +394,7 @@ function Sources({ app }) {
 export function Explored({ app }) {
   const { answer, bar, name } = app;
   const { forms, crowded } = app.options;
-  const runs = app.busy || app.waiting;
+  const runs = app.busy;
   const questions = Object.entries(forms).map(([own, { title, question }]) => ({
     words: title,
     title: question,

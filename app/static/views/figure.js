@@ -1,4 +1,4 @@
-// Gives figures, whose colours are roles, to Plotly in this page's style, and applies the switches of a question.
+// Gives figures, whose colours are roles, to Plotly in this page's style; a question's switches.
 
 /** @import { Report } from '../state/events.d.ts' */
 /** @import { Figure } from '../state/exploration.js' */

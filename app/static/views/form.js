@@ -6,8 +6,8 @@ import { html } from './ui.js';
  *  'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods',
  *  choices: string[], default: any, low: number | null, high: number | null}} Field */
 /** @typedef {{label: string, drafters: Record<string, string>, methods: Record<string, string>,
- *  weight?: number}} Pair of models; its drafters and methods with their labels, and how long a token
- *  takes, in tokens of the embedded pair */
+ *  weight?: number}} Pair of models; its drafters and methods with their labels, and how long a
+ *  token takes, in tokens of the embedded pair */
 
 const REPLACED = ['flavours', 'per_flavour']; // by the visitor's own prompts
 const UNUSED = 'Not used: your own prompts replace ours.';
@@ -77,11 +77,16 @@ export class Form {
     }));
   }
 
+  get defaults() {
+    return Object.fromEntries(this.fields.map((field) => [field.name, field.default]));
+  }
+
   /** The values that differ from the defaults, for a link. */
   changed() {
     const values = this.values();
     const plain = (/** @type {Field} */ field, value) => {
-      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join(); // in order
+      // in order
+      if (isBoxes(field)) return field.choices.filter((name) => value.includes(name)).join();
       return field.list ? String(value).replace(/\s*,\s*/g, ',') : String(value ?? '');
     };
     return Object.fromEntries(this.fields.flatMap((field) => {
@@ -106,10 +111,7 @@ export class Form {
   /** Set the values of an answer's settings; settings that an older answer lacks get their
    *  defaults. @param {Record<string, any>} choice */
   repeat(choice) {
-    this.fill({
-      ...Object.fromEntries(this.fields.map((field) => [field.name, field.default])),
-      ...choice,
-    });
+    this.fill({ ...this.defaults, ...choice });
   }
 
   /** The input element of a field. @param {Field} field @param {object} common attributes */

@@ -80,8 +80,8 @@ export function parts(words, said = new Set()) {
   return found;
 }
 
-/** Add tips to the symbols in the texts below an element: once per paragraph, and once per article as a stop of the Tab
- *  key. The text itself stays the same. @param {Element} root */
+/** Add tips to the symbols in the texts below an element: once per paragraph, and once per article
+ *  as a stop of the Tab key. The text itself stays the same. @param {Element} root */
 export function gloss(root) {
   if (!pattern) return;
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);

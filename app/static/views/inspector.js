@@ -4,7 +4,7 @@ import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short, SOURCES } from '../state/format.js';
-import { isVanilla } from '../state/lane.js';
+import { isGreedy, isVanilla } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
 /** @import { Lane, PartialRound } from '../state/lane.js' */
@@ -32,7 +32,9 @@ const isChance = ({ test, holds }, greedy) =>
  *  @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
 function Bar({ kind, value, other }) {
   if (value === null) {
-    return html`<span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>`;
+    return html`
+      <span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>
+    `;
   }
   const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
     `width: ${(100 * share).toFixed(1)}%`
@@ -73,7 +75,8 @@ export function Bars({ what, lane, greedy }) {
     html`<span role="columnheader">${words}</span>`
   );
   return html`
-    <div class="sd-pq" role="table" aria-label="The likeliest tokens: p of the target, q of the drafter"
+    <div class="sd-pq" role="table"
+      aria-label="The likeliest tokens: p of the target, q of the drafter"
       hidden=${!what.rows.length}>
         <div class="sd-pq-row sd-pq-head" role="row">${heads}</div>
         ${what.rows.map(row)}</div>
@@ -102,13 +105,14 @@ class WhatIf extends Component {
   render({ what: { test } }, { u, seed }) {
     const threshold = test?.threshold ?? 0;
     const slide = ({ currentTarget }) => this.setState({ u: Number(currentTarget.value) });
-    const then = ` ${u.toFixed(2)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ` +
+    const then = ` ${ratio(u)}: ${u < threshold ? 'accepted' : 'rejected'} (accepted below ` +
       `${ratio(threshold)})`;
     return html`
       <div class="sd-whatif"><b>What if?</b>
               ${test?.kind !== 'tree' && html`
-                <label>u <input type="range" min="0" max="1" step="0.01" aria-label="u, the draw" value=${u} oninput=${slide} /></label><span
-                  aria-live="polite">${then}</span>
+                <label>u <input type="range" min="0" max="1" step="0.01" aria-label="u, the draw"
+                  value=${u} oninput=${slide} /></label>
+                <span aria-live="polite">${then}</span>
               `}
               <button type="button" class="sd-link" onclick=${() =>
                 this.setState({ seed: seed + 1 })}>Draw ${DRAWS} times</button></div>
@@ -121,7 +125,7 @@ class WhatIf extends Component {
 export class Inspector extends Component {
   /** @param {Props} props @override */
   render({ round, lane, place, who, close, walk }) {
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const what = inspected(round, place, greedy);
     const [word, judged] = [wordsOf(lane), Boolean(round.verified)];
     const node = what.node === null || typeof place === 'number' ? '' : `, node ${what.node + 1}`;

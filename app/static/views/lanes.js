@@ -6,7 +6,7 @@ import { classes, glossed, html, Link, useState, walk } from './ui.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
-/** @import { App } from '../app.js' */
+/** @import { App, Race } from '../app.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
@@ -30,7 +30,8 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's settings, or what its method is. @param {Lane | null} lane @param {Set<string>} noSteps */
+/** A lane's settings, or what its method is. @param {Lane | null} lane
+ *  @param {Set<string>} noSteps */
 function subtitle(lane, about, noSteps) {
   const header = lane?.header;
   if (!header) return about;
@@ -39,13 +40,19 @@ function subtitle(lane, about, noSteps) {
   return `an attached server${tau ? `, reports ${tau}` : ''}`;
 }
 
+/** The progress of a lane. @param {Race} race under way */
+function progressOf({ stage, lane, phase }, name) {
+  if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
+  return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
+}
+
 /** @param {{app: App, scene: Scene, name: string, columns: boolean, select: () => void}} props */
 function Head({ app, scene, name, columns, select }) {
   const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
-  const progress = scene.running ? app.progressOf(name) : null;
+  const progress = app.live ? progressOf(app.live, name) : null;
   const mark = markOf(lane, row, app.stage.ends[name], progress, app.absent);
   const selected = name === scene.selected;
-  const doubt = scene.running ? '' : app.doubt(name);
+  const doubt = scene.running ? '' : app.stage.doubt(name);
   const tab = columns ? {} : {
     role: 'tab',
     'aria-selected': String(selected),
@@ -74,7 +81,8 @@ function Head({ app, scene, name, columns, select }) {
           <span class="sd-lane-sub" title=${named.about || null}>${glossed(settings, stops)}</span>
         </span>
         <span class="sd-lane-progress">
-          <span class="sd-lane-track"><i class="sd-fill" style="transform: scaleX(${share})"></i></span>
+          <span class="sd-lane-track">
+            <i class="sd-fill" style="transform: scaleX(${share})"></i></span>
           <span class="sd-lane-tokens" title=${mark.title || null}>${mark.words}</span>
         </span>
         ${number('clock', row ? seconds(row.clock.seconds) : '–', ' s', clock)}

@@ -16,7 +16,11 @@ export function say(button, words) {
   }, 2200);
 }
 
-/** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
+/** Whether servers and browsers take a link with this query. @param {string} query */
+export const fits = (query) => location.pathname.length + query.length <= 8000;
+
+/** Put a query into the address, which keeps its room. @param {'replaceState' | 'pushState'} [how]
+ *  @param {any} [state] */
 export function address(query, how = 'replaceState', state = history.state) {
   const link = new URL(location.href);
   const room = link.searchParams.get('room');

@@ -4,7 +4,7 @@ import { html, render } from './ui.js';
 import { make } from './dom.js';
 import { seated } from '../page.js';
 
-/** @typedef {{title: string, message: string, hint: string, field?: string}} Card `field`: of the form */
+/** @typedef {{title: string, message: string, hint: string, field?: string}} Card of a field */
 
 export class CardView {
   /** @param {string} prefix with which the ids of the job's own controls begin */

@@ -52,9 +52,11 @@ export class Player extends Component {
       <${Held} element=${app.status.element} />
       <p class="sd-panel sd-empty">${app.options.empty}</p>
       <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
-        <${Hero} ...${of} /><${Lanes} ...${of} /><${Bar} ...${of} /><${DraftWindow} ...${of} /><${Numbers} ...${of} />
+        <${Hero} ...${of} /><${Lanes} ...${of} /><${Bar} ...${of} />
+        <${DraftWindow} ...${of} /><${Numbers} ...${of} />
         ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
-        <details class="sd-further" data-area="further"><summary>More of this run: acceptance by position, denoising confidence</summary>
+        <details class="sd-further" data-area="further">
+          <summary>More of this run: acceptance by position, denoising confidence</summary>
           <div>${
       chart(
         'acceptance',

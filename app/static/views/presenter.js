@@ -40,8 +40,8 @@ function hint(link) {
     return 'This page is a file on this computer: share the file itself with the room.';
   }
   if (['localhost', '127.0.0.1', '[::1]'].includes(link.hostname)) {
-    return 'Only this computer can open this address. A QR code has its network address, for phones on the ' +
-      'same network. If there is no code, start the page with --host 0.0.0.0.';
+    return 'Only this computer can open this address. A QR code has its network address, for ' +
+      'phones on the same network. If there is no code, start the page with --host 0.0.0.0.';
   }
   return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
@@ -136,7 +136,8 @@ export class Presenter {
           onclick=${() => act(this)}>${name}<kbd aria-hidden="true">${shown}</kbd></button>
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
-    const close = (one) => () => this.dialog === one && this.show(''); // it may have made way for another
+    // it may have made way for another
+    const close = (one) => () => this.dialog === one && this.show('');
     const keys = COMMANDS.map(([, shown, words]) => [html`<kbd>${shown}</kbd>`, words]);
     render(
       html`

@@ -1,5 +1,5 @@
-// Votes of a room: phones send their choice, and the projector opens the room and fetches the counts.
-// There are no names: each page has a random number, so that it votes once, also after a reload.
+// Votes of a room: phones send their choice, and the projector opens the room and fetches the
+// counts. There are no names: by its random number a page votes once, also after a reload.
 
 import { keep, recall } from '../storage.js';
 
@@ -47,7 +47,8 @@ async function asked(room, question, method, read) {
   }
 }
 
-/** Why votes in a room would not count, or "", and the question that its projector shows; null if no server answers.
+/** Why votes in a room would not count, or "", and the question that its projector shows; null if
+ *  no server answers.
  *  @returns {Promise<{closed: string, shown: string} | null>} */
 export const look = (room) =>
   asked(room, 'guess', 'GET', ({ status }, { shown = '' }) => ({

@@ -15,19 +15,22 @@ const NUMBERS = [
   ['calls', 'N', 'target passes', ''],
   ['nfe', 'NFE', 'drafter passes', 'passes'],
 ];
-const PREDICTED =
-  'v and c are means over this race. Other costs of a round are left out, so the prediction is usually higher than the measured speed-up.';
+const PREDICTED = 'v and c are means over this race. Other costs of a round are left out, so the ' +
+  'prediction is usually higher than the measured speed-up.';
 const BUSY =
-  'A pass ends when its last thread does. Threads that wait for a processor slow every pass, and the lane with more passes loses more. A single busy program can make the speed-up several times too large or too small.';
+  'A pass ends when its last thread does. Threads that wait for a processor slow every ' +
+  'pass, and the lane with more passes loses more. A single busy program can make the ' +
+  'speed-up several times too large or too small.';
 const ALONE =
-  'A single thread never waits for other threads, so its clock can be trusted while other programs run';
+  'A single thread never waits for other threads, so its clock can be trusted while other ' +
+  'programs run';
 
 /** @param {App} app @param {Scene} scene */
 function known(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
   // a race under way has no result
   const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
-  const race = verdict(own, app.doubt(selected ?? ''));
+  const race = verdict(own, stage.doubt(selected ?? ''), app.options.exactness);
   return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 

@@ -24,9 +24,11 @@ const TITLED = ['recording', 'measured', 'file'];
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 const WAIT =
-  'A drafter guesses ahead, and the target model checks its guesses in one pass. Measuring the speed-up …';
+  'A drafter guesses ahead, and the target model checks its guesses in one pass. Measuring ' +
+  'the speed-up …';
 
-/** The first sentence; its result is hidden until the replay ends. @param {{app: App, scene: Scene}} props */
+/** The first sentence; its result is hidden until the replay ends.
+ *  @param {{app: App, scene: Scene}} props */
 export function Lead({ app, scene }) {
   const { stage } = app;
   const { first, names, lanes, baseline, named } = stage;
@@ -103,7 +105,8 @@ export class Source extends Component {
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
             ${own && html`
               <a class="sd-link" href=${settingsLink(own)}
-                title="Opens this page with the prompt and the settings of this race">Use its settings</a>
+                title="Opens this page with the prompt and the settings of this race">
+                Use its settings</a>
             `}
             ${header && file && html`
               <${Link} act=${(event) => app.keepMoment(event.currentTarget)}

@@ -3,23 +3,28 @@
 import { ALONG, classes, html, View, walk } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
-import { isServed, isVanilla } from '../state/lane.js';
+import { isGreedy, isServed, isVanilla } from '../state/lane.js';
 /** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
 
 const PROMPT_SHOWN = 280;
+const WHOLE = 'The trace holds the text as a whole, not token by token.';
 
 /**
  * @typedef {object} Props
- * @property {string} label @property {Lane | null} lane @property {State | null} state as far as the playhead has come
- * @property {number} count of tokens @property {PartialRound | null} round on screen, whose guesses follow the text
- * @property {string} moment changes when the round does @property {number} pinned the token that is inspected, or −1
- * @property {(token: number, byKey: boolean) => void} press a token, by its place among the new ones
+ * @property {string} label @property {Lane | null} lane
+ * @property {State | null} state as far as the playhead has come
+ * @property {number} count of tokens
+ * @property {PartialRound | null} round on screen, whose guesses follow the text
+ * @property {string} moment changes when the round does
+ * @property {number} pinned the token that is inspected, or −1
+ * @property {(token: number, byKey: boolean) => void} press a token, by its place in the new text
  */
 
 const looksLikeCode = (prompt) =>
   /^\s*(def |class |import |from \w+ import|#|@)|\n {4}/m.test(prompt);
 
-/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane @param {PartialRound | null} round */
+/** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane
+ *  @param {PartialRound | null} round */
 function guesses(lane, round) {
   if (!round || round.verified) return '';
   const { tree, draft, passes } = round;
@@ -53,7 +58,7 @@ export class Text extends View {
       clickable && 'sd-clickable',
     );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
-    const greedy = header?.config.temperature === 0;
+    const greedy = Boolean(lane && isGreedy(lane));
     const now = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
     const token = (/** @type {Token} */ one, i) => {
@@ -85,7 +90,7 @@ export class Text extends View {
         onclick=${click} onkeydown=${key}>
             <bdi class="sd-prompt">${tail}</bdi>
             <span>${whole
-              ? html`<bdi title="The trace holds the text as a whole, not token by token.">${whole}</bdi>`
+              ? html`<bdi title=${WHOLE}>${whole}</bdi>`
               : state?.tokens.map(token)}</span>
             <span class="sd-guess">${lane && !plain ? guesses(lane, round) : ''}</span></div>
     `;

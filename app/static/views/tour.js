@@ -14,7 +14,8 @@ const STEPS = [
     '.sd-window .sd-gridwrap',
     'draft',
     'Draft',
-    'The drafter fills a window of masks with guesses. Each row is one pass; darker cells are guesses it is sure of.',
+    'The drafter fills a window of masks with guesses. Each row is one pass; darker cells ' +
+    'are guesses it is sure of.',
   ],
   [
     '.sd-window .sd-phases',

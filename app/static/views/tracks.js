@@ -3,7 +3,7 @@
 import { aligned, trackOf } from '../state/exploration.js';
 import { inspected } from '../state/inspect.js';
 import { BRANCH } from '../state/alignment.js';
-import { buildLane, stateAt } from '../state/lane.js';
+import { buildLane, isGreedy, stateAt } from '../state/lane.js';
 import { cell as inCell, quoted, short, SOURCES } from '../state/format.js';
 import { classes, html, Link, View } from './ui.js';
 import { Inspector } from './inspector.js';
@@ -36,7 +36,8 @@ const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is ' +
   'no longer a sample from the target’s distribution, and its times don’t count.';
 
-/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes @param {Answer} answer */
+/** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes
+ *  @param {Answer} answer */
 function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
   const forced = branch && branch.take >= 0
     ? [{
@@ -85,7 +86,8 @@ function Token({ of, name, cell, pinned }) {
   `;
 }
 
-/** The runs along the text. @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
+/** The runs along the text.
+ *  @extends {View<{of: SideBySide, answer: Answer, pinned: string}, {}>} */
 class Tracks extends View {
   /** @override */ keys = ['answer', 'pinned'];
 
@@ -120,8 +122,9 @@ class Tracks extends View {
       `;
     };
     return html`
-      <p
-        class="sd-sub sd-tracks-legend">${signs}${marks}<span><b class="sd-track-rejected">✕</b> rejected draft</span><span><b>≠</b> differs from the run it is compared with</span></p>
+      <p class="sd-sub sd-tracks-legend">${signs}${marks}
+        <span><b class="sd-track-rejected">✕</b> rejected draft</span>
+        <span><b>≠</b> differs from the run it is compared with</span></p>
       <div class="sd-tracks" role="group" aria-label="The runs along the text">${columns.map(
         column,
       )}</div>
@@ -175,7 +178,7 @@ export class SideBySide {
     const view = lane && stateAt(lane, lane.rounds[round]?.ends.Committed ?? 0).window;
     const verified = view?.verified;
     if (!verified) return;
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const own = this.answer?.facts.opened && name !== BRANCH
       ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1)
       : {};

@@ -8,8 +8,8 @@ export { Component, html, render, useState } from '../vendor/preact.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /**
- * A component that acts after each drawing. With `keys` it is drawn again only when its state or one
- * of these props changes.
+ * A component that acts after each drawing. With `keys` it is drawn again only when its state or
+ * one of these props changes.
  * @template P @template S @extends {Component<P, S>}
  */
 export class View extends Component {
@@ -138,7 +138,8 @@ export class Dialog extends View {
   render({ title, closed, children }) {
     const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
-      <form method="dialog"><h2>${title}</h2><button class="sd-b" aria-label="Close">✕</button></form>
+      <form method="dialog"><h2>${title}</h2>
+        <button class="sd-b" aria-label="Close">✕</button></form>
       ${children}
     </dialog>`;
   }

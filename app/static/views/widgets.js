@@ -130,7 +130,8 @@ export class Sandbox {
     this.changed();
   }
 
-  /** The presets by their words: made up, and the measured methods. @returns {Record<string, Partial<Box>>} */
+  /** The presets by their words: made up, and the measured methods.
+   *  @returns {Record<string, Partial<Box>>} */
   get presets() {
     const { rows = [], facts } = this.answer ?? {};
     const measured = rows.flatMap((row) => {
@@ -210,7 +211,8 @@ export class Sandbox {
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
-        <header><h2>Sandbox</h2><span class="sd-sub">a drafter that you make up; computed, not measured</span></header>
+        <header><h2>Sandbox</h2>
+          <span class="sd-sub">a drafter that you make up; computed, not measured</span></header>
         <div class="sd-exp-sides">
           <div>
               <div class="sd-row-selects">
@@ -238,8 +240,10 @@ export class Sandbox {
                 `
               )}
               <label class="sd-exp-curve">
-                <span class="sd-sub">Target passes: rows and milliseconds. You can type another machine’s.</span>
-                <textarea rows="2" aria-label="Cost of the target’s pass, rows and milliseconds" spellcheck="false"
+                <span class="sd-sub">
+                  Target passes: rows and milliseconds. You can type another machine’s.</span>
+                <textarea rows="2" spellcheck="false"
+                  aria-label="Cost of the target’s pass, rows and milliseconds"
                   value=${this.words || measured} oninput=${({ currentTarget }) =>
                     this.type(currentTarget.value)}></textarea></label>
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
@@ -279,8 +283,8 @@ export class Playground {
     this.seed = 0;
   }
 
-  /** Bars of each token: q; p with its accepted part, min(p, q), and the part added after rejections; and its share of
-   *  the draws. */
+  /** Bars of each token: q; p with its accepted part, min(p, q), and the part added after
+   *  rejections; and its share of the draws. */
   areas() {
     const { kept } = acceptance(this.p, this.q);
     const bar = (area, share, words) =>
@@ -337,7 +341,8 @@ export class Playground {
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Three tokens">
         <header><h2>Three tokens</h2><span class="sd-sub">${glossed(
-          'accept with probability min(1, p/q), otherwise draw from the residual; a simulation in this browser',
+          'accept with probability min(1, p/q), otherwise draw from the residual; a ' +
+            'simulation in this browser',
         )}</span></header>
         <div class="sd-scene sd-scene-areas">${this.areas()}</div>
         <div class="sd-exp-sides">

@@ -2,12 +2,14 @@
 // tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
 import { classes, Component, html, Link, View } from './ui.js';
-import { Inspector } from './inspector.js';
+import { Inspector, wordsOf } from './inspector.js';
 import { Judge } from './verifier.js';
 import { Rounds } from './rounds.js';
 import { towards } from './dom.js';
-import { cell, milliseconds } from '../state/format.js';
+import { cell, milliseconds, narrate } from '../state/format.js';
 import { isJudged } from '../state/verifier.js';
+import { isGreedy, isServed, isVanilla } from '../state/lane.js';
+import { whyNothing } from '../state/story.js';
 import { piece } from '../state/detokenize.js';
 import {
   columnOf,
@@ -28,14 +30,14 @@ import {
 /** @import { Cell, Verdict } from '../state/grid.js' */
 
 const PHASES = {
-  draft:
-    'The drafter fills the window of masks, one pass of its network per denoising step. Milliseconds of decode time.',
+  draft: 'The drafter fills the window of masks, one pass of its network per denoising step. ' +
+    'Milliseconds of decode time.',
   score:
     'One pass of the target reads the anchor and all drafted tokens. Milliseconds of decode time.',
-  verify:
-    'The acceptance tests, from left to right, and the target’s own token. Milliseconds of decode time.',
-  commit:
-    'Accepted tokens and the target’s own join the text; everything after the first rejection is discarded.',
+  verify: 'The acceptance tests, from left to right, and the target’s own token. Milliseconds of ' +
+    'decode time.',
+  commit: 'Accepted tokens and the target’s own join the text; everything after the first ' +
+    'rejection is discarded.',
 };
 const ACCEPT =
   'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
@@ -43,12 +45,38 @@ const ACCEPT =
 const AGREE =
   'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
   'drafted token is accepted if it is the same.';
+const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
+const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
+const LATER = 'The draft windows appear when all lanes are measured.';
 const FOLDED =
-  'Shows the first branch, the branches on the target’s path, the draft that it chose, and the longest branches.';
+  'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
+  'the longest branches.';
 const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
   'sd-mask',
   'mask or cut',
 ]];
+
+/** A sentence on the window, or on why there is none. @param {Scene} scene
+ *  @param {string} absent why its lane has no events, if so */
+export function sentenceOf(
+  { running, names, lanes, selected, lane, state, shown, view },
+  absent,
+) {
+  if (!names.length) return '';
+  if (running) return LATER;
+  if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
+  if (!lane?.header || !state) {
+    return lane?.failed ? `This lane has no window: ${lane.failed.message}` : absent;
+  }
+  if (isServed(lane)) return SERVED;
+  const round = shown.older ? state.window : view;
+  const greedy = isGreedy(lane);
+  return [
+    narrate(round, (id) => piece(lane, id), greedy),
+    whyNothing(round, greedy, wordsOf(lane)),
+    shown.older,
+  ].filter(Boolean).join(' ');
+}
 
 /** @param {{round: PartialRound | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
@@ -72,10 +100,12 @@ const Test = ({ verdict, outcome, pinned, more }) => {
   const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
   return html`
     <div class=${names} role="cell" title=${title} ...${more}>
-        <span class="sd-bar-track" aria-hidden="true"><i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
+        <span class="sd-bar-track" aria-hidden="true">
+          <i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
           ${draw !== null &&
             html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
-        <span class="sd-verdict"><span class="sd-glyph">${mark}</span><span class="sd-word">${words}</span></span>
+        <span class="sd-verdict"><span class="sd-glyph">${mark}</span>
+          <span class="sd-word">${words}</span></span>
         <span class="sd-probs">${figures}</span></div>
   `;
 };
@@ -150,7 +180,7 @@ class Grid extends View {
   /** @param {Grid['props']} props @param {{stop: string}} state @override */
   render({ lane, round, all, pinned }, { stop }) {
     const { size } = round;
-    const greedy = lane.header?.config.temperature === 0;
+    const greedy = isGreedy(lane);
     const rows = gridOf(round, lane, all ? Infinity : MOST_ROWS);
     const verdicts = verdictsOf(round, lane);
     const nodes = rows.flatMap(({ cells }) =>
@@ -185,9 +215,9 @@ class Grid extends View {
                 <div class="sd-label" role="columnheader">anchor</div>
                 <div class="sd-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
                 ${verdicts.map((_, i) =>
-                  i < size
-                    ? html`<div class="sd-col" role="columnheader">${i + 1}</div>`
-                    : html`<div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>`
+                  i < size ? html`<div class="sd-col" role="columnheader">${i + 1}</div>` : html`
+                    <div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>
+                  `
                 )}
               </div>
           <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
@@ -248,7 +278,7 @@ export class DraftWindow extends Component {
                 html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
-            <p class="sd-say">${app.sentence(scene)}</p>
+            <p class="sd-say">${sentenceOf(scene, app.absent)}</p>
             ${drawn && html`
               <${Grid} app=${app} lane=${lane} round=${drawn} moment=${scene.moment +
                 (game ? drawn.judged : '')}
@@ -271,7 +301,10 @@ export class DraftWindow extends Component {
               ? noteOf(drawn, lane)
               : ''}</span>
               <p class="sd-key">${KEY.map(([one, words]) =>
-                html`<span><span class="sd-c ${one}" data-heat="4" aria-hidden="true"></span>${words}</span>`
+                html`
+                  <span><span class="sd-c ${one}" data-heat="4" aria-hidden="true"></span>
+                    ${words}</span>
+                `
               )}</p></div>
           </section>
     `;
