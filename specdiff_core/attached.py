@@ -10,8 +10,8 @@ request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import os
@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.schema.decoder import WARM_UP, Stop
+from specdiff_core.schema.decoder import Stop, warm_up_config
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
@@ -233,9 +233,8 @@ class Attached:
         request = self._request(prompt, config)
         yield self._header(prompt, config)
         if warm_up is not None:
-            short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
-            for _ in self._stream(self._request(prompt, short)):
-                pass
+            with contextlib.suppress(ServerError):  # the run itself reports what is wrong
+                collections.deque(self._stream(self._request(prompt, warm_up_config(config))), maxlen=0)
         pieces: dict[str, int] = {}
         ids: list[int] = []
         chunks: list[Committed] = []

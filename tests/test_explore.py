@@ -73,7 +73,7 @@ def slow(*values: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warm-ups of one token, and no probe of the threads: they are tested with the engine."""
-    monkeypatch.setattr("specdiff_core.engine.WARM_UP", 1)
+    monkeypatch.setattr("specdiff_core.schema.decoder.WARM_UP", 1)
     monkeypatch.setattr(Engine, "quickest_threads", lambda self: 1)
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)

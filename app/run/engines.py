@@ -23,7 +23,7 @@ from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.folders import is_cached, is_local
 from specdiff_core.models.own_pairs import find
-from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
+from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop, warm_up_config
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
@@ -101,7 +101,7 @@ class Engines:
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
                 report("Warming up: first passes are slower, so they are not measured")
-                config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
+                config = warm_up_config(DecodeConfig(pair=pair, drafter=drafter, gamma=4))
                 events: Any = engine.decode("Once upon a time", config, detail=False, threads=0)
                 with closing(events):
                     for _ in events:
