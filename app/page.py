@@ -146,12 +146,12 @@ def build(
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
-        placed: dict[str, Controls] = {}
+        by_tab: dict[str, Controls] = {}
         players: dict[str, gr.HTML] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as shown:
-                    placed[tab] = own = TABS[tab].place()
+                    by_tab[tab] = own = TABS[tab].build()
                     shown.select(controls.model_of, own.settings["pair"], own.model, **QUIET)  # fetched elsewhere
                     players[tab] = gr.HTML(
                         "",
@@ -167,7 +167,7 @@ def build(
                         tab,
                         decoders,
                         mount("explore.js", explore.explore_options(tab, folder, served)),
-                        pair=placed[live.TAB].settings["pair"],
+                        pair=by_tab[live.TAB].settings["pair"],
                     )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
@@ -176,15 +176,15 @@ def build(
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
-        for tab, own in placed.items():
+        for tab, own in by_tab.items():
             run, stop = _runs(decode, own)
             controls.wire(own, run, stop, players[tab])
             page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
             _fetch_model(decoders, own)
-        pairs = [own.settings["pair"] for own in placed.values()]
-        lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
+        pairs = [own.settings["pair"] for own in by_tab.values()]
+        lists = [part for own in by_tab.values() for part in (own.settings["pair"], own.missing)]
         page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
 
         def doing() -> Iterator[list[str]]:
@@ -193,8 +193,8 @@ def build(
                 yield [element("p", text=f"In the background: {message}")] * len(TABS)
             yield [""] * len(TABS)
 
-        loaded = page.load(doing, None, [own.model[1] for own in placed.values()], **UNLIMITED)
-        for own in placed.values():
+        loaded = page.load(doing, None, [own.model[1] for own in by_tab.values()], **UNLIMITED)
+        for own in by_tab.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
         upload.upload(
             show_file,
@@ -208,11 +208,11 @@ def build(
         theme.click(None, None, None, js=scripts.THEME)
 
         def opened(request: gr.Request) -> dict[Any, Any]:
-            return from_link(placed, players, tabs, of_moment(dict(request.query_params), traces))
+            return from_link(by_tab, players, tabs, of_moment(dict(request.query_params), traces))
 
-        filled = [component for own in placed.values() for component in own.inputs]
-        link = page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET)
-        for own in placed.values():
+        filled = [component for own in by_tab.values() for component in own.inputs]
+        link = page.load(opened, None, [*filled, by_tab["live"].beside, *players.values(), tabs], **QUIET)
+        for own in by_tab.values():
             link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
@@ -289,7 +289,7 @@ def show_file(path: str | None) -> list[Any]:
 
 
 def from_link(
-    placed: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
+    by_tab: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
 ) -> dict[Any, Any]:
     """Updates from a link's query, by component: the controls of its tab, Live's preset, an error
     card, and the tab to open. A link to Live that sets nothing but the pair gets that pair's first
@@ -297,10 +297,10 @@ def from_link(
     tab = race.TAB if "methods" in query else live.TAB
     opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
     opened = opened or query.get("tab", "")
-    if opened not in {*explore.RECORDED, *placed, "learn", "api"}:
+    if opened not in {*explore.RECORDED, *by_tab, "learn", "api"}:
         opened = tab
     updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
-    own = placed[tab]
+    own = by_tab[tab]
     asked = SETTINGS.keys() & query.keys()
     if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
@@ -330,7 +330,7 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
 def _preset_of(chosen: Mapping[str, Any]) -> Any:
     """The presets of a pair, with the one that matches the settings selected, if any."""
     pair = chosen["pair"]
-    fitting = (place for place in presets_of(pair) if controls.preset_values(PRESETS[place]).items() <= chosen.items())
+    fitting = (index for index in presets_of(pair) if controls.preset_values(PRESETS[index]).items() <= chosen.items())
     value = str(next(fitting, controls.CUSTOM))
     return gr.update(choices=controls.preset_choices(pair), value=value)
 

@@ -53,7 +53,7 @@ class Recording(NamedTuple):
 def recordings(folder: Path) -> Iterator[Recording]:
     """All recordings, the opening one of each tab first."""
     for pair, examples in EXAMPLES.items():
-        first, *presets = [PRESETS[place] for place in presets_of(pair)]
+        first, *presets = [PRESETS[index] for index in presets_of(pair)]
         for example in examples:
             yield _live(folder, example, first)
         seen = [first.config]

@@ -42,8 +42,8 @@ class Branches:
         chosen = []
         for row in probs.tolist():
             support = [(i, w) for i, w in enumerate(row) if w > 0.0]
-            place, probability = support[self._branch([w for _, w in support])]
-            chosen.append(place)
+            index, probability = support[self._branch([w for _, w in support])]
+            chosen.append(index)
             self.drawn *= probability
         return torch.tensor(chosen, dtype=torch.long)
 

@@ -67,10 +67,10 @@ def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
 
 
 class Ledger:
-    """A causal language model whose cache is a ledger: the tokens that it read, and their places.
+    """A causal language model whose cache is a ledger: the tokens that it read, and their positions.
 
-    The text of a row is what the mask lets it read, in the order of the places; its logits are
-    ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong place makes
+    The text of a row is what the mask lets it read, in the order of the positions; its logits are
+    ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong position makes
     another text, and so another law."""
 
     dtype, device = torch.float64, torch.device("cpu")
@@ -100,14 +100,14 @@ class Ledger:
         **others: Any,
     ) -> CausalLMOutputWithPast:
         held, new = past_key_values.get_seq_length(), input_ids.shape[1]
-        places = torch.arange(held, held + new)[None] if position_ids is None else position_ids
-        ledger = torch.stack([places, input_ids], -1)[:, None].double()
+        positions = torch.arange(held, held + new)[None] if position_ids is None else position_ids
+        ledger = torch.stack([positions, input_ids], -1)[:, None].double()
         entries = [tuple(entry) for entry in past_key_values.update(ledger, ledger, 0)[0][0, 0].long().tolist()]
         texts = []
         for row in range(new):
             seen = range(held + row + 1) if attention_mask is None else (attention_mask[0, 0, row] == 0).nonzero()
             read = sorted(entries[int(entry)] for entry in seen)
-            in_order = [place for place, _ in read] == list(range(len(read)))
+            in_order = [position for position, _ in read] == list(range(len(read)))
             texts.append(tuple(token for _, token in read) if in_order else tuple(read))
         return CausalLMOutputWithPast(
             logits=torch.stack([self.logits(text) for text in texts])[None, -logits_to_keep:],

@@ -247,8 +247,8 @@ def by_hand() -> list[Bug]:
     """The bugs of ``tests/bugs.diff``."""
     found = []
     for block in (ROOT / "tests" / "bugs.diff").read_text("utf-8").split("\n\n")[1:]:
-        name, place, pattern, bug = block.strip().split("\n")
-        (module, function), tests = place.split()[1].split(":"), place.split()[3:]
+        name, header, pattern, bug = block.strip().split("\n")
+        (module, function), tests = header.split()[1].split(":"), header.split()[3:]
         covering = tuple(tests) or COVERED_BY[module]
         found.append(Bug(name[2:], module, function, covering, pattern[1:], bug[1:]))
     return found

@@ -188,9 +188,9 @@ def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
     decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    for place in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
+    for path in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
         for command in ("decode", "race"):
-            status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(place))
+            status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(path))
             assert status == 2 and "hint: " in err and not decoder.calls
     made = tmp_path / "made" / "here" / "x.jsonl"
     options.check_target(made, "trace")

@@ -816,17 +816,17 @@ def test_rounds_follow_the_text_and_runs_part_only_where_they_may(
     texts, facts = {name: new_ids(final, name) for name in ("a", "b")}, final.explored.facts
     for name, ids in texts.items():
         rows = [row for row in final.explored.rows if row["run"] == name]
-        verdicts, place = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)], 0
+        verdicts, position = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)], 0
         assert len(rows) == len(verdicts) > 3
         for row, verdict in zip(rows, verdicts, strict=True):
-            assert row["position"] == place + 1
+            assert row["position"] == position + 1
             assert row["text"].endswith(row["added"])
             assert (row["rejected"] is not None) == (verdict.source != "bonus" and bool(verdict.tests))
             if row["rejected"] is not None:
                 assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
                 assert not verdict.tests[-1].accepted
-            place += row["accepted"] + 1
-        assert place == len(ids) == TWO["tokens"]
+            position += row["accepted"] + 1
+        assert position == len(ids) == TWO["tokens"]
         assert "".join(row["text"] for row in rows) == engine.pair.tokenizer.decode(ids)
     assert facts["lossless"] is (values.get("rule") != "naive")
     assert facts["must_be_equal"] is (texts["a"] == texts["b"]) is must
@@ -874,9 +874,9 @@ def test_a_branch_may_be_drawn_anew(engine: Engine) -> None:
     texts = {seed: new_ids(final, BRANCH) for seed, final in seeds.items()}
     assert texts[1] != texts[2]
     for seed, final in seeds.items():
-        place = final.explored.facts["branch"]["position"] - 1
-        assert place + len(texts[seed]) == choice["tokens"]
-        assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == place + 1
+        position = final.explored.facts["branch"]["position"] - 1
+        assert position + len(texts[seed]) == choice["tokens"]
+        assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == position + 1
 
 
 @pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])

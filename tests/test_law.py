@@ -63,7 +63,7 @@ Law = dict[Text, float]
 
 
 class Oracle:
-    """In place of an ``Mdlm``: ``rows(ids, place)``: logits ``[V]`` of the token at a place."""
+    """In place of an ``Mdlm``: ``rows(ids, position)``: logits ``[V]`` of the token at a position."""
 
     def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
         self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
@@ -72,7 +72,7 @@ class Oracle:
 
     def __call__(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
         text = tuple(ids[0].tolist())
-        return torch.stack([self._rows(text, place) for place in range(first, len(text))])[None]
+        return torch.stack([self._rows(text, position) for position in range(first, len(text))])[None]
 
 
 def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
@@ -184,7 +184,7 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
     target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
     small = Ledger(lambda text: scale * noise("q", seed, text, size=size), size)
-    oracle = Oracle(size, lambda ids, place: scale * noise("q", seed, ids, place, size=size))
+    oracle = Oracle(size, lambda ids, position: scale * noise("q", seed, ids, position, size=size))
     head = opinionated(nn.Linear(WIDTH, size), seed)
     embedding = noise("embedding", seed, size=size * WIDTH).view(size, WIDTH).float()
     return engine_of(target, every_kind(size, seed, oracle, small, small, embedding=embedding, head=head))
@@ -628,7 +628,7 @@ def test_what_a_session_keeps_changes_nothing(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", [name for name in KEEPING if not SHAPES[name][1].get("tree_nodes")])
 def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
-    """``match`` verifies with the same noise of a place and an id: a drafter with q = p is always
+    """``match`` verifies with the same noise of a position and an id: a drafter with q = p is always
     right. Other noise would leave vanilla's text, but be slower. Of several drafts, the first."""
     engine, prompt = with_networks(9)
     session, _ = watched(engine, prompt, wide(shape, Rule.MATCH, 5))
@@ -710,7 +710,7 @@ def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
     if kind == "mdlm":
-        drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, place: torch.zeros(size)))
+        drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, position: torch.zeros(size)))
     else:
         silent = nn.Linear(WIDTH, size).requires_grad_(False)
         silent.weight.zero_(), silent.bias.zero_()

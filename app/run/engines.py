@@ -58,7 +58,7 @@ class _OneAtATime:
             self.message = message or self.message
             progress(message)
 
-        with self._queue.turn(lambda place: progress(self.message or "Waiting for another model to load")):
+        with self._queue.turn(lambda position: progress(self.message or "Waiting for another model to load")):
             try:
                 yield report
             finally:

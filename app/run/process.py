@@ -111,7 +111,7 @@ class Remote:
             Stopped: ``stop`` was set while another call was running.
         """
 
-        def wait(place: object) -> None:
+        def wait(position: object) -> None:
             if stop is not None and stop.is_set():
                 raise Stopped
 

@@ -57,7 +57,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
             continue
         choices[stem] = {**usual, **choice}
 
-    def place(stem: str) -> tuple[bool, int]:
+    def order(stem: str) -> tuple[bool, int]:
         choice = choices[stem]
         return choice.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(choice[field] != usual[field] for field in usual)
 
@@ -71,7 +71,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
         words |= {"controller": "controller" if choice.get("controller") else ""}
         return " · ".join(filter(None, (words[field] for field in differing or ["pair"])))
 
-    return {stem: label(stem) for stem in sorted(choices, key=place)}
+    return {stem: label(stem) for stem in sorted(choices, key=order)}
 
 
 def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return lanes
 
 
-def place() -> Controls:
+def build() -> Controls:
     """Place the controls, and connect the pair to the list of methods."""
     card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]

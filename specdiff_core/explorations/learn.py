@@ -218,8 +218,8 @@ def _visible(piece: str) -> str:
 
 def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
     """Rows of drafts for one sentence; right tokens are bold and coloured."""
-    places = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
-    shown, right = [own[i] for i in places], facts.get("continues", [])
+    picked = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
+    shown, right = [own[i] for i in picked], facts.get("continues", [])
     same = [[int(piece == wanted) for piece, wanted in zip(row["guess"], right, strict=True)] for row in shown]
     words = [
         [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
@@ -249,16 +249,16 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
 
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [
-        {"by": name, "place": place, "alpha": alpha}
+        {"by": name, "position": position, "alpha": alpha}
         for name, own in by.items()
         if len(own) > 1
-        for place, alpha in enumerate(own[-1]["alpha_at"], start=1)
+        for position, alpha in enumerate(own[-1]["alpha_at"], start=1)
     ]
     return Figure(
         key="positions",
         title="Acceptance by position",
         hint=f"now, where at least {FEWEST} rounds reached the position",
-        data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
+        data=draw.lines(points, "by", "position", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
         layout=axes(
             "position in the window", "α<sub>j</sub>", xaxis={"dtick": 1}, yaxis={"range": [0, 1.04]}, showlegend=True
         ),
@@ -360,14 +360,14 @@ class _Twin:
             with cpu_threads(self.writer.threads):
                 drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
-            lengths, place, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
-            while place < len(lengths):
-                own.append(lengths[place])
-                place += lengths[place] + 1
+            lengths, position, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
+            while position < len(lengths):
+                own.append(lengths[position])
+                position += lengths[position] + 1
             self.accepted.append(own)
             guess = guess or drafts[0].tolist()
         rounds = [length for own in self.accepted for length in own]
-        reached = [sum(length >= place for length in rounds) for place in range(GAMMA + 1)]
+        reached = [sum(length >= position for length in rounds) for position in range(GAMMA + 1)]
         losses, self._losses = self._losses, []
         return {
             "objective": LABELS[self.name],

@@ -399,8 +399,8 @@ class Remembered:
 
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
         texts: list[TokenIds] = []  # up to and including each id
-        for token, place in zip(ids, before, strict=True):
-            texts.append((*(texts[place] if place >= 0 else self._text), token))
+        for token, parent in zip(ids, before, strict=True):
+            texts.append((*(texts[parent] if parent >= 0 else self._text), token))
         rows = torch.stack([self.logits(text) for text in texts])
         self._text += ids
         return Scores(rows, None)
