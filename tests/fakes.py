@@ -70,22 +70,22 @@ class Ledger:
     """A causal language model whose cache is a ledger: the tokens that it read, and their positions.
 
     The text of a row is what the mask lets it read, in the order of the positions; its logits are
-    ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong position makes
-    another text, and so another law."""
+    ``distribution(text)``. A token that was rolled back too late, a wrong ancestor or a wrong position makes
+    another text, and so another distribution."""
 
     dtype, device = torch.float64, torch.device("cpu")
 
-    def __init__(self, law: Callable[[Text], Tensor], size: int) -> None:
+    def __init__(self, distribution: Callable[[Text], Tensor], size: int) -> None:
         self.config = LlamaConfig(
             vocab_size=size, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
         )
         self.config._attn_implementation = "eager"
-        self._law, self._known = law, {}
+        self._distribution, self._known = distribution, {}
 
     def logits(self, text: Text) -> Tensor:
         """``[V]`` behind ``text``."""
         if text not in self._known:
-            self._known[text] = self._law(text)
+            self._known[text] = self._distribution(text)
         return self._known[text]
 
     def __call__(
@@ -128,21 +128,21 @@ def state(text: Text) -> Tensor:
 
 
 class FakeTarget(Target):
-    """p(·|all ids) comes from ``law`` (default: a hash)."""
+    """p(·|all ids) comes from ``distribution`` (default: a hash)."""
 
     def __init__(
         self,
-        law: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]),
+        distribution: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]),
         *,
         size: int = V,
         context: int = 200,
         suppress: Sequence[int] = (MASK,),
     ) -> None:
-        super().__init__(Ledger(law, size), context=context, suppress=suppress)
+        super().__init__(Ledger(distribution, size), context=context, suppress=suppress)
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:
-    """Near the fake target's law where the context is known, so that tokens are accepted."""
+    """Near the fake target's distribution where the context is known, so that tokens are accepted."""
 
     def script(known: tuple[int, ...], window: Tensor) -> Tensor:
         rows, text = [], list(known)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from block import drafter_config, new_drafter
 from common import new_llama as new_target
-from test_law import engine_of
+from test_distribution import engine_of
 
 from benchmarks import equality
 from benchmarks import forwards as forwards_module

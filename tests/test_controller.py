@@ -1,4 +1,4 @@
-"""Adaptive γ and T: estimates, choice, the cut by distributions only, the law that stays."""
+"""Adaptive γ and T: estimates, choice, the cut by distributions only, the distribution that stays."""
 
 from __future__ import annotations
 

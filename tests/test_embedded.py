@@ -4,7 +4,7 @@ loads offline.
 A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie
 of the two best tokens at the first differing position, which is computed and logged. By default
 every drafter and every temperature is met on one prompt; that all meet on every prompt is slow.
-That the law holds for every setting is proved in test_law.py.
+That the distribution holds for every setting is proved in test_distribution.py.
 """
 
 from __future__ import annotations

@@ -1009,11 +1009,11 @@ def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
     run = engine.target.start()
     run.read(prompt[:-1])
     first = to_probs(run.score(prompt[-1:]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-    law = losslessness.exact_distribution(what, target, prompt)
-    assert len(law) == 4
+    distribution = losslessness.exact_distribution(what, target, prompt)
+    assert len(distribution) == 4
     for token in first.nonzero()[:, 0].tolist():
         second = to_probs(run.score([token]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-        assert [law[token, next] for next in second.nonzero()[:, 0].tolist()] == pytest.approx(
+        assert [distribution[token, next] for next in second.nonzero()[:, 0].tolist()] == pytest.approx(
             (first[token] * second[second > 0]).tolist(), abs=1e-6
         )
         run.rollback(1, ())
