@@ -109,12 +109,12 @@ class Controls:
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
         pair.change(of_model, pair, [*chips, *self.model], **QUIET)
         # What the widgets of a run hold: names in a link, in the order of the widgets.
-        self.asked: dict[str, Any] = {"prompt": self.prompt, **self.settings}
-        self.inputs = [*self.asked.values()]
+        self.fields: dict[str, Any] = {"prompt": self.prompt, **self.settings}
+        self.inputs = [*self.fields.values()]
 
     def fill(self, values: Mapping[str, Any]) -> dict[Any, Any]:
         """Updates of the widgets with these names in a link; the others stay."""
-        return {self.asked[name]: value for name, value in values.items() if name in self.asked}
+        return {self.fields[name]: value for name, value in values.items() if name in self.fields}
 
 
 def about(pair: str) -> str:
@@ -167,7 +167,7 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
     changes = [component.change for component in card.inputs]
-    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
+    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.fields]))
     running = start_job(
         card.tab,
         [card.run.click, card.prompt.submit],

@@ -23,7 +23,7 @@ from app.endpoints import endpoints
 from app.first_load import PLOTLY, STATIC
 from app.run import job
 from app.run import race as running
-from app.run.engines import Engines, Factory, following, unavailable
+from app.run.engines import Engines, Factory, progress_of, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
 from specdiff_core.schema.errors import Stopped
@@ -213,7 +213,7 @@ def build(
         filled = [component for own in by_tab.values() for component in own.inputs]
         link = page.load(opened, None, [*filled, by_tab["live"].beside, *players.values(), tabs], **QUIET)
         for own in by_tab.values():
-            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
+            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.fields]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
     return page
@@ -229,7 +229,7 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
         ended = ""
         try:
             stop = stops.setdefault(request.session_hash, Event())
-            for message in following(lambda progress: load(pair, progress), stop):
+            for message in progress_of(lambda progress: load(pair, progress), stop):
                 yield controls.model_of(pair, message, fetching=True)
         except Stopped:
             ended = "Stopped. The next download continues from here."
@@ -260,12 +260,12 @@ def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator
 
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
-        asked = dict(zip(own.settings, settings, strict=True))
+        named = dict(zip(own.settings, settings, strict=True))
 
         def make(run: str) -> running.Race:
             ask = running.Ask(
                 prompt=controls.check_prompt(prompt),
-                plan=TABS[own.tab].plan(asked),
+                plan=TABS[own.tab].plan(named),
                 run=run,
                 watched=True,
                 threads=1 if threads == "1" else 0,
@@ -301,8 +301,8 @@ def from_link(
         opened = tab
     updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
     own = by_tab[tab]
-    asked = SETTINGS.keys() & query.keys()
-    if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
+    named = SETTINGS.keys() & query.keys()
+    if tab == live.TAB and named == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
         found = {} if "explore" in query else TABS[tab].from_query(query)
@@ -323,8 +323,8 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
         return query
     within = folder / race.TAB if query.get("tab") == race.TAB else folder
     found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
-    asked = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
-    return {**asked, **lesson}
+    values = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
+    return {**values, **lesson}
 
 
 def _preset_of(chosen: Mapping[str, Any]) -> Any:

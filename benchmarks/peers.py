@@ -31,7 +31,7 @@ import torch
 from benchmarks import dflash
 from benchmarks.equality import changed, generate, stock_of
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
-from specdiff_core.cli.bench import add_measuring, begin, follow
+from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST_MATCH
@@ -230,10 +230,10 @@ def _llama_cpp(
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
     """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
-    asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
-    asked |= {"ignore_eos": True, "cache_prompt": False}
+    request = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
+    request |= {"ignore_eos": True, "cache_prompt": False}
     clock.start()
-    answer = server.handle_completions(asked)
+    answer = server.handle_completions(request)
     wall, timings = clock.finish(), answer["timings"]
     seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
     return (seconds, wall, int(answer["usage"]["completion_tokens"])), ()
@@ -386,6 +386,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args, lambda pair: usual_settings(find_pair(pair)))
-    log = follow(measure_peers(*subject, repeats=args.repeats, path=path))
+    log = track(measure_peers(*subject, repeats=args.repeats, path=path))
     counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

@@ -42,7 +42,7 @@ class Server(NamedTuple):
 
     name: str
     sampler: Mapping[str, Any] = {}  # turns its additional samplers off
-    follows: Collection[str] = ()  # which of top_k and ignore_eos it supports
+    supports: Collection[str] = ()  # of top_k and ignore_eos
     all_tokens: int = 0  # its top-k that keeps all tokens
     path: str = "/v1/completions"
     limit: str = "max_tokens"
@@ -317,7 +317,7 @@ class Attached:
             raise ConfigError(what, field="template", hint="Leave out --template and --system.")
         kind = self.kind
         for name in _BOTH:
-            if getattr(config, name) and name not in kind.follows:
+            if getattr(config, name) and name not in kind.supports:
                 words = f"{self.name} has no setting “{SETTINGS[name].label}”."
                 raise ConfigError(words, field=name, hint="Leave it out for this race.")
         body: dict[str, Any] = {
@@ -335,7 +335,7 @@ class Attached:
             kind.limit: config.max_new_tokens,
             **kind.sampler,
         }
-        unsent = {name for name in _BOTH if name not in kind.follows}
+        unsent = {name for name in _BOTH if name not in kind.supports}
         return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:

@@ -168,7 +168,7 @@ class Engine:
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
-        config = spec.follow(config)  # the header has the effective settings
+        config = spec.clamp(config)  # the header has the effective settings
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False

@@ -99,7 +99,7 @@ def occupy(folder: Path) -> None:
 
 def scripted(recording: Recording) -> dict[str, list[Event]]:
     """What a recording holds."""
-    prompt = recording.asked["prompt"]
+    prompt = recording.values["prompt"]
     return {lane: list(FakeDecoder().decode(prompt, config)) for lane, config in recording.plan().items()}
 
 

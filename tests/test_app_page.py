@@ -96,8 +96,8 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
         assert trace.title == recording.title == index[recording.file.name]["title"]
         for (lane, config), (name, run) in zip(recording.plan().items(), trace.lanes.items(), strict=True):
             header = next(event for event in run if isinstance(event, RunStarted))
-            asked = PAIRS[config.pair].drafter(config.drafter).follow(config).to_dict()
-            assert (lane, asked, recording.asked["prompt"]) == (
+            asked = PAIRS[config.pair].drafter(config.drafter).clamp(config).to_dict()
+            assert (lane, asked, recording.values["prompt"]) == (
                 name,
                 DecodeConfig.parse(header.config).to_dict(),
                 header.prompt,

@@ -562,7 +562,7 @@ RECORDED = sorted(
 def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
     """This version makes the same report of its rows, and their races are there."""
     final = msgspec.json.decode(path.read_bytes(), type=Explored)
-    report = parse(EXPLORATIONS[final.name], final.choice).report(final.rows, final.facts)
+    report = parse(EXPLORATIONS[final.name], final.settings).report(final.rows, final.facts)
     again = msgspec.json.decode(msgspec.json.encode(report))
     assert again == msgspec.json.decode(msgspec.json.encode(final.report)), (
         "`explore show FILE --json FILE` draws it anew"
@@ -669,7 +669,7 @@ def test_the_recorded_budget_is_what_its_attempts_say_and_how_little_its_problem
 def test_short_questions_end_at_their_line_and_are_answered_in_words() -> None:
     budget = parse(Budget, {"source": "short", "pair": "smollm2", "methods": "dflash"})
     assert (budget.base.stops, budget.base.template.value) == (("\n",), "plain")
-    assert all(budget.asked(one).endswith("Answer: The answer is") for one in SHORT_QUESTIONS)
+    assert all(budget.prompt_of(one).endswith("Answer: The answer is") for one in SHORT_QUESTIONS)
     for text, answer in ((" Paris.\n", "paris"), (" 13.", "13"), (" 4 because 2 + 2 is 4.", "4")):
         last = events.Finished(reason="stop_string", text=text, ids=(1,), rounds=1, seconds=0.5, seconds_by={})
         assert attempt_of([last], "The answer is").answer == answer
@@ -997,7 +997,7 @@ DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 
 def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
     final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 200, **values}).explored
     assert sum(row["exact"] for row in final.facts["joint"]) <= 1 + 1e-9
-    for row in final.rows[-len(final.choice["rules"]) :]:
+    for row in final.rows[-len(final.settings["rules"]) :]:
         assert row["lossless"]
         assert row["p_value"] > 1e-3, row
         assert row["distance"] <= 2 * row["floor_high"], row  # both 0 at temperature 0

@@ -29,9 +29,9 @@ def answer(stem: str) -> Any:
     return read_result(ASSETS / f"{stem}.json", Explored, Sweep)
 
 
-def row(stem: str, **wanted: object) -> dict[str, Any]:
+def row(stem: str, **values: object) -> dict[str, Any]:
     """The first row of a recorded answer with these values."""
-    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in wanted.items()))
+    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in values.items()))
 
 
 def compared(method: str, temperature: float, stem: str = "compare/compare") -> dict[str, Any]:
@@ -65,7 +65,7 @@ def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
 
 def _model(stem: str) -> str:
     """The target of a recorded answer."""
-    return find_pair(answer(stem).choice.get("pair", EMBEDDED.name)).short
+    return find_pair(answer(stem).settings.get("pair", EMBEDDED.name)).short
 
 
 MAPS = "explore/window-map.smollm2-0", "explore/window-map.block"

@@ -31,10 +31,10 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     cell, as measured."""
     found: dict[str, dict[str, Any]] = {}
     for one in _recorded(folder, "window-map"):
-        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
-        pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
+        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
+        pair, drafter, temperature = settings.pair, settings.drafter, settings.temperature
         device = one.machine["device"].removeprefix("cpu: ")
-        if choice.controller:
+        if settings.controller:
             continue
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
         for cell in one.rows:
@@ -98,22 +98,23 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
                 f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
                 f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all"
             )
-            where = {"pair": one.choice["pair"], "temperature": temperature, **_machine(one)}
+            where = {"pair": one.settings["pair"], "temperature": temperature, **_machine(one)}
             yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "window-map"):
-        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
+        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
         rows = [row for row in one.rows if row.get("low")]
         most = max((row["prompts"] for row in rows), default=0)
         rows = [row for row in rows if row["prompts"] == most]
         few = f", a bootstrap and too narrow over {most} prompts" if narrow(rows) else ""
-        cells = [BenchSetting(choice.drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
+        drafter = settings.drafter
+        cells = [BenchSetting(drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
         ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}
         over = f"(95 % interval of the mean of {most} prompts)"
         about = f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}"
-        where = {"pair": choice.pair, "temperature": choice.temperature, **_machine(one)}
+        where = {"pair": settings.pair, "temperature": settings.temperature, **_machine(one)}
         yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 

@@ -188,7 +188,7 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
             )
 
 
-def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
+def progress_of(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
     """Yield the latest report of ``work``, which runs in its own thread, until it ends; return its
     result. Closing the generator ends the work at its next report.
 
@@ -206,7 +206,7 @@ def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Genera
     def run() -> None:
         try:
             done.set_result(work(report))
-        except BaseException as error:  # raised again in the following thread
+        except BaseException as error:  # raised again in the calling thread
             done.set_exception(error)
 
     threading.Thread(target=run, name="load", daemon=True).start()

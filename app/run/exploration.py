@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import msgspec
 
 from app import own_pairs
-from app.run.engines import Factory, following
+from app.run.engines import Factory, progress_of
 from app.run.gpu import MOST_SECONDS, on_gpu
 from app.run.job import Job, Jobs, follow, frame
 from app.run.job import stream as job_stream
@@ -69,7 +69,7 @@ def exploring(factory: Factory) -> Explore:
     @on_gpu(lambda *_: MOST_SECONDS)
     def explore(what: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
         for drafter in what.drafters or (NONE.name,):
-            engine = yield from following(partial(factory, what.pair, drafter), stop)
+            engine = yield from progress_of(partial(factory, what.pair, drafter), stop)
         yield None
         yield from engine.explore(what, stop) if isinstance(engine, Explores) else parts(engine, what, stop)
 
@@ -159,11 +159,11 @@ JOBS = Jobs()
 """The explorations of this server."""
 
 
-def request_of(asked: object) -> Mapping[str, Any]:
+def request_of(message: object) -> Mapping[str, Any]:
     """A browser's request: its secret ``token``, and an exploration (none: the current one) with
     its settings. Empty if it is invalid."""
     try:
-        request: dict[str, Any] = json.loads(str(asked))
+        request: dict[str, Any] = json.loads(str(message))
         valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)
         return request if valid else {}
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -183,9 +183,9 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
     return what
 
 
-def stream(explore: Explore, asked: object, jobs: Jobs = JOBS) -> Iterator[str]:
+def stream(explore: Explore, message: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
-    request = request_of(asked)
+    request = request_of(message)
     token = request.get("token", "")
     if not request or request.get("explore") is not None:
         yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)

@@ -139,11 +139,11 @@ class Remote:
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
-        asked = math.inf
-        while time.monotonic() - asked <= PATIENCE:
-            if asked == math.inf and stop is not None and stop.is_set():
+        stopped_at = math.inf
+        while time.monotonic() - stopped_at <= PATIENCE:
+            if stopped_at == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
-                asked = time.monotonic()
+                stopped_at = time.monotonic()
             if pipe.poll(GLANCE):
                 return pipe.recv()
         raise EOFError("it does not stop")

@@ -39,11 +39,11 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     if base.rule.value not in RULES:
         hint = f"Choose one of: {', '.join(RULES)}."
         raise ConfigError(f"A race does not support the rule {base.rule.value!r}.", field="rule", hint=hint)
-    asked = values.get("methods")
+    names = values.get("methods")
     count = f"{FEWEST} to {MOST} methods besides vanilla"
-    if not isinstance(asked, (list, tuple)) or not all(isinstance(name, str) for name in asked):
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError("The methods must be a list of names.", field="methods", hint=f"Name {count}.")
-    lanes = race_lanes(base, asked)
+    lanes = race_lanes(base, names)
     if not FEWEST < len(lanes) <= MOST + 1:
         raise ConfigError(
             f"A race takes {count}; you chose {len(lanes) - 1}.",

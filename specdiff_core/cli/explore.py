@@ -116,7 +116,7 @@ def run_show(args: argparse.Namespace) -> None:
     """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
     found = read_result(args.answer, Explored)
-    what = parse(find_exploration(found.name), found.choice)
+    what = parse(find_exploration(found.name), found.settings)
     found.report = what.report(found.rows, found.facts)
     files = {race: args.answer.parent / file for race, file in found.files.items()}
     _put_out(args, found, {race: file.read_bytes() for race, file in files.items() if file.is_file()})

@@ -87,7 +87,7 @@ class Explored(Result, kw_only=True, tag="exploration"):
 
     provenance: Provenance = msgspec.field(name="origin")
     name: str
-    choice: dict[str, Any]
+    settings: dict[str, Any] = msgspec.field(name="choice")
     machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int
@@ -327,8 +327,8 @@ class Exploring:
         placement, facts = engine.pair.placement, provenance(argv or command_of(what))
         machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
         machine |= {"threads": facts["threads"], "network": engine.pair.network}
-        choice = msgspec.to_builtins(what)
-        self._about = {"name": what.name, "choice": choice, "provenance": facts, "machine": machine}
+        settings = msgspec.to_builtins(what)
+        self._about = {"name": what.name, "settings": settings, "provenance": facts, "machine": machine}
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
