@@ -132,7 +132,7 @@ def _cells(ranges: Mapping[BenchSetting, tuple[float, float]]) -> dict[str, list
 
 
 def _recorded(folder: Path, name: str) -> Iterator[Explored]:
-    """The recorded answers of one question."""
+    """The recorded answers of one exploration."""
     for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
         try:
             yield read_result(path, Explored)

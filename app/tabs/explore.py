@@ -38,7 +38,7 @@ class _Recorded(msgspec.Struct):
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which a question's recordings may differ; labels name those, else the pair."""
+"""Settings by which an exploration's recordings may differ; labels name those, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ def add_command(commands: Any) -> None:
     """Add ``explore`` with the page's explorations; others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
-    kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
+    kinds = explore.add_subparsers(title="explorations", required=True, metavar="NAME")
     for name, kind in EXPLORATIONS.items():
         _add(kinds if kind.tab else commands, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."

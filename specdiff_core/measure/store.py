@@ -181,7 +181,7 @@ def rows_path(result: Path) -> Path:
 
 
 class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
-    """What every result has, a benchmark's and a question's; its tag ``kind`` names what was measured."""
+    """What every result has, a benchmark's and an exploration's; its tag ``kind`` names what was measured."""
 
     schema: Literal[1] = 1
     provenance: Provenance
