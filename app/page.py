@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
 
 from app import controls, scripts
 from app.content import lessons, workshop
-from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.predictions import predictions, typical
@@ -23,10 +22,9 @@ from app.endpoints import endpoints
 from app.first_load import PLOTLY, STATIC
 from app.run import job
 from app.run import race as running
-from app.run.engines import Engines, Factory, progress_of, unavailable
+from app.run.engines import Engines, Factory, Fetch, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
-from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
@@ -219,44 +217,36 @@ def build(
     return page
 
 
+JOBS = job.Jobs()
+"""The races of this server, and the models that it fetches."""
+
+
+def _job_name(request: gr.Request, tab: str) -> str:
+    """The name of a visitor's job. A visitor's tabs are independent."""
+    return f"{request.session_hash}/{tab}" if request.session_hash else ""
+
+
 def _fetch_model(decoders: Factory, own: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
-    pair, (*_, get, stop) = own.settings["pair"], own.model
+    pair, (*_, get, stop), tab = own.settings["pair"], own.model, f"{own.tab}/model"
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
-    stops: dict[str | None, Event] = {}  # by session
 
     def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
-        ended = ""
-        try:
-            stop = stops.setdefault(request.session_hash, Event())
-            for message in progress_of(lambda progress: load(pair, progress), stop):
-                yield controls.model_of(pair, message, fetching=True)
-        except Stopped:
-            ended = "Stopped. The next download continues from here."
-        except Exception as error:  # shown beside the model; logged by content/error_cards.py
-            refused = card(error, new_run_id())
-            ended = f"{refused['message']} {refused['hint']}"
-        finally:
-            stops.pop(request.session_hash, None)
-        yield controls.model_of(pair, ended)
+        for words in job.stream(lambda run: Fetch(partial(load, pair), run), JOBS, _job_name(request, tab)):
+            frame = json.loads(words)
+            failed = frame.get("card")
+            message = f"{failed['message']} {failed['hint']}" if failed else frame.get("message", "")
+            yield controls.model_of(pair, message, fetching="finished" not in frame)
 
     def halt(request: gr.Request) -> None:
-        if (stopped := stops.get(request.session_hash)) is not None:
-            stopped.set()
+        JOBS.stop(_job_name(request, tab), 0)
 
     get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
     stop.click(halt, None, None, **QUIET)
 
 
-JOBS = job.Jobs()
-"""The races of this server."""
-
-
 def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
-    """The functions that start and stop a tab's race. A visitor's tabs are independent."""
-
-    def name(request: gr.Request) -> str:
-        return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
+    """The functions that start and stop a tab's race."""
 
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
@@ -272,10 +262,10 @@ def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator
             )
             return running.Race(decode, ask, request.session_hash or "")
 
-        yield from job.stream(make, JOBS, name(request))
+        yield from job.stream(make, JOBS, _job_name(request, own.tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(name(request), running.PATIENCE)
+        JOBS.stop(_job_name(request, own.tab), running.PATIENCE)
 
     return run, stop
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from app import own_pairs
 from app.content.examples import OPENING
 from app.run.gpu import is_zero_gpu
+from app.run.job import Job
 from app.run.turns import GLANCE, Queue
 from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
@@ -221,6 +222,23 @@ def progress_of(work: Callable[[Progress], T], stop: Stop | None = None) -> Gene
     if stop is not None and stop.is_set():
         raise Stopped
     return result
+
+
+class Fetch(Job):
+    """Fetches and loads a model, beside all other jobs."""
+
+    def __init__(self, load: Callable[[Progress], object], run: str = "") -> None:
+        super().__init__(run)
+        self._load, self.queue, self.message = load, Queue(1), ""
+
+    def work(self) -> Iterator[object]:
+        yield from progress_of(self._load, self.stop)
+
+    def progress(self) -> dict[str, Any]:
+        return {"message": self.message}
+
+    def result(self) -> dict[str, Any]:
+        return {"message": "Stopped. The next download continues from here." if self.stop.is_set() else ""}
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:

@@ -49,7 +49,7 @@ class Job(ABC):
     Attributes:
         run: id for its log messages.
         phase: ``queued``, ``loading``, ``waiting`` (for races), then phases of the subclass.
-        position: in the queue; None if it does not wait there.
+        position: in the ``queue``; None if it does not wait there.
         message: what is being loaded; ``work`` yields messages as strings.
         error: the exception that ended it, or None.
     """
@@ -65,6 +65,7 @@ class Job(ABC):
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
         self.phase, self.message = "queued", "Preparing the run"
+        self.queue = self.turns.races if self.short else self.turns.explorations
         self.position: QueuePosition | None = None
         self.pages = 0  # that follow it
         self._changed = threading.Event()
@@ -109,8 +110,7 @@ class Job(ABC):
 
     def _run(self) -> None:
         try:
-            queue = self.turns.races if self.short else self.turns.explorations
-            with queue.turn(self._queued):
+            with self.queue.turn(self._queued):
                 self._check()
                 self.phase, self.position = "loading", None
                 self._changed.set()
