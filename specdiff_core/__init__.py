@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.explorations.base import Explored, Step
+    from specdiff_core.explorations.base import ExplorationResult, Step
     from specdiff_core.schema.events import Event
     from specdiff_core.schema.settings import DecodeConfig
 
@@ -112,7 +112,9 @@ def race(
     return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=others))
 
 
-def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **settings: Any) -> Explored:
+def explore(
+    name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **settings: Any
+) -> ExplorationResult:
     """Run an exploration: ``rows`` of its result are the table, ``facts`` further numbers.
 
     Args:
@@ -124,14 +126,14 @@ def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | Non
         SpecDiffError: a field is out of range, or nothing could be measured.
     """
     from specdiff_core.explorations import find_exploration
-    from specdiff_core.explorations.base import Exploring
+    from specdiff_core.explorations.base import ExplorationRun
     from specdiff_core.schema.fields import parse
 
-    what = parse(find_exploration(name), {"pair": engine.pair.spec.name, **settings})
-    _check_pair(engine, what.pair)
-    last = Exploring(what, engine).advance(progress=progress)
-    assert last.explored is not None, "an exploration measures something or raises"
-    return last.explored
+    exploration = parse(find_exploration(name), {"pair": engine.pair.spec.name, **settings})
+    _check_pair(engine, exploration.pair)
+    last = ExplorationRun(exploration, engine).advance(progress=progress)
+    assert last.result is not None, "an exploration measures something or raises"
+    return last.result
 
 
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:

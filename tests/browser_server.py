@@ -73,7 +73,7 @@ class Scripted(FakeDecoder):
                 log.write(f"{prompt}\n")
 
 
-class Leisurely(exploration.Exploring):
+class Leisurely(exploration.ExplorationRun):
     """A long measurement rests between its parts, so that it occupies its place and no processor."""
 
     def advance(self, seconds: float, *more: Any) -> Snapshot:
@@ -107,7 +107,7 @@ def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
     exploration.SLICE = 0.2  # less waiting than for real models
-    exploration.Exploring = Leisurely
+    exploration.ExplorationRun = Leisurely
     traces = folder / "traces"
     if not traces.exists():  # a server that comes back finds them
         record(traces, scripted)

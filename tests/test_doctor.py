@@ -46,7 +46,7 @@ def with_drafter(engine: Engine, name: str, drafter: Drafter) -> Engine:
 
 
 def examined(engine: Engine, name: str, **values: Any) -> Any:
-    return explore(Doctor, engine, **{**FEW, "drafter": name, "pair": engine.pair.spec.name, **values}).explored
+    return explore(Doctor, engine, **{**FEW, "drafter": name, "pair": engine.pair.spec.name, **values}).result
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +379,7 @@ SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 16}
 
 
 def seen(engine: Engine, **values: Any) -> Any:
-    return explore(Diverge, engine, **{**SHORT, **values}).explored
+    return explore(Diverge, engine, **{**SHORT, **values}).result
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
     file = tmp_path / "two.jsonl.gz"
     write_trace(file, dict(lanes))
     values = Diverge.from_files({"a": f"{file}#a", "b": f"{file}#b"})
-    final = explore(Diverge, bf16, **values).explored
+    final = explore(Diverge, bf16, **values).result
     assert final.facts["verdict"] == verdict, final.facts["findings"]
     one, other = (lanes[lane][-1].ids for lane in "ab")
     position = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])

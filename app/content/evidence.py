@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from specdiff_core.explorations.base import Explored
+from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
@@ -26,7 +26,7 @@ ROWS = 17
 @cache
 def answer(stem: str) -> Any:
     """A shipped result: ``explore/NAME`` or ``compare/NAME``."""
-    return read_result(ASSETS / f"{stem}.json", Explored, Sweep)
+    return read_result(ASSETS / f"{stem}.json", ExplorationResult, Sweep)
 
 
 def row(stem: str, **values: object) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Explored
+from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.runs import narrow
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.store import read_result
@@ -118,7 +118,7 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
         yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
-def _machine(one: Explored) -> dict[str, str]:
+def _machine(one: ExplorationResult) -> dict[str, str]:
     return {name: one.machine[name] for name in ("device", "dtype")}
 
 
@@ -131,10 +131,10 @@ def _cells(ranges: Mapping[BenchSetting, tuple[float, float]]) -> dict[str, list
     return dict(cells)
 
 
-def _recorded(folder: Path, name: str) -> Iterator[Explored]:
+def _recorded(folder: Path, name: str) -> Iterator[ExplorationResult]:
     """The recorded answers of one exploration."""
     for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
         try:
-            yield read_result(path, Explored)
+            yield read_result(path, ExplorationResult)
         except ConfigError as error:  # skip a bad file, serve the others
             LOG.warning("%s is left out: %s", path, error)

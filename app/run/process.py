@@ -185,9 +185,9 @@ class RemoteDecoder:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
         self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
-    def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; other runs may decode between two parts."""
-        new: Exploration | None = what
+        new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
             (snapshot,) = self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop)

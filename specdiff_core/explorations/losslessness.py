@@ -180,7 +180,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
-            # Remembered stands in for the target.
+            # CachedTarget stands in for the target.
             for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
                 if isinstance(event, Committed):
                     written += event.ids
@@ -231,7 +231,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
-def exact_distribution(settings: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
+def exact_distribution(settings: Losslessness, target: CachedTarget, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
@@ -341,7 +341,7 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 # The models, with the logits of each prefix computed once.
 
 
-def _models(settings: Losslessness, engine: Engine) -> tuple[Remembered, Any, TokenIds]:
+def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
     if not settings.embedded:
         coins = settings.models == "coins"
@@ -350,7 +350,7 @@ def _models(settings: Losslessness, engine: Engine) -> tuple[Remembered, Any, To
             return _logs([0.5, 0.5, 0.0, 0.0] if coins else _dirichlet(settings.seed, 1, *text))
 
         guess = _coin_drafter if coins else functools.partial(_random_drafter, settings.seed)
-        return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
+        return CachedTarget(table, 4, (MASK,)), TableDrafter(guess), (0,)
     from specdiff_core.models.device import on_device
 
     prompt = engine.encode(settings.prompt)
@@ -365,12 +365,12 @@ def _models(settings: Losslessness, engine: Engine) -> tuple[Remembered, Any, To
 
     drafter: Any = engine.drafter(settings.models)
     logits = functools.cache(lambda ids, gamma: drafter.logits(on_device(ids, drafter.device), gamma))
-    remembering: Any = dataclasses.replace(drafter)
-    remembering.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
-    return Remembered(ask, real.vocab_size, real.suppress), remembering, prompt
+    cached: Any = dataclasses.replace(drafter)
+    cached.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
+    return CachedTarget(ask, real.vocab_size, real.suppress), cached, prompt
 
 
-class Remembered:
+class CachedTarget:
     """A target that computes each text once; the part of
     :class:`~specdiff_core.models.target.Target` and its session that the loop uses."""
 
@@ -381,7 +381,7 @@ class Remembered:
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
 
-    def start(self, layers: Sequence[int] = ()) -> Remembered:
+    def start(self, layers: Sequence[int] = ()) -> CachedTarget:
         self._text = []
         return self
 
