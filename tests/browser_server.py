@@ -78,7 +78,7 @@ class Leisurely(exploration.ExplorationRun):
 
     def advance(self, seconds: float, *more: Any) -> Snapshot:
         """Run the next part."""
-        if getattr(self._what, "runs", 0) >= 100_000:
+        if getattr(self._exploration, "runs", 0) >= 100_000:
             time.sleep(2 * seconds)
             seconds /= 20
         return super().advance(seconds, *more)
