@@ -86,10 +86,10 @@ class Controls:
                 self.beside: Any = line() if line else None
                 self.run = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
                 self.stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
-            placed: dict[str, Any] = {"pair": pair}
+            made: dict[str, Any] = {"pair": pair}
             if front:
                 with gr.Row(elem_classes=["sd-knobs"]):
-                    placed |= {name: widget(name, tab) for name in front}
+                    made |= {name: widget(name, tab) for name in front}
             with gr.Row(elem_classes=["sd-examples"]):
                 chips = [
                     gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
@@ -99,22 +99,22 @@ class Controls:
             with self.drawer:
                 self.settings: dict[str, Any] = {name: make() for name, make in (first or {}).items()}
                 with gr.Row(elem_classes=["sd-settings"]):
-                    self.settings |= {name: placed.get(name) or widget(name, tab) for name in names}
+                    self.settings |= {name: made.get(name) or widget(name, tab) for name in names}
                 if last is not None:
                     last(self.settings)
                 self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
             self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", elem_classes=["sd-unseen"])
-        for place, chip in enumerate(chips):
-            chip.click(partial(example, place), pair, self.prompt, **QUIET)
+        for index, chip in enumerate(chips):
+            chip.click(partial(example, index), pair, self.prompt, **QUIET)
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
         pair.change(of_model, pair, [*chips, *self.model], **QUIET)
         # What the widgets of a run hold: names in a link, in the order of the widgets.
-        self.asked: dict[str, Any] = {"prompt": self.prompt, **self.settings}
-        self.inputs = [*self.asked.values()]
+        self.fields: dict[str, Any] = {"prompt": self.prompt, **self.settings}
+        self.inputs = [*self.fields.values()]
 
     def fill(self, values: Mapping[str, Any]) -> dict[Any, Any]:
         """Updates of the widgets with these names in a link; the others stay."""
-        return {self.asked[name]: value for name, value in values.items() if name in self.asked}
+        return {self.fields[name]: value for name, value in values.items() if name in self.fields}
 
 
 def about(pair: str) -> str:
@@ -147,9 +147,9 @@ def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]
     return [about(pair), status, get, gr.update(visible=fetching)]
 
 
-def example(place: int, pair: str) -> Any:
+def example(index: int, pair: str) -> Any:
     examples = examples_of(pair)
-    return examples[place].prompt if place < len(examples) else gr.skip()
+    return examples[index].prompt if index < len(examples) else gr.skip()
 
 
 def first_example(pair: str, prompt: str) -> Any:
@@ -167,7 +167,7 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
 def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
     changes = [component.change for component in card.inputs]
-    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.asked]))
+    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.fields]))
     running = start_job(
         card.tab,
         [card.run.click, card.prompt.submit],
@@ -199,8 +199,8 @@ def presets() -> gr.Dropdown:
 
 
 def preset_choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the presets of a pair; a name is a place in :data:`PRESETS`."""
-    return [*((PRESETS[place].label, str(place)) for place in presets_of(pair)), ("Your own settings", CUSTOM)]
+    """(label, name) of the presets of a pair; a name is an index in :data:`PRESETS`."""
+    return [*((PRESETS[index].label, str(index)) for index in presets_of(pair)), ("Your own settings", CUSTOM)]
 
 
 CUSTOM = "custom"

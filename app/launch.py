@@ -121,17 +121,17 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
         link = request.query_params.get("link", "")
         hosts = {request.headers.get(name) for name in ("host", "x-forwarded-host")} - {None}
         try:
-            place = urlsplit(link)
+            url = urlsplit(link)
         except ValueError:
-            place = urlsplit("")
-        leads_here = place.scheme in {"http", "https"} and place.netloc in hosts
+            url = urlsplit("")
+        leads_here = url.scheme in {"http", "https"} and url.netloc in hosts
         if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
             return PlainTextResponse(f"Give a link to this page of at most {LONGEST_LINK} characters.", 400)
-        if own_pairs.is_loopback(place.hostname):
+        if own_pairs.is_loopback(url.hostname):
             address = lan_address() if everywhere else ""
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
-            link = place._replace(netloc=address + (f":{place.port}" if place.port else "")).geturl()
+            link = url._replace(netloc=address + (f":{url.port}" if url.port else "")).geturl()
         return Response(code_of(link), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
 
     return answer

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
 
 from app import controls, scripts
 from app.content import lessons, workshop
-from app.content.error_cards import card, new_run_id
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
 from app.content.predictions import predictions, typical
@@ -23,10 +22,9 @@ from app.endpoints import endpoints
 from app.first_load import PLOTLY, STATIC
 from app.run import job
 from app.run import race as running
-from app.run.engines import Engines, Factory, following, unavailable
+from app.run.engines import Engines, Factory, Fetch, unavailable
 from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
-from specdiff_core.schema.errors import Stopped
 from specdiff_core.schema.events import EXACTNESS
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
@@ -148,12 +146,12 @@ def build(
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
-        placed: dict[str, Controls] = {}
+        by_tab: dict[str, Controls] = {}
         players: dict[str, gr.HTML] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as shown:
-                    placed[tab] = own = TABS[tab].place()
+                    by_tab[tab] = own = TABS[tab].build()
                     shown.select(controls.model_of, own.settings["pair"], own.model, **QUIET)  # fetched elsewhere
                     players[tab] = gr.HTML(
                         "",
@@ -169,7 +167,7 @@ def build(
                         tab,
                         decoders,
                         mount("explore.js", explore.explore_options(tab, folder, served)),
-                        pair=placed[live.TAB].settings["pair"],
+                        pair=by_tab[live.TAB].settings["pair"],
                     )
             with gr.Tab("Learn", id="learn"):
                 own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
@@ -178,15 +176,15 @@ def build(
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
-        for tab, own in placed.items():
+        for tab, own in by_tab.items():
             run, stop = _runs(decode, own)
             controls.wire(own, run, stop, players[tab])
             page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
             pair = own.settings["pair"]
             own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
             _fetch_model(decoders, own)
-        pairs = [own.settings["pair"] for own in placed.values()]
-        lists = [part for own in placed.values() for part in (own.settings["pair"], own.missing)]
+        pairs = [own.settings["pair"] for own in by_tab.values()]
+        lists = [part for own in by_tab.values() for part in (own.settings["pair"], own.missing)]
         page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
 
         def doing() -> Iterator[list[str]]:
@@ -195,8 +193,8 @@ def build(
                 yield [element("p", text=f"In the background: {message}")] * len(TABS)
             yield [""] * len(TABS)
 
-        loaded = page.load(doing, None, [own.model[1] for own in placed.values()], **UNLIMITED)
-        for own in placed.values():
+        loaded = page.load(doing, None, [own.model[1] for own in by_tab.values()], **UNLIMITED)
+        for own in by_tab.values():
             loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
         upload.upload(
             show_file,
@@ -210,74 +208,66 @@ def build(
         theme.click(None, None, None, js=scripts.THEME)
 
         def opened(request: gr.Request) -> dict[Any, Any]:
-            return from_link(placed, players, tabs, of_moment(dict(request.query_params), traces))
+            return from_link(by_tab, players, tabs, of_moment(dict(request.query_params), traces))
 
-        filled = [component for own in placed.values() for component in own.inputs]
-        link = page.load(opened, None, [*filled, placed["live"].beside, *players.values(), tabs], **QUIET)
-        for own in placed.values():
-            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.asked]), **QUIET)
+        filled = [component for own in by_tab.values() for component in own.inputs]
+        link = page.load(opened, None, [*filled, by_tab["live"].beside, *players.values(), tabs], **QUIET)
+        for own in by_tab.values():
+            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.fields]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
     return page
 
 
+JOBS = job.Jobs()
+"""The races of this server, and the models that it fetches."""
+
+
+def _job_name(request: gr.Request, tab: str) -> str:
+    """The name of a visitor's job. A visitor's tabs are independent."""
+    return f"{request.session_hash}/{tab}" if request.session_hash else ""
+
+
 def _fetch_model(decoders: Factory, own: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
-    pair, (*_, get, stop) = own.settings["pair"], own.model
+    pair, (*_, get, stop), tab = own.settings["pair"], own.model, f"{own.tab}/model"
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
-    stops: dict[str | None, Event] = {}  # by session
 
     def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
-        ended = ""
-        try:
-            stop = stops.setdefault(request.session_hash, Event())
-            for message in following(lambda progress: load(pair, progress), stop):
-                yield controls.model_of(pair, message, fetching=True)
-        except Stopped:
-            ended = "Stopped. The next download continues from here."
-        except Exception as error:  # shown beside the model; logged by content/error_cards.py
-            refused = card(error, new_run_id())
-            ended = f"{refused['message']} {refused['hint']}"
-        finally:
-            stops.pop(request.session_hash, None)
-        yield controls.model_of(pair, ended)
+        for words in job.stream(lambda run: Fetch(partial(load, pair), run), JOBS, _job_name(request, tab)):
+            frame = json.loads(words)
+            failed = frame.get("card")
+            message = f"{failed['message']} {failed['hint']}" if failed else frame.get("message", "")
+            yield controls.model_of(pair, message, fetching="finished" not in frame)
 
     def halt(request: gr.Request) -> None:
-        if (stopped := stops.get(request.session_hash)) is not None:
-            stopped.set()
+        JOBS.stop(_job_name(request, tab), 0)
 
     get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
     stop.click(halt, None, None, **QUIET)
 
 
-JOBS = job.Jobs()
-"""The races of this server."""
-
-
 def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
-    """The functions that start and stop a tab's race. A visitor's tabs are independent."""
-
-    def name(request: gr.Request) -> str:
-        return f"{request.session_hash}/{own.tab}" if request.session_hash else ""
+    """The functions that start and stop a tab's race."""
 
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
-        asked = dict(zip(own.settings, settings, strict=True))
+        named = dict(zip(own.settings, settings, strict=True))
 
         def make(run: str) -> running.Race:
             ask = running.Ask(
                 prompt=controls.check_prompt(prompt),
-                plan=TABS[own.tab].plan(asked),
+                plan=TABS[own.tab].plan(named),
                 run=run,
                 watched=True,
                 threads=1 if threads == "1" else 0,
             )
             return running.Race(decode, ask, request.session_hash or "")
 
-        yield from job.stream(make, JOBS, name(request))
+        yield from job.stream(make, JOBS, _job_name(request, own.tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(name(request), running.PATIENCE)
+        JOBS.stop(_job_name(request, own.tab), running.PATIENCE)
 
     return run, stop
 
@@ -291,7 +281,7 @@ def show_file(path: str | None) -> list[Any]:
 
 
 def from_link(
-    placed: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
+    by_tab: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
 ) -> dict[Any, Any]:
     """Updates from a link's query, by component: the controls of its tab, Live's preset, an error
     card, and the tab to open. A link to Live that sets nothing but the pair gets that pair's first
@@ -299,12 +289,12 @@ def from_link(
     tab = race.TAB if "methods" in query else live.TAB
     opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
     opened = opened or query.get("tab", "")
-    if opened not in {*explore.RECORDED, *placed, "learn", "api"}:
+    if opened not in {*explore.RECORDED, *by_tab, "learn", "api"}:
         opened = tab
     updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
-    own = placed[tab]
-    asked = SETTINGS.keys() & query.keys()
-    if tab == live.TAB and asked == {"pair"} and query["pair"] in PAIRS:
+    own = by_tab[tab]
+    named = SETTINGS.keys() & query.keys()
+    if tab == live.TAB and named == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
         found = {} if "explore" in query else TABS[tab].from_query(query)
@@ -325,14 +315,14 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
         return query
     within = folder / race.TAB if query.get("tab") == race.TAB else folder
     found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
-    asked = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
-    return {**asked, **lesson}
+    values = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
+    return {**values, **lesson}
 
 
 def _preset_of(chosen: Mapping[str, Any]) -> Any:
     """The presets of a pair, with the one that matches the settings selected, if any."""
     pair = chosen["pair"]
-    fitting = (place for place in presets_of(pair) if controls.preset_values(PRESETS[place]).items() <= chosen.items())
+    fitting = (index for index in presets_of(pair) if controls.preset_values(PRESETS[index]).items() <= chosen.items())
     value = str(next(fitting, controls.CUSTOM))
     return gr.update(choices=controls.preset_choices(pair), value=value)
 

@@ -36,7 +36,7 @@ def forward(
         seen = past_key_values.get_seq_length() if past_key_values is not None else 0
         position_ids = torch.arange(seen, seen + fresh + block, device=context.device)[None]
     rope = network.rope(position_ids, noise_embeds.dtype)
-    places = position_ids[0, fresh:]
+    positions = position_ids[0, fresh:]
     old = network.context_keys_values(context, at(rope, slice(fresh)))
 
     def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -45,9 +45,9 @@ def forward(
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, index)
         # Counted from the end: a sliding cache may have cut the front.
-        keys = places[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
+        keys = positions[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
         reach = network.reaches[index]
-        mask = None if reach is None else near(places, keys, reach)
+        mask = None if reach is None else near(positions, keys, reach)
         if attention_mask is not None and not bool(attention_mask.all()):
             readable = attention_mask[:, None, None, -k.shape[2] :].bool()
             mask = readable if mask is None else readable & mask

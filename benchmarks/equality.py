@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.tables import Tabled, differing, finish
-from specdiff_core.cli.bench import add_measuring, begin, follow
+from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.engine import Engine
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
@@ -259,5 +259,5 @@ def run(args: argparse.Namespace) -> None:
     if (count := args.generate_prompts) < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
     (engine, prompts, (_, *settings), base), facts, path = begin(args)
-    log = follow(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
+    log = track(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
     finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))

@@ -126,7 +126,7 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
     """One visitor's race of a round, of a prompt that says whose it is."""
     async with httpx.AsyncClient(base_url=url) as client:
         prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends and {round % 3} hats."
-        asked, first, last = time.monotonic(), 0.0, None
+        began, first, last = time.monotonic(), 0.0, None
         try:
             async for name, value in ask(client, "race", [prompt, *settings(tokens)]):
                 first = first or time.monotonic()
@@ -141,30 +141,30 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
             met.errors.append(f"visitor {number}: no text in {text[:200]}")
         elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
             met.mixed_up.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
-        met.firsts.append(first - asked)
-        met.wholes.append(time.monotonic() - asked)
+        met.firsts.append(first - began)
+        met.wholes.append(time.monotonic() - began)
 
 
-def asked_by_a_phone(url: str, lesson: str) -> list[str]:
+def files_of_page(url: str, lesson: str) -> list[str]:
     """The files that a browser fetches when it first opens a lesson, the page first."""
     from benchmarks.page import browser_page
 
-    asked: list[str] = []
+    urls: list[str] = []
     with browser_page(width=390, height=844) as page:
-        page.on("request", lambda request: asked.append(request.url) if request.method == "GET" else None)
+        page.on("request", lambda request: urls.append(request.url) if request.method == "GET" else None)
         page.goto(f"{url}/?lesson={lesson}")
         seen = 0
-        while seen != len(asked):  # until it has asked for nothing in two seconds
-            seen = len(asked)
+        while seen != len(urls):  # until it has asked for nothing in two seconds
+            seen = len(urls)
             page.wait_for_timeout(2000)
-    return [address.removeprefix(url) for address in asked if "/queue/" not in address and address.startswith(url)]
+    return [address.removeprefix(url) for address in urls if "/queue/" not in address and address.startswith(url)]
 
 
-async def phone(url: str, asked: Sequence[str], met: Met) -> None:
+async def phone(url: str, paths: Sequence[str], met: Met) -> None:
     """A phone that fetches the page, and then all other files over six connections, as a browser
     does. It is curl, which takes little of the two processors that server and phones share here."""
     began = time.monotonic()
-    for files, times in ((asked[:1], met.heads), (asked[1:], met.requests)):
+    for files, times in ((paths[:1], met.heads), (paths[1:], met.requests)):
         command = ["curl", "--no-progress-meter", "--parallel", "--parallel-max", "6", "--write-out"]
         command += ["%{http_code} %{time_total} %{url}\n", "--header", "Accept-Encoding: gzip, br"]
         for file in files:
@@ -237,10 +237,10 @@ def main(argv: list[str] | None = None) -> int:
 
     def measure(url: str, process: psutil.Process) -> None:
         if args.phones:
-            asked = asked_by_a_phone(url, args.lesson)
+            paths = files_of_page(url, args.lesson)
 
             async def class_room() -> None:
-                await asyncio.gather(*(phone(url, asked, met) for _ in range(args.phones)))
+                await asyncio.gather(*(phone(url, paths, met) for _ in range(args.phones)))
 
             asyncio.run(class_room())
             requests = len(met.heads) + len(met.requests)

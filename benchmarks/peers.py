@@ -31,7 +31,7 @@ import torch
 from benchmarks import dflash
 from benchmarks.equality import changed, generate, stock_of
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
-from specdiff_core.cli.bench import add_measuring, begin, follow
+from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST_MATCH
@@ -46,7 +46,7 @@ from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
 from specdiff_core.models.folders import is_gguf
-from specdiff_core.schema.decoder import WARM_UP
+from specdiff_core.schema.decoder import warm_up_config
 from specdiff_core.schema.pairs import PairSpec, find_pair
 from specdiff_core.schema.published import FILES
 from specdiff_core.schema.settings import DecodeConfig
@@ -121,7 +121,7 @@ class Turn(Measured, kw_only=True):
     """Every lane once on one prompt."""
 
     KEY = ("prompt", "repeat")
-    repeat: int  # −1 of a warm-up
+    repeat: int
     lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
     differences: list[dict[str, Any]]  # lane, prompt, repeat, and where it differs from vanilla's
 
@@ -230,10 +230,10 @@ def _llama_cpp(
 ) -> tuple[tuple[float, float, int], tuple[int, ...]]:
     """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
     server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
-    asked = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
-    asked |= {"ignore_eos": True, "cache_prompt": False}
+    request = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
+    request |= {"ignore_eos": True, "cache_prompt": False}
     clock.start()
-    answer = server.handle_completions(asked)
+    answer = server.handle_completions(request)
     wall, timings = clock.finish(), answer["timings"]
     seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
     return (seconds, wall, int(answer["usage"]["completion_tokens"])), ()
@@ -283,13 +283,17 @@ def measure_peers(
         (prompt.id, repeat): (prompt, repeat, number)
         for number, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats)))
     }
-    short = dataclasses.replace(base, max_new_tokens=min(WARM_UP, base.max_new_tokens))
+    cold = True
 
     def measure(turn: tuple[Prompt, int, int]) -> Turn:
+        nonlocal cold
         prompt, repeat, number = turn
-        return one_turn(engine, prompt, repeat, short if repeat < 0 else base, lanes, number)
+        if cold:
+            one_turn(engine, prompt, repeat, warm_up_config(base), lanes)
+            cold = False
+        return one_turn(engine, prompt, repeat, base, lanes, number)
 
-    yield from log.fill(todo, measure, [(prompts[0], -1, 0)])
+    yield from log.fill(todo, measure)
 
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -299,19 +303,18 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
     Args:
         lanes: as the header of the rows lists them.
     """
-    counted = [turn for turn in turns if turn.repeat >= 0]
-    prompts = list(dict.fromkeys(turn.prompt for turn in counted))
-    differences = [item for turn in counted for item in turn.differences]
+    prompts = list(dict.fromkeys(turn.prompt for turn in turns))
+    differences = [item for turn in turns for item in turn.differences]
 
     def of_lane(lane: str, clock: int) -> Costs:
-        return costs((turn.prompt, turn.lanes[lane][clock], turn.lanes[lane][2]) for turn in counted)
+        return costs((turn.prompt, turn.lanes[lane][clock], turn.lanes[lane][2]) for turn in turns)
 
     entries = []
     for lane in lanes:
         name, ours = lane["lane"], lane["ours"]
         ties = [item["tie"] for item in differences if item["lane"] == name]
         seconds, tokens = map(sum, zip(*of_lane(name, 0).values(), strict=True))
-        compared = 0 if name == "llama.cpp" else len(counted)
+        compared = 0 if name == "llama.cpp" else len(turns)
         entry = {**lane, "tokens_per_second": tokens / seconds, "compared": compared, "ties": sum(ties)}
         entry["equal"] = compared - len(ties)
         if lane["theirs"]:
@@ -321,7 +324,7 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
     others = [entry for entry in entries if entry["lane"] != VANILLA.name]
     return {
         **{name: sum(entry[name] for entry in others) for name in ("compared", "equal", "ties")},
-        "turns": len(counted),
+        "turns": len(turns),
         "prompts": len(prompts),
         "lanes": entries,
         "differences": differences,
@@ -383,6 +386,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args, lambda pair: usual_settings(find_pair(pair)))
-    log = follow(measure_peers(*subject, repeats=args.repeats, path=path))
+    log = track(measure_peers(*subject, repeats=args.repeats, path=path))
     counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

@@ -43,17 +43,17 @@ class Recording(NamedTuple):
 
     file: Path
     title: str
-    asked: dict[str, Any]
+    values: dict[str, Any]
 
     def plan(self) -> Mapping[str, DecodeConfig]:
-        values = {name: value for name, value in self.asked.items() if name != "prompt"}
+        values = {name: value for name, value in self.values.items() if name != "prompt"}
         return race.plan(values) if "methods" in values else live.plan(values)
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
     """All recordings, the opening one of each tab first."""
     for pair, examples in EXAMPLES.items():
-        first, *presets = [PRESETS[place] for place in presets_of(pair)]
+        first, *presets = [PRESETS[index] for index in presets_of(pair)]
         for example in examples:
             yield _live(folder, example, first)
         seen = [first.config]
@@ -65,17 +65,17 @@ def recordings(folder: Path) -> Iterator[Recording]:
                 yield _live(folder, examples[0], preset)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
             usual = widget_values(DecodeConfig(pair=pair))
-            asked = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
-            asked |= {name: usual[name] for name in race.SETTINGS}
+            values = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
+            values |= {name: usual[name] for name in race.SETTINGS}
             file = folder / race.TAB / _named(pair, example.flavour)
-            yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", asked)
+            yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", values)
 
 
 def _live(folder: Path, example: Example, preset: Preset) -> Recording:
     config = preset.config
-    asked = {"prompt": example.prompt, **widget_values(config)}
+    values = {"prompt": example.prompt, **widget_values(config)}
     file = folder / _named(config.pair, f"{example.flavour} {preset.slug or preset.label}")
-    return Recording(file, f"{_title(config.pair, example)}: {preset.label}", asked)
+    return Recording(file, f"{_title(config.pair, example)}: {preset.label}", values)
 
 
 def _named(pair: str, words: str) -> str:
@@ -99,10 +99,10 @@ def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str =
         write_trace(recording.file, measure(recording), title=recording.title)
     indices: dict[Path, dict[str, Any]] = {}
     for recording in every:
-        asked = {name: ",".join(value) if isinstance(value, list) else value for name, value in recording.asked.items()}
+        values = {name: ",".join(one) if isinstance(one, list) else one for name, one in recording.values.items()}
         if recording.file.is_file():
             index = indices.setdefault(recording.file.parent, {})
-            index[recording.file.name] = {"title": recording.title, "asked": asked}
+            index[recording.file.name] = {"title": recording.title, "asked": values}
     for parent, index in indices.items():
         (parent / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -113,7 +113,7 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvent
     Raises:
         SpecDiffError: threads had to wait for a processor, so its times are useless.
     """
-    runs = runner.race(engine, recording.asked["prompt"], recording.plan(), repeats=repeats, detail=True)
+    runs = runner.race(engine, recording.values["prompt"], recording.plan(), repeats=repeats, detail=True)
     totals = [sum(fold(run).seconds for run in repeat) for repeat in zip(*runs.values(), strict=True)]
     kept: LaneEvents = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
     if any(fold(run).crowded for run in kept.values()):
@@ -134,7 +134,7 @@ def main() -> int:
         parser.error("--repeats must be at least 1")
     try:
         engine = lru_cache(lambda pair: load_engine(pair, print))
-        record(args.out, lambda one: middle_run(engine(one.asked["pair"]), one, args.repeats), args.only)
+        record(args.out, lambda one: middle_run(engine(one.values["pair"]), one, args.repeats), args.only)
     except SpecDiffError as error:
         parser.exit(2, f"{error.message}\n{error.hint}\n")
     return 0

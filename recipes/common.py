@@ -239,8 +239,8 @@ class DrafterSession(Session):
             what = f"There is no target in {shown(settings.target)}."
             raise WeightsError(what, hint="Run: python recipes/target.py")
         self._drafter = dataclasses.replace(EMBEDDED.drafter(kind), source=str((self.run / "export").resolve()))
-        places: Any = {"target": str(settings.target.resolve()), "tokenizer": str(settings.tokenizer.resolve())}
-        pair = dataclasses.replace(EMBEDDED, **places, suppress=(self.text.mask,), drafters=(self._drafter,))
+        folders: Any = {"target": str(settings.target.resolve()), "tokenizer": str(settings.tokenizer.resolve())}
+        pair = dataclasses.replace(EMBEDDED, **folders, suppress=(self.text.mask,), drafters=(self._drafter,))
         self.engine = Engine(load_pair(pair, choose_placement(settings.device, "fp32"), drafters=()))
         device = self.engine.pair.placement.device
         target: Any = load_stock(settings.target, torch.float32, device=device)

@@ -134,9 +134,9 @@ class Windows:
     ids: np.ndarray  # [N, L] int64, the mask id where masked
     padding: np.ndarray  # [N] int64, leading positions without meaning
     masked: np.ndarray  # [N, SLOTS] bool, of the last SLOTS positions
-    rank: np.ndarray  # [N, SLOTS] int64, place in the window; negative before it
+    rank: np.ndarray  # [N, SLOTS] int64, position in the window; negative before it
     row: np.ndarray  # [N] int64, the row each problem was cut from
-    position: np.ndarray  # [N, SLOTS] int64, places of the last SLOTS in that row (clipped at 0)
+    position: np.ndarray  # [N, SLOTS] int64, positions of the last SLOTS in that row (clipped at 0)
 
 
 def draw_windows(

@@ -42,7 +42,7 @@ class Documents:
     document read from its start looks as a prompt does when decoding."""
 
     tokens: np.ndarray  # [N] uint16
-    starts: np.ndarray  # [documents] int64, places in ``tokens``
+    starts: np.ndarray  # [documents] int64, positions in ``tokens``
 
     def bounds(self, index: int) -> tuple[int, int]:
         ends = [*self.starts[index + 1 : index + 2].tolist(), len(self.tokens)]
@@ -120,7 +120,7 @@ class Text:
 
 
 def windows(tokens: np.ndarray, rng: np.random.Generator, count: int, length: int) -> np.ndarray:
-    """``[count, length]`` int64 of ``tokens [N]``, from random places.
+    """``[count, length]`` int64 of ``tokens [N]``, from random positions.
 
     Raises:
         CorpusError: the text is shorter than a row.

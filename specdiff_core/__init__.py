@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.explorations.base import Explored, Step
+    from specdiff_core.explorations.base import ExplorationResult, Step
     from specdiff_core.schema.events import Event
     from specdiff_core.schema.settings import DecodeConfig
 
@@ -112,26 +112,28 @@ def race(
     return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=others))
 
 
-def explore(name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **choice: Any) -> Explored:
+def explore(
+    name: str, *, engine: Engine, progress: Callable[[Step], None] | None = None, **settings: Any
+) -> ExplorationResult:
     """Run an exploration: ``rows`` of its result are the table, ``facts`` further numbers.
 
     Args:
         name: one of :data:`~specdiff_core.explorations.EXPLORATIONS`.
         progress: called with every step.
-        choice: fields of that exploration; ``pair`` is the engine's.
+        settings: fields of that exploration; ``pair`` is the engine's.
 
     Raises:
         SpecDiffError: a field is out of range, or nothing could be measured.
     """
     from specdiff_core.explorations import find_exploration
-    from specdiff_core.explorations.base import Exploring
+    from specdiff_core.explorations.base import ExplorationRun
     from specdiff_core.schema.fields import parse
 
-    what = parse(find_exploration(name), {"pair": engine.pair.spec.name, **choice})
-    _check_pair(engine, what.pair)
-    last = Exploring(what, engine).advance(progress=progress)
-    assert last.explored is not None, "an exploration measures something or raises"
-    return last.explored
+    exploration = parse(find_exploration(name), {"pair": engine.pair.spec.name, **settings})
+    _check_pair(engine, exploration.pair)
+    last = ExplorationRun(exploration, engine).advance(progress=progress)
+    assert last.result is not None, "an exploration measures something or raises"
+    return last.result
 
 
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
@@ -142,9 +144,9 @@ def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
     return config
 
 
-def _check_pair(engine: Engine, asked: str) -> None:
+def _check_pair(engine: Engine, pair: str) -> None:
     from specdiff_core.schema.errors import ConfigError
 
     own = engine.pair.spec.name
-    if asked != own:
-        raise ConfigError(f"This engine has the pair {own!r}, not {asked!r}.", field="pair", hint="Load that pair.")
+    if pair != own:
+        raise ConfigError(f"This engine has the pair {own!r}, not {pair!r}.", field="pair", hint="Load that pair.")

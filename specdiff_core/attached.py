@@ -10,8 +10,8 @@ request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import os
@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.schema.decoder import WARM_UP, Stop
+from specdiff_core.schema.decoder import Stop, warm_up_config
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
@@ -42,7 +42,7 @@ class Server(NamedTuple):
 
     name: str
     sampler: Mapping[str, Any] = {}  # turns its additional samplers off
-    follows: Collection[str] = ()  # which of top_k and ignore_eos it supports
+    supports: Collection[str] = ()  # of top_k and ignore_eos
     all_tokens: int = 0  # its top-k that keeps all tokens
     path: str = "/v1/completions"
     limit: str = "max_tokens"
@@ -233,9 +233,8 @@ class Attached:
         request = self._request(prompt, config)
         yield self._header(prompt, config)
         if warm_up is not None:
-            short = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
-            for _ in self._stream(self._request(prompt, short)):
-                pass
+            with contextlib.suppress(ServerError):  # the run itself reports what is wrong
+                collections.deque(self._stream(self._request(prompt, warm_up_config(config))), maxlen=0)
         pieces: dict[str, int] = {}
         ids: list[int] = []
         chunks: list[Committed] = []
@@ -318,7 +317,7 @@ class Attached:
             raise ConfigError(what, field="template", hint="Leave out --template and --system.")
         kind = self.kind
         for name in _BOTH:
-            if getattr(config, name) and name not in kind.follows:
+            if getattr(config, name) and name not in kind.supports:
                 words = f"{self.name} has no setting “{SETTINGS[name].label}”."
                 raise ConfigError(words, field=name, hint="Leave it out for this race.")
         body: dict[str, Any] = {
@@ -336,7 +335,7 @@ class Attached:
             kind.limit: config.max_new_tokens,
             **kind.sampler,
         }
-        unsent = {name for name in _BOTH if name not in kind.follows}
+        unsent = {name for name in _BOTH if name not in kind.supports}
         return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:

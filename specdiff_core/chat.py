@@ -45,7 +45,7 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
 
 def before(text: str, stops: Sequence[str]) -> str:
     """``text`` up to the first of ``stops``."""
-    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+    return text[: min((start for stop in stops if (start := text.find(stop)) >= 0), default=len(text))]
 
 
 class StopStrings:

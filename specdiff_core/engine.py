@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import glob
 import logging
@@ -24,7 +23,7 @@ from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
-from specdiff_core.schema.decoder import Stop
+from specdiff_core.schema.decoder import Stop, warm_up_config
 from specdiff_core.schema.errors import (
     ConfigError,
     ContextOverflow,
@@ -41,7 +40,6 @@ logger = logging.getLogger("specdiff.engine")
 PROBES = 4  # how often each number of threads is tried before a run
 PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
-WARM_UP = 8  # tokens of a warm-up: enough for every kind of pass
 
 
 class Engine:
@@ -170,15 +168,14 @@ class Engine:
         prompt += str(self.pair.tokenizer.decode(list(after))) if after else ""
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
-        config = spec.follow(config)  # the header has the effective settings
+        config = spec.clamp(config)  # the header has the effective settings
         clock = clock or DeviceClock(self.pair.placement.device, grain)
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
 
         def warm() -> None:
-            few = dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
-            until = time.monotonic() + (warm_up or 0.0)
+            few, until = warm_up_config(config), time.monotonic() + (warm_up or 0.0)
             while warm_up is not None and not stopped():
                 off = DeviceClock(self.pair.placement.device, "total")
                 for _ in speculate(ids, few, self.target, drafter, off, ending=ending, detail=False):

@@ -133,8 +133,8 @@ def load_pair(
         OutOfMemory: the device is too small.
     """
     report = progress or (lambda message: None)
-    wanted = spec.drafters if drafters is None else [spec.drafter(name) for name in drafters]
-    names = [drafter.name for drafter in wanted]
+    specs = spec.drafters if drafters is None else [spec.drafter(name) for name in drafters]
+    names = [drafter.name for drafter in specs]
     with hub.reporting(report), _memory_errors(spec, placement, names), loading_threads(placement.device):
         report("Looking for the target's files")
         folder = resolve(spec.target, spec.revision, weights=False)
@@ -155,7 +155,7 @@ def load_pair(
         ends=_ends(folder, tokenizer, model),
         stock_reason=why_stock,
     )
-    for drafter in wanted:
+    for drafter in specs:
         pair.add(drafter, report)
     return pair
 

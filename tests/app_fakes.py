@@ -124,8 +124,8 @@ class FakeDecoder:
         self.warm_ups.append(warm_up)
         self.threads.append(threads)
 
-        def fail(place: int) -> None:
-            ours = place == self.fail_after and self.drafter in ("", config.drafter) and (detail or place <= 0)
+        def fail(round: int) -> None:
+            ours = round == self.fail_after and self.drafter in ("", config.drafter) and (detail or round <= 0)
             if self.fail is not None and ours:
                 raise self.fail
 

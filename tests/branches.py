@@ -42,8 +42,8 @@ class Branches:
         chosen = []
         for row in probs.tolist():
             support = [(i, w) for i, w in enumerate(row) if w > 0.0]
-            place, probability = support[self._branch([w for _, w in support])]
-            chosen.append(place)
+            index, probability = support[self._branch([w for _, w in support])]
+            chosen.append(index)
             self.drawn *= probability
         return torch.tensor(chosen, dtype=torch.long)
 
@@ -92,19 +92,19 @@ def walked(experiment: Callable[[Branches], Value]) -> Iterator[tuple[Value, flo
 
 def outcomes(experiment: Callable[[Branches], Result]) -> dict[Result, float]:
     """The exact distribution of ``experiment``'s result."""
-    law: dict[Result, float] = {}
+    distribution: dict[Result, float] = {}
     for result, weight in walked(experiment):
-        law[result] = law.get(result, 0.0) + weight
-    return law
+        distribution[result] = distribution.get(result, 0.0) + weight
+    return distribution
 
 
 def in_turn(first: Callable[[Branches], Value], second: Callable[[Value, Branches], Result]) -> dict[Result, float]:
     """The distribution of ``second(first(sampler), sampler)``; ``first`` runs once per branch."""
-    law: dict[Result, float] = {}
+    distribution: dict[Result, float] = {}
     for value, weight in walked(first):
         for result, more in walked(functools.partial(second, value)):
-            law[result] = law.get(result, 0.0) + weight * more
-    return law
+            distribution[result] = distribution.get(result, 0.0) + weight * more
+    return distribution
 
 
 def chain(

@@ -73,12 +73,12 @@ class Scripted(FakeDecoder):
                 log.write(f"{prompt}\n")
 
 
-class Leisurely(exploration.Exploring):
+class Leisurely(exploration.ExplorationRun):
     """A long measurement rests between its parts, so that it occupies its place and no processor."""
 
     def advance(self, seconds: float, *more: Any) -> Snapshot:
         """Run the next part."""
-        if getattr(self._what, "runs", 0) >= 100_000:
+        if getattr(self._exploration, "runs", 0) >= 100_000:
             time.sleep(2 * seconds)
             seconds /= 20
         return super().advance(seconds, *more)
@@ -99,7 +99,7 @@ def occupy(folder: Path) -> None:
 
 def scripted(recording: Recording) -> dict[str, list[Event]]:
     """What a recording holds."""
-    prompt = recording.asked["prompt"]
+    prompt = recording.values["prompt"]
     return {lane: list(FakeDecoder().decode(prompt, config)) for lane, config in recording.plan().items()}
 
 
@@ -107,7 +107,7 @@ def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
     exploration.SLICE = 0.2  # less waiting than for real models
-    exploration.Exploring = Leisurely
+    exploration.ExplorationRun = Leisurely
     traces = folder / "traces"
     if not traces.exists():  # a server that comes back finds them
         record(traces, scripted)

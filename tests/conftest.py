@@ -47,11 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort files: with a browser, long ones, and then by their number of tests."""
     tests = collections.Counter(item.path for item in items)
 
-    def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
+    def order(item: pytest.Item) -> tuple[bool, bool, int, Path]:
         browser = item.get_closest_marker("browser") is not None
         return not browser, item.path.name not in EARLY, -tests[item.path], item.path
 
-    items.sort(key=place)
+    items.sort(key=order)
 
 
 def pytest_collection_finish() -> None:

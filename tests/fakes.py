@@ -67,25 +67,25 @@ def keyed_logits(*key: object, scale: float = 2.0) -> Tensor:
 
 
 class Ledger:
-    """A causal language model whose cache is a ledger: the tokens that it read, and their places.
+    """A causal language model whose cache is a ledger: the tokens that it read, and their positions.
 
-    The text of a row is what the mask lets it read, in the order of the places; its logits are
-    ``law(text)``. A token that was rolled back too late, a wrong ancestor or a wrong place makes
-    another text, and so another law."""
+    The text of a row is what the mask lets it read, in the order of the positions; its logits are
+    ``distribution(text)``. A token that was rolled back too late, a wrong ancestor or a wrong position makes
+    another text, and so another distribution."""
 
     dtype, device = torch.float64, torch.device("cpu")
 
-    def __init__(self, law: Callable[[Text], Tensor], size: int) -> None:
+    def __init__(self, distribution: Callable[[Text], Tensor], size: int) -> None:
         self.config = LlamaConfig(
             vocab_size=size, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
         )
         self.config._attn_implementation = "eager"
-        self._law, self._known = law, {}
+        self._distribution, self._known = distribution, {}
 
     def logits(self, text: Text) -> Tensor:
         """``[V]`` behind ``text``."""
         if text not in self._known:
-            self._known[text] = self._law(text)
+            self._known[text] = self._distribution(text)
         return self._known[text]
 
     def __call__(
@@ -100,14 +100,14 @@ class Ledger:
         **others: Any,
     ) -> CausalLMOutputWithPast:
         held, new = past_key_values.get_seq_length(), input_ids.shape[1]
-        places = torch.arange(held, held + new)[None] if position_ids is None else position_ids
-        ledger = torch.stack([places, input_ids], -1)[:, None].double()
+        positions = torch.arange(held, held + new)[None] if position_ids is None else position_ids
+        ledger = torch.stack([positions, input_ids], -1)[:, None].double()
         entries = [tuple(entry) for entry in past_key_values.update(ledger, ledger, 0)[0][0, 0].long().tolist()]
         texts = []
         for row in range(new):
             seen = range(held + row + 1) if attention_mask is None else (attention_mask[0, 0, row] == 0).nonzero()
             read = sorted(entries[int(entry)] for entry in seen)
-            in_order = [place for place, _ in read] == list(range(len(read)))
+            in_order = [position for position, _ in read] == list(range(len(read)))
             texts.append(tuple(token for _, token in read) if in_order else tuple(read))
         return CausalLMOutputWithPast(
             logits=torch.stack([self.logits(text) for text in texts])[None, -logits_to_keep:],
@@ -128,21 +128,21 @@ def state(text: Text) -> Tensor:
 
 
 class FakeTarget(Target):
-    """p(·|all ids) comes from ``law`` (default: a hash)."""
+    """p(·|all ids) comes from ``distribution`` (default: a hash)."""
 
     def __init__(
         self,
-        law: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]),
+        distribution: Callable[[Text], Tensor] = lambda ids: keyed_logits("p", ids[-3:]),
         *,
         size: int = V,
         context: int = 200,
         suppress: Sequence[int] = (MASK,),
     ) -> None:
-        super().__init__(Ledger(law, size), context=context, suppress=suppress)
+        super().__init__(Ledger(distribution, size), context=context, suppress=suppress)
 
 
 def good_drafter(error: float = 0.6) -> ScriptedDrafter:
-    """Near the fake target's law where the context is known, so that tokens are accepted."""
+    """Near the fake target's distribution where the context is known, so that tokens are accepted."""
 
     def script(known: tuple[int, ...], window: Tensor) -> Tensor:
         rows, text = [], list(known)

@@ -69,9 +69,9 @@ def write(
         heads = halves(arch, name, config)
         values = regrouped(tensor.numpy(), heads, 2, -1)
         stored = kind if values.ndim > 1 else Kind.F32
-        place = place_of(name)
-        tensors[place] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
-        held[name] = torch.from_numpy(regrouped(np.array(gguf.dequantize(tensors[place][0], stored)), heads, -1, 2))
+        key = gguf_name_of(name)
+        tensors[key] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
+        held[name] = torch.from_numpy(regrouped(np.array(gguf.dequantize(tensors[key][0], stored)), heads, -1, 2))
     for name, values in (extra or {}).items():
         tensors[name] = (values, Kind.F32)
     dump(path, {**fields_of(arch, config, pre), **(header or {})}, tensors)
@@ -84,7 +84,7 @@ def convert(folder: Path, path: Path) -> None:
     tensors = {}
     for name, tensor in (dequantised_state(folder) or {}).items():
         values = regrouped(tensor.float().numpy(), halves("llama", name, config), 2, -1)
-        tensors[place_of(name)] = (np.ascontiguousarray(values), Kind.F32)
+        tensors[gguf_name_of(name)] = (np.ascontiguousarray(values), Kind.F32)
     words = {token: word for word, token in spelled["model"]["vocab"].items()}
     special = {one["id"]: one["content"] for one in spelled["added_tokens"]}
     merges = [one if isinstance(one, str) else " ".join(one) for one in spelled["model"]["merges"]]
@@ -109,7 +109,7 @@ def halves(arch: str, name: str, config: Any) -> int:
     return int(config.num_key_value_heads) if name.endswith("k_proj.weight") else 0
 
 
-def place_of(name: str) -> str:
+def gguf_name_of(name: str) -> str:
     """transformers' name of a tensor -> the file's, by gguf's own table."""
     return str(NAMES.get_name(name, (".weight", ".bias")))
 

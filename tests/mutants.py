@@ -37,20 +37,20 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 300  # CPU seconds of a mutant; one that needs more counts as noticed
 BY_HAND = "bugs"
 
-LAW = "law::the_text_follows_the_targets_law"
+DISTRIBUTION = "distribution::the_text_follows_the_targets_distribution"
 COVERED_BY = {
-    "decoding.loop": ("decode", "tree", LAW),
-    "decoding.verify": ("decode", "tree", "lossless", LAW),
-    "maths.distributions": ("maths", "decode", LAW),
-    "maths.randomness": ("maths", "chain", "law::several_drafts_of_a_round_really_differ"),
+    "decoding.loop": ("decode", "tree", DISTRIBUTION),
+    "decoding.verify": ("decode", "tree", "lossless", DISTRIBUTION),
+    "maths.distributions": ("maths", "decode", DISTRIBUTION),
+    "maths.randomness": ("maths", "chain", "distribution::several_drafts_of_a_round_really_differ"),
     "maths.unmasking": ("maths", "lossless"),
     "maths.trees": ("tree", "eagle", "network", "lossless"),
-    "maths.chains": ("chain", "lossless", "law::drafts_follow_the_law_of_their_drafter"),
-    "drafters.denoise": ("decode", "chain", "tree", "lossless", LAW),
+    "maths.chains": ("chain", "lossless", "distribution::drafts_follow_the_distribution_of_their_drafter"),
+    "drafters.denoise": ("decode", "chain", "tree", "lossless", DISTRIBUTION),
     "models.cache": ("network",),
 }
-"""Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``law`` is
-``tests/test_law.py``, ``law::name`` one of its tests."""
+"""Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``distribution`` is
+``tests/test_distribution.py``, ``distribution::name`` one of its tests."""
 
 
 EQUIVALENT = {("maths.unmasking", "exact_positions", "-1", "-2")}  # steps begin at 0
@@ -247,8 +247,8 @@ def by_hand() -> list[Bug]:
     """The bugs of ``tests/bugs.diff``."""
     found = []
     for block in (ROOT / "tests" / "bugs.diff").read_text("utf-8").split("\n\n")[1:]:
-        name, place, pattern, bug = block.strip().split("\n")
-        (module, function), tests = place.split()[1].split(":"), place.split()[3:]
+        name, header, pattern, bug = block.strip().split("\n")
+        (module, function), tests = header.split()[1].split(":"), header.split()[3:]
         covering = tuple(tests) or COVERED_BY[module]
         found.append(Bug(name[2:], module, function, covering, pattern[1:], bug[1:]))
     return found

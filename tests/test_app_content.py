@@ -246,8 +246,8 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             assert set(watch.lines) <= drawn, "a lesson draws what is there"
         elif watch.trace:
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
-            places = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]
-            assert places[watch.round - 1] == scenes.PEOPLE, "the round of its scene"
+            rounds = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]
+            assert rounds[watch.round - 1] == scenes.PEOPLE, "the round of its scene"
         else:
             assert f'id="{watch.area[1:]}"' in learn()
         assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
@@ -317,8 +317,8 @@ def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
             assert marked.count("accepted") == own.verified.accepted and marked.count("target") == 1
             assert len(marked) - marked.count("shared") == len(own.draft) + 1
     beside = {scenes.PEOPLE: scenes.FOUR, scenes.OKAY: scenes.TREE, scenes.LIKE_TO: scenes.DRAFTS}
-    for place, name in beside.items():
-        assert scenes.rounds(name)[place].before == scenes.rounds(scenes.WINDOW)[place].before
+    for index, name in beside.items():
+        assert scenes.rounds(name)[index].before == scenes.rounds(scenes.WINDOW)[index].before
     assert scenes.rounds(scenes.FOUR)[scenes.PEOPLE].passes == 4
     assert 0 < scenes.rounds(scenes.WINDOW)[scenes.PEOPLE].verified.accepted < 8, "a round in which not all pass"
 

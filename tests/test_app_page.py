@@ -96,8 +96,8 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
         assert trace.title == recording.title == index[recording.file.name]["title"]
         for (lane, config), (name, run) in zip(recording.plan().items(), trace.lanes.items(), strict=True):
             header = next(event for event in run if isinstance(event, RunStarted))
-            asked = PAIRS[config.pair].drafter(config.drafter).follow(config).to_dict()
-            assert (lane, asked, recording.asked["prompt"]) == (
+            asked = PAIRS[config.pair].drafter(config.drafter).clamp(config).to_dict()
+            assert (lane, asked, recording.values["prompt"]) == (
                 name,
                 DecodeConfig.parse(header.config).to_dict(),
                 header.prompt,
@@ -263,8 +263,8 @@ def opened(built: Any, query: dict[str, str]) -> dict[str, Any]:
 def cards_of() -> Any:
     """The controls of both tabs, their players, and the tabs."""
     with gr.Blocks():
-        placed = {tab: module.place() for tab, module in page.TABS.items()}
-        return placed, {tab: gr.HTML(elem_id=tab) for tab in placed}, gr.Tabs(elem_id="tab")
+        by_tab = {tab: module.build() for tab, module in page.TABS.items()}
+        return by_tab, {tab: gr.HTML(elem_id=tab) for tab in by_tab}, gr.Tabs(elem_id="tab")
 
 
 def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
@@ -347,18 +347,18 @@ def test_the_code_of_a_link_leads_to_this_page_only() -> None:
 def test_a_room_counts_each_page_once_for_a_question() -> None:
     count = launch.counting(kept := Rooms())
     client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST", "PUT"])]))
-    place, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
-    assert client.get(place).status_code == client.post(f"{place}?voter={one}&option=0").status_code == 404, "not open"
+    room, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
+    assert client.get(room).status_code == client.post(f"{room}?voter={one}&option=0").status_code == 404, "not open"
     assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
-    assert client.put(place).json() == {"counts": [], "shown": "gamma-guess"}
+    assert client.put(room).json() == {"counts": [], "shown": "gamma-guess"}
     for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts
-        assert client.post(f"{place}?voter={voter}&option={option}").status_code == 200
+        assert client.post(f"{room}?voter={voter}&option={option}").status_code == 200
     kept.close("0123456789ab")
-    assert client.post(f"{place}?voter={one}&option=0").status_code == 404, "it is closed"
-    assert client.put(place).json() == client.get(place).json() == {"counts": [1, 0, 1], "shown": "gamma-guess"}
+    assert client.post(f"{room}?voter={one}&option=0").status_code == 404, "it is closed"
+    assert client.put(room).json() == client.get(room).json() == {"counts": [1, 0, 1], "shown": "gamma-guess"}
     client.put("/rooms/0123456789ab/verify-none")
     assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": [], "shown": "verify-none"}
-    for wrong in (f"{place}?voter=Ada&option=1", f"{place}?voter={one}&option=99", f"{place}?voter={one}&option=x"):
+    for wrong in (f"{room}?voter=Ada&option=1", f"{room}?voter={one}&option=99", f"{room}?voter={one}&option=x"):
         assert client.post(wrong).status_code == 400
 
 
@@ -399,9 +399,9 @@ def test_presets_fill_their_widgets_in_order() -> None:
     """With the pair's own drafter; passing by the list changes nothing."""
     names = list(controls.preset_values(PRESETS[0]))
     for pair, drafter in (("embedded", "mdlm"), ("llama2-diffullama", PAIRS["llama2-diffullama"].playing("mdlm").name)):
-        place = next(place for place in presets_of(pair) if PRESETS[place].config.drafter == "mdlm")
-        found = dict(zip(names, live.settings_of(str(place), pair), strict=True))
-        assert found == {**controls.preset_values(PRESETS[place]), "drafter": drafter}
+        index = next(index for index in presets_of(pair) if PRESETS[index].config.drafter == "mdlm")
+        found = dict(zip(names, live.settings_of(str(index), pair), strict=True))
+        assert found == {**controls.preset_values(PRESETS[index]), "drafter": drafter}
     for other in (controls.CUSTOM, "0", "<b>"):
         assert set(map(str, live.settings_of(other, "embedded"))) == {str(gr.skip())}
 

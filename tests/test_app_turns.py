@@ -115,13 +115,13 @@ def test_jobs_have_their_turns_in_the_order_of_their_arrival(monkeypatch: pytest
     """Two at once, three who wait, of whom the second leaves, and nobody else finds room."""
     monkeypatch.setattr(turns, "GLANCE", 0.01)
     monkeypatch.setattr(turns, "MOST_WAITING", 3)
-    queue, places, began = turns.Queue(2), dict[str, turns.Place](), list[str]()
+    queue, positions, began = turns.Queue(2), dict[str, turns.QueuePosition](), list[str]()
     ends = {name: Event() for name in "abcde"}
     leaves = Event()
 
     def come(name: str) -> Thread:
-        def wait(place: turns.Place) -> None:
-            places[name] = place
+        def wait(position: turns.QueuePosition) -> None:
+            positions[name] = position
             if name == "d" and leaves.is_set():
                 raise Stopped
 
@@ -132,20 +132,20 @@ def test_jobs_have_their_turns_in_the_order_of_their_arrival(monkeypatch: pytest
 
         thread = Thread(target=job)
         thread.start()
-        until(lambda: name in began or name in places)
+        until(lambda: name in began or name in positions)
         return thread
 
     threads = [come(name) for name in ends]
-    until(lambda: places == {name: (i + 1, 3, None) for i, name in enumerate("cde")})
+    until(lambda: positions == {name: (i + 1, 3, None) for i, name in enumerate("cde")})
     assert began == ["a", "b"]
     with pytest.raises(QueueFull), queue.turn():
         pass
     leaves.set()
-    until(lambda: places["e"] == (2, 2, None))
+    until(lambda: positions["e"] == (2, 2, None))
     assert not queue.wait_gap(0, 0)
     ends["b"].set()
-    until(lambda: began == ["a", "b", "c"] and places["e"][:2] == (1, 1))
-    until(lambda: places["e"].left is not None)
+    until(lambda: began == ["a", "b", "c"] and positions["e"][:2] == (1, 1))
+    until(lambda: positions["e"].left is not None)
     for end in ends.values():
         end.set()
     for thread in threads:
@@ -162,8 +162,8 @@ def test_the_time_until_a_waiting_job_is_done_is_estimated_from_earlier_ones(
         with queue.turn():
             clock.now += seconds
 
-    def leave(place: turns.Place) -> None:
-        lefts.append(place.left)
+    def leave(position: turns.QueuePosition) -> None:
+        lefts.append(position.left)
         raise Stopped
 
     with queue.turn():
@@ -188,9 +188,9 @@ def test_of_two_at_once_the_estimate_follows_whichever_ends_first(
         clock.now += 100
     lefts = dict[int, float | None]()
 
-    def leave(place: turns.Place) -> None:
-        lefts[place.number] = place.left
-        if place.number == 1:
+    def leave(position: turns.QueuePosition) -> None:
+        lefts[position.number] = position.left
+        if position.number == 1:
             with suppress(Stopped), queue.turn(leave):
                 pass
         raise Stopped
@@ -210,7 +210,7 @@ def test_nothing_begins_that_was_stopped_or_after_the_server_has_ended(monkeypat
     with job.Job.turns.races.turn():
         for waiting in jobs:
             waiting.start()
-            until(lambda waiting=waiting: waiting.place is not None)
+            until(lambda waiting=waiting: waiting.position is not None)
         jobs[0].stop.set()
         job.Job.turns.close()
     assert all(waiting.done.wait(5) and waiting.error is None for waiting in jobs) and not decoder.calls

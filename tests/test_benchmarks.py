@@ -213,10 +213,10 @@ def test_the_rates_beside_those_of_a_paper_are_those_of_the_sweep() -> None:
         (ROOT / "BENCHMARKS.md").read_text("utf-8").partition("\n| α_j, the acceptance rate at position j (γ 9")
     )
     own = below.partition("\n")[0].split("|")[-2]
-    places = [int(j) for j in re.findall(r"\d+", own.partition("j = ")[2].partition(":")[0])]
+    positions = [int(j) for j in re.findall(r"\d+", own.partition("j = ")[2].partition(":")[0])]
     for name, numbers in re.findall(r"(mdlm\w*) ([\d., ]+)", own):
         row = next(row for row in reversed(cells(above)) if row[0] == f"{name} γ 9, T 1")
-        assert [row[5].split()[j - 1] for j in places] == numbers.strip(", ").split(", "), name
+        assert [row[5].split()[j - 1] for j in positions] == numbers.strip(", ").split(", "), name
 
 
 # The commands.

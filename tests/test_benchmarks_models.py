@@ -15,7 +15,7 @@ import pytest
 import torch
 from block import drafter_config, new_drafter
 from common import new_llama as new_target
-from test_law import engine_of
+from test_distribution import engine_of
 
 from benchmarks import equality
 from benchmarks import forwards as forwards_module
@@ -97,6 +97,15 @@ def turns(engine: Engine) -> RowLog[Turn]:
     return log
 
 
+def test_lanes_warm_up_once_off_the_record(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens: list[int] = []
+    one = hf.timed
+    monkeypatch.setattr(hf, "timed", lambda *given: tokens.append(given[2].max_new_tokens) or one(*given))
+    monkeypatch.setattr("specdiff_core.schema.decoder.WARM_UP", 3)
+    *_, (_, _, log) = measure_peers(engine, PROMPTS[:2], (VANILLA,), BASE, repeats=1)
+    assert len(log.rows) == 2 and tokens == [3] * (len(tokens) // 3) + [BASE.max_new_tokens] * (2 * len(tokens) // 3)
+
+
 def report(log: RowLog[Turn]) -> str:
     """The section of a report."""
     numbers = hf.aggregate(log.rows, log.header["lanes"])
@@ -110,8 +119,8 @@ def test_every_loop_of_transformers_runs_and_says_vanillas_text(turns: RowLog[Tu
     assert found["compared"] == 2 * (len(THEIRS) + 3)
     assert found["equal"] + found["ties"] == found["compared"] and found["equal"] > 0
     assert all(lane["low"] <= lane["ratio"] <= lane["high"] for lane in found["lanes"] if lane["theirs"])
-    assert [row.repeat for row in turns.rows] == [-1, 0, 0], "the first is a warm-up"
-    for row in turns.rows[1:]:
+    assert [row.repeat for row in turns.rows] == [0, 0]
+    for row in turns.rows:
         assert all(0 < seconds <= wall and tokens == 12 for seconds, wall, tokens in row.lanes.values())
 
 
@@ -207,23 +216,17 @@ LANES = [
 ]
 
 
-def turn_of(prompt: str, *seconds: float, repeat: int = 0, parted: tuple[str, ...] = ()) -> Turn:
+def turn_of(prompt: str, *seconds: float, parted: tuple[str, ...] = ()) -> Turn:
     wall = {lane["lane"]: 0.0 if lane["theirs"] else 1.0 for lane in LANES}
     lanes = {name: (value, value + more, 10) for (name, more), value in zip(wall.items(), seconds, strict=True)}
-    differences = [{"lane": name, "prompt": prompt, "repeat": repeat, "tie": True} for name in parted]
-    return Turn(prompt=prompt, flavour="x", repeat=repeat, lanes=lanes, differences=differences)
+    differences = [{"lane": name, "prompt": prompt, "repeat": 0, "tie": True} for name in parted]
+    return Turn(prompt=prompt, flavour="x", repeat=0, lanes=lanes, differences=differences)
 
 
 def test_ratios_by_hand() -> None:
     """Pooled: 20 tokens in 2 + 3 s against 20 in 4 + 3.5 s; by wall clock 2 s more for ours."""
-    found = hf.aggregate(
-        [
-            turn_of("a", 2.0, 4.0, 1.0, 3.0, 1.5),
-            turn_of("b", 3.0, 3.5, 2.0, 3.0, 1.5, parted=("slow",)),
-            turn_of("a", 1e9, 1.0, 1.0, 1.0, 1.0, repeat=-1),
-        ],
-        LANES,
-    )
+    turns = [turn_of("a", 2.0, 4.0, 1.0, 3.0, 1.5), turn_of("b", 3.0, 3.5, 2.0, 3.0, 1.5, parted=("slow",))]
+    found = hf.aggregate(turns, LANES)
     vanilla, slow, quick = (lane for lane in found["lanes"] if lane["theirs"])
     assert (vanilla["ratio"], vanilla["ratio_wall"]) == pytest.approx((7.5 / 5, 7.5 / 7))
     factor = (2.0 / (3.5 / 3)) ** (student(0.975, 1) / 2)  # each prompt alone

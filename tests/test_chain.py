@@ -80,5 +80,5 @@ def test_shared_noise_belongs_to_an_id_not_to_a_candidate() -> None:
     probs /= probs.sum(-1, keepdim=True)
     wide = torch.zeros(2, 7, dtype=torch.float64).scatter_(-1, ids, probs)
     for first in range(40):
-        places = sampler.sample(probs, [first, first + 1], Candidates(ids, 7))
-        assert ids.gather(-1, places[:, None])[:, 0].tolist() == sampler.sample(wide, [first, first + 1]).tolist()
+        drawn = sampler.sample(probs, [first, first + 1], Candidates(ids, 7))
+        assert ids.gather(-1, drawn[:, None])[:, 0].tolist() == sampler.sample(wide, [first, first + 1]).tolist()

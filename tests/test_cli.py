@@ -113,8 +113,8 @@ def test_a_race_of_several_methods(decoder: FakeDecoder, capsys: pytest.CaptureF
     assert status == 0
     order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in decoder.calls]
     lanes = [("none", 0), ("mdlm", 0), ("block_markov", 16)]
-    warm, measured = [(*lane, 16) for lane in lanes], [(*lane, 30) for lane in lanes]
-    assert order == [*warm, *measured, *measured[::-1]]
+    measured = [(*lane, 30) for lane in lanes]
+    assert order == [*measured, *measured[::-1]] and decoder.warm_ups == [0.0] * 3 + [None] * 3
     found = json.loads(out.splitlines()[-1])
     lanes = found["lanes"]
     assert list(lanes) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
@@ -188,9 +188,9 @@ def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
     decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    for place in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
+    for path in (tmp_path, tmp_path / "file" / "x.jsonl", tmp_path / ("x" * 300)):
         for command in ("decode", "race"):
-            status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(place))
+            status, _, err = run(capsys, command, "--prompt", "x", "--trace", str(path))
             assert status == 2 and "hint: " in err and not decoder.calls
     made = tmp_path / "made" / "here" / "x.jsonl"
     options.check_target(made, "trace")

@@ -1,4 +1,4 @@
-"""Adaptive γ and T: estimates, choice, the cut by distributions only, the law that stays."""
+"""Adaptive γ and T: estimates, choice, the cut by distributions only, the distribution that stays."""
 
 from __future__ import annotations
 
@@ -216,9 +216,9 @@ def test_what_can_be_chosen_as_it_goes() -> None:
     """Several drafts, trees with a pass for each depth and copies are sized as set."""
     block = EMBEDDED.drafter("block")
     auto = DecodeConfig(auto=True)
-    assert block.follow(auto).auto
-    assert block.follow(dataclasses.replace(auto, tree_nodes=8)).auto
-    assert not EMBEDDED.drafter("eagle").follow(dataclasses.replace(auto, tree_nodes=8)).auto
-    assert not block.follow(dataclasses.replace(auto, num_drafts=2)).auto
-    assert not EMBEDDED.drafter("prompt_lookup").follow(auto).auto
-    assert not EMBEDDED.drafter("none").follow(auto).auto
+    assert block.clamp(auto).auto
+    assert block.clamp(dataclasses.replace(auto, tree_nodes=8)).auto
+    assert not EMBEDDED.drafter("eagle").clamp(dataclasses.replace(auto, tree_nodes=8)).auto
+    assert not block.clamp(dataclasses.replace(auto, num_drafts=2)).auto
+    assert not EMBEDDED.drafter("prompt_lookup").clamp(auto).auto
+    assert not EMBEDDED.drafter("none").clamp(auto).auto

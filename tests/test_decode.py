@@ -92,16 +92,16 @@ def test_events_tell_one_consistent_story() -> None:
 
 
 def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
-    def law(ids: tuple[int, ...]) -> torch.Tensor:
+    def distribution(ids: tuple[int, ...]) -> torch.Tensor:
         wanted = END if len(ids) == len(PROMPT) + 3 else 5
         return 50.0 * torch.nn.functional.one_hot(torch.tensor(wanted), 12).double()
 
     def script(known: tuple[int, ...], window: torch.Tensor) -> torch.Tensor:
-        return torch.stack([law((*known, *range(i))) for i in range(len(window))])
+        return torch.stack([distribution((*known, *range(i))) for i in range(len(window))])
 
     events = decoded(
         DecodeConfig(gamma=8, max_new_tokens=50),
-        target=FakeTarget(law),
+        target=FakeTarget(distribution),
         drafter=ScriptedDrafter(script, mask_id=MASK),
         ending=Ending([END]),
     )

@@ -46,7 +46,7 @@ def with_drafter(engine: Engine, name: str, drafter: Drafter) -> Engine:
 
 
 def examined(engine: Engine, name: str, **values: Any) -> Any:
-    return explore(Doctor, engine, **{**FEW, "drafter": name, "pair": engine.pair.spec.name, **values}).explored
+    return explore(Doctor, engine, **{**FEW, "drafter": name, "pair": engine.pair.spec.name, **values}).result
 
 
 @pytest.fixture(scope="module")
@@ -123,25 +123,25 @@ def test_too_few_texts_are_told_to_be_too_few(engine: Engine) -> None:
 class Displaced(BlockDrafter):
     """Its block stands one position too near to what it reads."""
 
-    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
-        where = slice(places.start - 1, places.stop - 1)
+    def denoise(self, ids: Tensor, positions: Any, attend: Any) -> tuple[Tensor, Tensor]:
+        where = slice(positions.start - 1, positions.stop - 1)
         return super().denoise(ids, where, attend)
 
 
 class Anchorless(BlockDrafter):
     """Its anchor's slot holds a mask."""
 
-    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
+    def denoise(self, ids: Tensor, positions: Any, attend: Any) -> tuple[Tensor, Tensor]:
         masked = torch.cat([ids.new_tensor([self.mask_id]), ids[1:]])
-        return super().denoise(masked, places, attend)
+        return super().denoise(masked, positions, attend)
 
 
 class Offset(BlockDrafter):
     """Its anchor's slot is taken to predict the first token."""
 
-    def denoise(self, ids: Tensor, places: Any, attend: Any) -> tuple[Tensor, Tensor]:
+    def denoise(self, ids: Tensor, positions: Any, attend: Any) -> tuple[Tensor, Tensor]:
         embeddings = self.words.embed(ids)[None]
-        rope = (self.rope[0][:, :, places], self.rope[1][:, :, places])
+        rope = (self.rope[0][:, :, positions], self.rope[1][:, :, positions])
         states = self.network.denoise(embeddings, rope, attend)[0, :-1]
         return states, self.words.head(states)
 
@@ -266,8 +266,8 @@ def clock(folder: Path, rows: int = FAR + 4) -> None:
     wpe = torch.cat([directions, -directions], 1)  # of mean 0, which a norm takes away
     tensors["transformer.wpe.weight"] = wpe
     head = torch.zeros(IDS, width)
-    for place in range(rows):
-        head[10 + (place + 1) % 200] += wpe[place]
+    for position in range(rows):
+        head[10 + (position + 1) % 200] += wpe[position]
     tensors["lm_head.weight"] = head
     save(folder, tensors, config.to_dict())
 
@@ -379,7 +379,7 @@ SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 16}
 
 
 def seen(engine: Engine, **values: Any) -> Any:
-    return explore(Diverge, engine, **{**SHORT, **values}).explored
+    return explore(Diverge, engine, **{**SHORT, **values}).result
 
 
 @pytest.mark.parametrize(
@@ -436,13 +436,14 @@ def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
         best = logits.topk(2)
         leads = best.values[:, 0] - best.values[:, 1]
         unit = 2.0 ** torch.log2(logits.abs().max()).floor() * torch.finfo(torch.bfloat16).eps
-        places = (leads <= unit if near else leads > 100 * unit).nonzero().flatten().tolist()
-        if places := [place for place in places if place > 2]:
-            place = places[0]
-            second = next(one for one in best.indices[place].tolist() if one != end.ids[place])  # equals are unordered
-            other = [*end.ids[:place], second, *end.ids[place:-1]]
+        positions = (leads <= unit if near else leads > 100 * unit).nonzero().flatten().tolist()
+        if positions := [position for position in positions if position > 2]:
+            position = positions[0]
+            # Equal ones are unordered.
+            second = next(one for one in best.indices[position].tolist() if one != end.ids[position])
+            other = [*end.ids[:position], second, *end.ids[position:-1]]
             return {"a": [header, end], "b": [header, msgspec.structs.replace(end, ids=tuple(other))]}
-    raise AssertionError("no such place in twenty texts")
+    raise AssertionError("no such position in twenty texts")
 
 
 @pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), pytest.param(False, "bug", marks=pytest.mark.slow)])
@@ -453,11 +454,11 @@ def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
     file = tmp_path / "two.jsonl.gz"
     write_trace(file, dict(lanes))
     values = Diverge.from_files({"a": f"{file}#a", "b": f"{file}#b"})
-    final = explore(Diverge, bf16, **values).explored
+    final = explore(Diverge, bf16, **values).result
     assert final.facts["verdict"] == verdict, final.facts["findings"]
     one, other = (lanes[lane][-1].ids for lane in "ab")
-    place = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
-    assert final.facts["position"] == place + 1
+    position = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+    assert final.facts["position"] == position + 1
     with pytest.raises(ConfigError, match="used bf16"):
         explore(Diverge, lab.load(drafters=["none"], dtype="fp32"), **values)
     assert main(["diverge", f"{file}#a", f"{file}#b", "--dtype", "bf16", "--json", str(tmp_path / "x.json")]) == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fakes import FakeClock, Ledger, small_model
 from tables import drafted
-from test_law import engine_of
+from test_distribution import engine_of
 
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
@@ -60,12 +60,12 @@ def test_settings_that_a_drafter_cannot_follow_are_changed() -> None:
     kinds = [dataclasses.replace(small, drafting=kind) for kind in ("denoise", "sequential", "copy")]
     assert [spec.passes(6, 3) for spec in kinds] == [3, 6, 1]
     asked = DecodeConfig(gamma=20, steps=4, order=RevealOrder.ENTROPY, num_drafts=3)
-    own = small.follow(asked)
+    own = small.clamp(asked)
     assert (own.gamma, own.steps, own.order, own.num_drafts) == (20, 20, RevealOrder.LEFT_TO_RIGHT, 1)
     block = dataclasses.replace(small, drafting="denoise", window=16)
-    own = block.follow(asked)
+    own = block.clamp(asked)
     assert (own.gamma, own.steps, own.order, own.num_drafts) == (16, 1, RevealOrder.ENTROPY, 3)
-    assert block.follow(dataclasses.replace(asked, num_drafts=1)).steps == 4
+    assert block.clamp(dataclasses.replace(asked, num_drafts=1)).steps == 4
 
 
 ONE = torch.ones(1, 3, dtype=torch.float64)

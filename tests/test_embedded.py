@@ -4,7 +4,7 @@ loads offline.
 A 20-prompt slice of the grid in BENCHMARKS.md, judged as there: a mismatch is excused only by a tie
 of the two best tokens at the first differing position, which is computed and logged. By default
 every drafter and every temperature is met on one prompt; that all meet on every prompt is slow.
-That the law holds for every setting is proved in test_law.py.
+That the distribution holds for every setting is proved in test_distribution.py.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def test_a_drafter_never_drafts_a_suppressed_id(even: Engine, drafter: str, valu
 def test_match_is_vanilla_token_for_token(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float, extent: str
 ) -> None:
-    place = DRAFTERS.index(drafter)
+    index = DRAFTERS.index(drafter)
     for number, prompt in chosen(extent, TEMPERATURES.index(temperature), len(TEMPERATURES)):
-        gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number + place) % 4]
+        gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number + index) % 4]
         tokens = 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         vanilla = vanilla_ids(prompt, **settings)
@@ -130,8 +130,8 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, Any], extent: str
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
-    for place, (number, prompt) in enumerate(chosen(extent, 0, 4)):
-        temperature, tokens = (0.0, 1.0)[place % 2], 16 if extent == "few" else 24
+    for index, (number, prompt) in enumerate(chosen(extent, 0, 4)):
+        temperature, tokens = (0.0, 1.0)[index % 2], 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
         assert_same(engine, prompt, ids_of(engine, prompt, config), vanilla_ids(prompt, **settings), config)

@@ -27,7 +27,7 @@ from specdiff_core.cli import build_parser, main
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, losslessness, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, Step, command_of, csv_of
+from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, command_of, csv_of
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
@@ -73,7 +73,7 @@ def slow(*values: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warm-ups of one token, and no probe of the threads: they are tested with the engine."""
-    monkeypatch.setattr("specdiff_core.engine.WARM_UP", 1)
+    monkeypatch.setattr("specdiff_core.schema.decoder.WARM_UP", 1)
     monkeypatch.setattr(Engine, "quickest_threads", lambda self: 1)
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
@@ -85,7 +85,7 @@ def engine() -> Engine:
 
 
 def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
-    return Exploring(parse(kind, values), engine).advance()
+    return ExplorationRun(parse(kind, values), engine).advance()
 
 
 # What a record of settings makes.
@@ -163,12 +163,12 @@ def test_what_cannot_be_measured_is_refused(
 
 
 def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
-    exploring = Exploring(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
+    exploring = ExplorationRun(parse(WindowMap, {**MAP, "flavours": "stories"}), engine)
     count = REPEATS + 5
     *seen, final = [exploring.advance(0.0) for _ in range(count + 1)]
     assert [(one.done, one.over) for one in (*seen, final)] == [*((i + 1, False) for i in range(count)), (count, True)]
     assert not any(one.races for one in seen) and len(final.races) == 5, "it goes on where it was left"
-    rows = final.explored.rows
+    rows = final.result.rows
     assert [(row["gamma"], row["steps"]) for row in rows] == [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]
     first = [(cell.gamma, cell.steps) for cell in parse(WindowMap, MAP).cells()][:3]
     assert first == [(2, 1), (4, 1), (4, 4)], "the corners come first"
@@ -184,16 +184,16 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
         assert row["low"] is None
         assert row["seconds_per_round"] == pytest.approx(drafted.seconds / drafted.rounds, rel=1e-6)
         assert 0.2 < row["speedup"] / (speed_up(vanilla, drafted) or 0) < 5  # vanilla ran twice; one is in the race
-    facts = final.explored.facts
+    facts = final.result.facts
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
-    assert final.explored.machine["threads"] == facts["threads"]
-    assert final.explored.provenance["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
+    assert final.result.machine["threads"] == facts["threads"]
+    assert final.result.provenance["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
 
 
 def test_stop_keeps_what_was_done_also_within_a_batch(engine: Engine) -> None:
     asked = itertools.count()
-    final = Exploring(parse(Losslessness, {}), engine, lambda: next(asked) > 70).advance()
-    assert 50 < final.done == final.explored.facts["runs"] < 100
+    final = ExplorationRun(parse(Losslessness, {}), engine, lambda: next(asked) > 70).advance()
+    assert 50 < final.done == final.result.facts["runs"] < 100
 
 
 @pytest.mark.parametrize("name", [name for name, kind in EXPLORATIONS.items() if kind.tab and name != "losslessness"])
@@ -210,15 +210,15 @@ def test_stop_ends_a_question_within_a_few_passes(
     monkeypatch.setattr(CausalLM, "decode", counted)
     monkeypatch.setattr(engine.target, "_tried", {})  # the self-test of its bits can be stopped, too
     with contextlib.suppress(SpecDiffError):  # nothing was measured
-        Exploring(parse(EXPLORATIONS[name], {}), engine, lambda: len(passes) >= after).advance()
+        ExplorationRun(parse(EXPLORATIONS[name], {}), engine, lambda: len(passes) >= after).advance()
     assert after <= len(passes) <= after + 10
 
 
 def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:
     steps: list[Step] = []
     what = parse(Temperature, {"texts": "Once upon a time", "tokens": 8})
-    final = Exploring(what, engine, lambda: bool(steps)).advance(progress=steps.append)
-    assert final.done == 1 and final.explored and final.explored.machine["threads"] >= 1
+    final = ExplorationRun(what, engine, lambda: bool(steps)).advance(progress=steps.append)
+    assert final.done == 1 and final.result and final.result.machine["threads"] >= 1
 
 
 def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
@@ -242,7 +242,7 @@ def test_a_cell_that_fails_costs_itself_and_keeps_what_it_measured(engine: Engin
         return asked[-1] == (4, 2) or asked.count((2, 1)) > 1
 
     final = explore(WindowMap, failing(engine, fails), **{**MAP, "steps": "1,2"})
-    rows = {(row["gamma"], row["steps"]): row for row in final.explored.rows}
+    rows = {(row["gamma"], row["steps"]): row for row in final.result.rows}
     assert {key for key, row in rows.items() if row.get("failed") == "The device ran out of memory."} == {
         (4, 2),
         (2, 1),
@@ -265,7 +265,7 @@ def test_what_fails_has_no_numbers_of_another_run(
         flavours="stories",
         per_flavour=1,
         **values,
-    ).explored
+    ).result
     if kind is WhichText:
         assert {row["method"] for row in final.rows} == {"vanilla", "specdiff"}
         assert final.facts["skipped"] == ["Block diffusion (DFlash): The device ran out of memory."]
@@ -375,14 +375,14 @@ def test_methods_stand_where_their_rounds_put_them(engine: Engine, monkeypatch: 
     all_methods, few = RoundCost.methods.fget, ("dflash", "prompt_lookup")
     monkeypatch.setattr(RoundCost, "methods", property(lambda self: {name: all_methods(self)[name] for name in few}))
     what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
-    final = Exploring(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
+    final = ExplorationRun(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none"] * 3 + sorted([*what.drafters] * 2)]
     assert [doing for doing, _ in steps[: len(timed)]] == timed, "others may decode between them"
     assert [len(answer.facts["drafts"]) for _, answer in steps[: len(timed)]][:6] == [0] * 3 + [1] * 2 + [2]
     assert final.done == final.total == len(steps) == len(timed) + len(few)
-    for row in final.explored.rows:
+    for row in final.result.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
-    assert set(final.explored.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
+    assert set(final.result.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
 
 
 # Temperature, controllers, length, kinds of text.
@@ -391,20 +391,20 @@ def test_methods_stand_where_their_rounds_put_them(engine: Engine, monkeypatch: 
 def test_every_pair_of_temperatures(engine: Engine) -> None:
     heated = HEATED | {"flavours": "stories", "draft_temperatures": "0,1"}
     final = explore(Temperature, engine, per_flavour=1, **heated)
-    rows = {(row["temperature"], row["draft_temperature"]): row for row in final.explored.rows}
+    rows = {(row["temperature"], row["draft_temperature"]): row for row in final.result.rows}
     assert list(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(row["prompts"] == 1 for row in rows.values())
-    drawn = [(one["temperature"], one["draft_temperature"]) for one in final.explored.facts["reliability"]]
+    drawn = [(one["temperature"], one["draft_temperature"]) for one in final.result.facts["reliability"]]
     assert drawn == [(0, 1), (1, 1)]
-    places = final.explored.facts["places"]
+    places = final.result.facts["places"]
     assert len(places) == 1, "12 tokens of a text: one place"
     assert all(
         sum(map(mul, one["counts"], map(math.exp, one[side]))) == pytest.approx(1, abs=0.01)
         for one in places
         for side in "pq"
     )
-    (figure,) = (one for one in final.explored.report.figures if one.formula == "matched")
-    assert figure.title in html_page("", final.explored.report)
+    (figure,) = (one for one in final.result.report.figures if one.formula == "matched")
+    assert figure.title in html_page("", final.result.report)
     assert [slider.name for slider in figure.sliders] == ["target", "drafter"]
     assert set(final.races) == {"0/0", "0/1", "1/0", "1/1"}
 
@@ -466,7 +466,7 @@ def test_reliability_is_counted_by_confidence() -> None:
 def test_length_counts_every_token_but_the_first_rounds(engine: Engine) -> None:
     final = explore(WhichText, engine, methods="specdiff", flavours="stories", per_flavour=1, tokens=40, width=16)
     by_method: dict[str, list[Any]] = {}
-    for row in final.explored.rows:
+    for row in final.result.rows:
         if row["group"] == "length":
             by_method.setdefault(row["method"], []).append(row)
     assert set(by_method) == {"vanilla", "specdiff"}
@@ -481,7 +481,7 @@ def test_every_tested_token_of_a_tree_is_of_one_kind(engine: Engine) -> None:
     method = "ddtree"
     final = explore(WhichText, engine, methods=method, tokens=32, per_flavour=1, flavours="stories")
     sums: dict[str, tuple[int, float]] = {}
-    for row in final.explored.rows:
+    for row in final.result.rows:
         if row["group"] != "length":
             before = sums.get(row["group"], (0, 0.0))
             sums[row["group"]] = (before[0] + row["tested"], before[1] + row["tested"] * row["accepted"])
@@ -518,7 +518,7 @@ def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
 
 def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine: Engine) -> None:
     final = explore(Compare, engine, methods="prompt_lookup,dflash", tokens=8, flavours="stories,code")
-    rows = final.explored.rows
+    rows = final.result.rows
     assert {(row["temperature"], row["method"], row["flavour"]) for row in rows} == {
         (degree, method, flavour)
         for degree in (0.0, 1.0)
@@ -539,7 +539,7 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine
             (header,) = (event for event in lanes[lane] if isinstance(event, events.RunStarted))
             assert header.config["temperature"] == row["temperature"] and "vanilla" in lanes
             assert BenchSetting.of_config(DecodeConfig.parse(header.config)).key == row["setting"]
-    report = final.explored.report
+    report = final.result.report
     assert [[value for value, *_ in switch.options] for switch in report.switches] == [
         ["0", "1"],
         ["mean", "stories", "code"],
@@ -561,8 +561,8 @@ RECORDED = sorted(
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
     """This version makes the same report of its rows, and their races are there."""
-    final = msgspec.json.decode(path.read_bytes(), type=Explored)
-    report = parse(EXPLORATIONS[final.name], final.choice).report(final.rows, final.facts)
+    final = msgspec.json.decode(path.read_bytes(), type=ExplorationResult)
+    report = parse(EXPLORATIONS[final.name], final.settings).report(final.rows, final.facts)
     again = msgspec.json.decode(msgspec.json.encode(report))
     assert again == msgspec.json.decode(msgspec.json.encode(final.report)), (
         "`explore show FILE --json FILE` draws it anew"
@@ -623,14 +623,14 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
     bad = ["no number here", f"What? | {'x' * 61}", '{"question": "?"}', "{broken", good[0], "word " * 600 + "| 3"]
     texts = "\n".join([good[0], *bad, "", good[1]])
     final = explore(Budget, engine, texts=texts, methods="specdiff", problems=5, attempts=1, tokens=8, given="most")
-    facts = final.explored.facts
+    facts = final.result.facts
     assert facts["problems"] == [
         {"prompt": "Question: What is 3 + 4?\nAnswer:", "answer": "7"},
         {"prompt": "Question: Eggs?\nAnswer: 4 * 2 = 8 eggs.\n", "answer": "7"},
     ]
     assert [line.split(":")[0] for line in facts["skipped"]] == [f"line {number}" for number in range(2, 8)]
     assert facts["given"] == "most"
-    plain = explore(Budget, engine, texts="1? | 1\n2? | 2", methods="specdiff", attempts=1, tokens=8).explored
+    plain = explore(Budget, engine, texts="1? | 1\n2? | 2", methods="specdiff", attempts=1, tokens=8).result
     assert plain.facts["given"] == "none", "nothing was worked out"
     with pytest.raises(ConfigError, match=r"None of your problems can be used, .* line 1: there is no question"):
         explore(Budget, engine, texts="\n".join(bad[:4]))
@@ -669,7 +669,7 @@ def test_the_recorded_budget_is_what_its_attempts_say_and_how_little_its_problem
 def test_short_questions_end_at_their_line_and_are_answered_in_words() -> None:
     budget = parse(Budget, {"source": "short", "pair": "smollm2", "methods": "dflash"})
     assert (budget.base.stops, budget.base.template.value) == (("\n",), "plain")
-    assert all(budget.asked(one).endswith("Answer: The answer is") for one in SHORT_QUESTIONS)
+    assert all(budget.prompt_of(one).endswith("Answer: The answer is") for one in SHORT_QUESTIONS)
     for text, answer in ((" Paris.\n", "paris"), (" 13.", "13"), (" 4 because 2 + 2 is 4.", "4")):
         last = events.Finished(reason="stop_string", text=text, ids=(1,), rounds=1, seconds=0.5, seconds_by={})
         assert attempt_of([last], "The answer is").answer == answer
@@ -679,9 +679,9 @@ def test_short_questions_end_at_their_line_and_are_answered_in_words() -> None:
 
 def test_short_questions_are_measured(engine: Engine) -> None:
     final = explore(Budget, engine, source="short", methods="specdiff", problems=2, attempts=1, tokens=8)
-    assert [one["answer"] for one in final.explored.facts["problems"]] == ["7", "4"]
-    check_attempts(final.explored.rows, final.explored.facts)
-    assert final.explored.seconds > 0
+    assert [one["answer"] for one in final.result.facts["problems"]] == ["7", "4"]
+    check_attempts(final.result.rows, final.result.facts)
+    assert final.result.seconds > 0
 
 
 def test_the_largest_seed_has_room_for_all_attempts() -> None:
@@ -695,10 +695,10 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     """Also where somebody presses Stop: what was done by then is whole."""
     steps: list[Step] = []
     what = parse(Budget, {"methods": "specdiff", "problems": 2, "attempts": 2, "tokens": 8})
-    final = Exploring(what, engine, lambda: len(steps) >= 3).advance(progress=steps.append)
+    final = ExplorationRun(what, engine, lambda: len(steps) >= 3).advance(progress=steps.append)
     assert (final.done, final.total) == (3, 4)
     facts = steps[-1].answer().facts
-    attempts = check_attempts(final.explored.rows, final.explored.facts)
+    attempts = check_attempts(final.result.rows, final.result.facts)
     assert all(one.seconds > 0 for each in attempts.values() for own in each for one in own)
     assert {name: [len(own) for own in each] for name, each in attempts.items()} == {
         "vanilla": [2, 1],
@@ -723,10 +723,10 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(
         msgspec.structs.replace(parse(Learn, LEARN), seconds=0.4, tokens=16),
         list[Step](),
     )  # at least 5 and 32
-    final = Exploring(what, engine).advance(progress=steps.append)
+    final = ExplorationRun(what, engine).advance(progress=steps.append)
     assert final.done == final.total
     assert sum(step.done == 1 for step in steps) == 3, "others may decode before it writes, after 3 texts and after 4"
-    rows, facts = final.explored.rows, final.explored.facts
+    rows, facts = final.result.rows, final.result.facts
     halves = [[row for row in rows if row["objective"] == learn.LABELS[name]] for name in (learn.TOKENS, learn.STREAK)]
     first, second = ([row["step"] for row in own] for own in halves)
     assert first == second and first[0] == 0 and len(first) > 1
@@ -813,20 +813,20 @@ def test_rounds_follow_the_text_and_runs_part_only_where_they_may(
     engine: Engine, values: dict[str, Any], must: bool
 ) -> None:
     final = explore(SideBySide, engine, **{**TWO, **values})
-    texts, facts = {name: new_ids(final, name) for name in ("a", "b")}, final.explored.facts
+    texts, facts = {name: new_ids(final, name) for name in ("a", "b")}, final.result.facts
     for name, ids in texts.items():
-        rows = [row for row in final.explored.rows if row["run"] == name]
-        verdicts, place = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)], 0
+        rows = [row for row in final.result.rows if row["run"] == name]
+        verdicts, position = [one for one in lanes_of(final)[name] if isinstance(one, events.Verified)], 0
         assert len(rows) == len(verdicts) > 3
         for row, verdict in zip(rows, verdicts, strict=True):
-            assert row["position"] == place + 1
+            assert row["position"] == position + 1
             assert row["text"].endswith(row["added"])
             assert (row["rejected"] is not None) == (verdict.source != "bonus" and bool(verdict.tests))
             if row["rejected"] is not None:
                 assert (row["p"], row["u"]) == (verdict.tests[-1].p, verdict.tests[-1].draw)
                 assert not verdict.tests[-1].accepted
-            place += row["accepted"] + 1
-        assert place == len(ids) == TWO["tokens"]
+            position += row["accepted"] + 1
+        assert position == len(ids) == TWO["tokens"]
         assert "".join(row["text"] for row in rows) == engine.pair.tokenizer.decode(ids)
     assert facts["lossless"] is (values.get("rule") != "naive")
     assert facts["must_be_equal"] is (texts["a"] == texts["b"]) is must
@@ -843,7 +843,7 @@ def test_the_first_difference() -> None:
 def test_a_branch_goes_on_from_the_token_that_was_put_there(engine: Engine) -> None:
     """At temperature 0 every later token is the target's likeliest."""
     plain, run = explore(SideBySide, engine, **TWO), "b"
-    row = next(row for row in plain.explored.rows if row["run"] == run and row["round"] > 2 and row["rejected"])
+    row = next(row for row in plain.result.rows if row["run"] == run and row["round"] > 2 and row["rejected"])
     verdict = [one for one in lanes_of(plain)[run] if isinstance(one, events.Verified)][row["round"] - 1]
     take = verdict.tests[-1].id
     final = explore(SideBySide, engine, **TWO, branch=run, round=row["round"], take=take)
@@ -858,12 +858,12 @@ def test_a_branch_goes_on_from_the_token_that_was_put_there(engine: Engine) -> N
     logits = target.score([take, *branch[:-1]]).logits.clone()
     logits[:, list(engine.target.suppress)] = -math.inf
     assert logits.argmax(-1).tolist() == branch
-    found = final.explored.facts["branch"]
+    found = final.result.facts["branch"]
     assert (found["run"], found["position"], found["take"]) == (run, len(before) + 1, take)
     assert (found["token"], found["instead_of"]) == (row["rejected"], row["added"])
     old = new_ids(plain, run)[len(before) + 1 :]
     assert found["same"] == sum(one == other for one, other in zip(old, branch, strict=True)) < len(branch)
-    rows = [one for one in final.explored.rows if one["run"] == BRANCH]
+    rows = [one for one in final.result.rows if one["run"] == BRANCH]
     assert rows[0]["position"] == len(before) + 2
     assert all(one["milliseconds"] is None for one in rows)
 
@@ -874,9 +874,9 @@ def test_a_branch_may_be_drawn_anew(engine: Engine) -> None:
     texts = {seed: new_ids(final, BRANCH) for seed, final in seeds.items()}
     assert texts[1] != texts[2]
     for seed, final in seeds.items():
-        place = final.explored.facts["branch"]["position"] - 1
-        assert place + len(texts[seed]) == choice["tokens"]
-        assert next(row for row in final.explored.rows if row["run"] == BRANCH)["position"] == place + 1
+        position = final.result.facts["branch"]["position"] - 1
+        assert position + len(texts[seed]) == choice["tokens"]
+        assert next(row for row in final.result.rows if row["run"] == BRANCH)["position"] == position + 1
 
 
 @pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])
@@ -902,8 +902,8 @@ def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(engine: Engine, nodes:
     lane = lanes_of(final)[BRANCH]
     assert next(one for one in lane if isinstance(one, events.RunStarted)).prompt_ids[-1] == take
     assert len(new_ids(final, BRANCH)) == 24 - len(given.after) - 1
-    assert final.explored.facts["branch"]["position"] == len(given.after) + 1
-    assert final.explored.rows[0]["position"] == len(given.after) + 2
+    assert final.result.facts["branch"]["position"] == len(given.after) + 1
+    assert final.result.rows[0]["position"] == len(given.after) + 2
     for wrong, word in (
         ({"target": "another"}, "decoded by another of the pair embedded"),
         ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
@@ -927,7 +927,7 @@ def test_a_run_cannot_go_on_from_more_than_fits(engine: Engine) -> None:
 
 def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engine) -> None:
     final = explore(Losslessness, engine, rules="ratio,block,delta,match,naive", runs=200)
-    last = {row["rule"]: row for row in final.explored.rows if row["runs"] == 200}
+    last = {row["rule"]: row for row in final.result.rows if row["runs"] == 200}
     assert last["naive"]["p_value"] < 1e-6
     assert last["naive"]["bias_low"] < 0.25 < last["naive"]["bias_high"]  # P(y₁ = y₂) = ¾ (docs/theory.md)
     assert {rule: row["lossless"] for rule, row in last.items()} == {
@@ -936,7 +936,7 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
     for rule in ("ratio", "block", "delta", "match"):
         assert last[rule]["p_value"] > 1e-3, rule
         assert last[rule]["distance"] < 2 * last[rule]["floor_high"], rule
-    assert [row["exact"] for row in final.explored.facts["joint"]] == [0.25] * 4
+    assert [row["exact"] for row in final.result.facts["joint"]] == [0.25] * 4
 
 
 def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
@@ -995,9 +995,9 @@ DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 
     ids=str,
 )
 def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values: dict[str, Any]) -> None:
-    final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 200, **values}).explored
+    final = explore(Losslessness, engine, **{"rules": "ratio,block,delta,match", "runs": 200, **values}).result
     assert sum(row["exact"] for row in final.facts["joint"]) <= 1 + 1e-9
-    for row in final.rows[-len(final.choice["rules"]) :]:
+    for row in final.rows[-len(final.settings["rules"]) :]:
         assert row["lossless"]
         assert row["p_value"] > 1e-3, row
         assert row["distance"] <= 2 * row["floor_high"], row  # both 0 at temperature 0
@@ -1009,11 +1009,11 @@ def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
     run = engine.target.start()
     run.read(prompt[:-1])
     first = to_probs(run.score(prompt[-1:]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-    law = losslessness.exact_distribution(what, target, prompt)
-    assert len(law) == 4
+    distribution = losslessness.exact_distribution(what, target, prompt)
+    assert len(distribution) == 4
     for token in first.nonzero()[:, 0].tolist():
         second = to_probs(run.score([token]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-        assert [law[token, next] for next in second.nonzero()[:, 0].tolist()] == pytest.approx(
+        assert [distribution[token, next] for next in second.nonzero()[:, 0].tolist()] == pytest.approx(
             (first[token] * second[second > 0]).tolist(), abs=1e-6
         )
         run.rollback(1, ())

@@ -118,8 +118,8 @@ def test_a_summary_compares_whole_texts() -> None:
     cut = [*run[:-1], structs.replace(done, ids=done.ids[:-1])]
     lanes = race_summary({"vanilla": [run], "same": [run], "cut": [cut]})["lanes"]
     assert lanes["same"]["same_text_as_vanilla"] is True and lanes["cut"]["same_text_as_vanilla"] is False
-    place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
-    biased = [*run[:place], structs.replace(run[place], lossless=False), *run[place + 1 :]]
+    index = next(i for i, event in enumerate(run) if isinstance(event, Verified))
+    biased = [*run[:index], structs.replace(run[index], lossless=False), *run[index + 1 :]]
     assert run_summary(run)["lossless"] is True and run_summary(biased)["lossless"] is False
 
 
@@ -184,9 +184,9 @@ def test_foreign_and_damaged_traces_are_named(raw: bytes) -> None:
 @pytest.mark.parametrize("draw", [None, math.nan, math.inf])
 def test_a_draw_that_is_no_number_is_refused(draw: float | None) -> None:
     run = recorded()
-    place = next(i for i, event in enumerate(run) if isinstance(event, Verified))
-    tests = tuple(structs.replace(test, draw=draw) for test in run[place].tests)
-    run[place] = structs.replace(run[place], tests=tests)
+    index = next(i for i, event in enumerate(run) if isinstance(event, Verified))
+    tests = tuple(structs.replace(test, draw=draw) for test in run[index].tests)
+    run[index] = structs.replace(run[index], tests=tests)
     with pytest.raises(TraceError, match="draw"):
         check_run(run)
     with pytest.raises(TraceError, match="draw"):

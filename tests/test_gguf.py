@@ -17,7 +17,7 @@ import pytest
 import torch
 from checkpoints import CPU, change, close, same_text
 from gguf import GGMLQuantizationType as Kind
-from gguf_files import TEMPLATE, WORDS, config_of, convert, halves, place_of, regrouped, write
+from gguf_files import TEMPLATE, WORDS, config_of, convert, gguf_name_of, halves, regrouped, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdiff_core.cli import main
@@ -253,9 +253,9 @@ def test_a_quantisation_that_is_not_read_is_refused_by_name(tmp_path: Path) -> N
     for number, named in ((int(Kind.Q8_K), "Q8_K"), (250, "250")):
         write(tmp_path / f"{number}.gguf")
         data = bytearray((tmp_path / f"{number}.gguf").read_bytes())
-        place = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8
-        assert int.from_bytes(data[place : place + 4], "little") == Kind.Q8_0
-        data[place : place + 4] = number.to_bytes(4, "little")
+        offset = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 2 * 8
+        assert int.from_bytes(data[offset : offset + 4], "little") == Kind.Q8_0
+        data[offset : offset + 4] = number.to_bytes(4, "little")
         (tmp_path / f"{number}.gguf").write_bytes(data)
         with pytest.raises(WeightsError, match=f"token_embd.*{named}"):
             resolve(tmp_path / f"{number}.gguf")
@@ -271,13 +271,13 @@ def test_truncated_and_damaged_files_are_named(tmp_path: Path, cache: Path) -> N
         bad.write_bytes(whole[:length])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
-    for place, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # tensors, fields
-        bad.write_bytes(whole[:place] + count.to_bytes(8, "little") + whole[place + 8 :])
+    for offset, count in itertools.product((8, 16), (2**62, 2**40, 2**23)):  # tensors, fields
+        bad.write_bytes(whole[:offset] + count.to_bytes(8, "little") + whole[offset + 8 :])
         with pytest.raises(WeightsError, match=r"bad\.gguf"):
             resolve(bad)
     for _ in range(120):
-        data, place = bytearray(whole), chance.randrange(4, 12_000)
-        data[place : place + chance.choice((1, 8))] = chance.choice((b"\xff", b"\x00" * 8, b"\xff" * 8, b"\x01"))
+        data, offset = bytearray(whole), chance.randrange(4, 12_000)
+        data[offset : offset + chance.choice((1, 8))] = chance.choice((b"\xff", b"\x00" * 8, b"\xff" * 8, b"\x01"))
         bad.write_bytes(data)
         with contextlib.suppress(SpecDiffError):  # nothing else may be raised
             load_causal(resolve(bad), torch.float32, context=16)
@@ -429,7 +429,7 @@ def reference(smollm2: Any) -> Any:
     model = AutoModelForCausalLM.from_config(smollm2.model.config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            tensor = stored.pop(place_of(name))
+            tensor = stored.pop(gguf_name_of(name))
             values = np.array(package.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
             values = regrouped(values, halves("llama", name, model.config), -1, 2)
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))

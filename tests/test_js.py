@@ -422,8 +422,8 @@ def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
         for name, value in ours.items():
             yield from differences(value, theirs[name], f"{where}/{name}")
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differences(one, other, f"{where}/{place}")
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(one, other, f"{where}/{index}")
     elif isinstance(ours, float) and isinstance(theirs, (int, float)):
         if not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12):
             yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"

@@ -1,7 +1,7 @@
-"""Exactness by enumeration: three tokens over chained rounds have the target's law, to 1e-12.
+"""Exactness by enumeration: three tokens over chained rounds have the target's distribution, to 1e-12.
 
 Every rule that claims ``lossless`` must pass in every way to draft; the same comparison must catch
-biased schemes. ``test_law.py`` enumerates whole runs of the engine."""
+biased schemes. ``test_distribution.py`` enumerates whole runs of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of the pure layers: laws, reveal orders, streams."""
+"""Properties of the pure layers: distributions, reveal orders, streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import RevealOrder, Sampling
 
 
-def law(weights: list[float]) -> torch.Tensor:
+def distribution(weights: list[float]) -> torch.Tensor:
     values = torch.tensor(weights, dtype=torch.float64)
     return values / values.sum()
 
@@ -38,7 +38,7 @@ def test_process_by_hand() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-12, 1e-310])
-def test_no_temperature_is_too_small_for_a_law(temperature: float) -> None:
+def test_no_temperature_is_too_small_for_a_distribution(temperature: float) -> None:
     """Logits over 1e-310 overflow; a p that is no number would pass every ratio test."""
     probs = to_probs(torch.tensor([40.0, -30.0, 39.0]), Sampling(temperature=temperature), forbidden=(1,))
     assert probs.tolist() == pytest.approx([1.0, 0.0, 0.0])
@@ -133,10 +133,10 @@ def test_acceptance_frequency_is_the_threshold() -> None:
 
 
 def test_shared_noise_couples_draft_and_target() -> None:
-    """Equal laws agree always; close ones at least (1 − TV)/(1 + TV) of 4,000 times (z = 5)."""
+    """Equal distributions agree always; close ones at least (1 − TV)/(1 + TV) of 4,000 times (z = 5)."""
     draft, target = SharedGumbel(1, "draft", 0), SharedGumbel(1, "verify", 0)
-    p = law([5, 3, 2, 1]).expand(4000, 4)
-    q = law([4, 4, 2, 1]).expand(4000, 4)
+    p = distribution([5, 3, 2, 1]).expand(4000, 4)
+    q = distribution([4, 4, 2, 1]).expand(4000, 4)
     where = range(4000)
     assert torch.equal(draft.sample(p, where), target.sample(p, where))
     agree = float((draft.sample(q, where) == target.sample(p, where)).double().mean())
@@ -147,7 +147,7 @@ def test_shared_noise_couples_draft_and_target() -> None:
 
 def test_shared_noise_follows_p() -> None:
     """20,000 keyed draws: chi-square with 3 degrees; false alarm below 1e-6 (threshold 30.7)."""
-    p, sampler, count = law([0.5, 0.3, 0.15, 0.05]), SharedGumbel(1, "verify", 0), 20_000
+    p, sampler, count = distribution([0.5, 0.3, 0.15, 0.05]), SharedGumbel(1, "verify", 0), 20_000
     drawn = torch.cat([sampler.sample(p.expand(500, 4), range(i, i + 500)) for i in range(0, count, 500)])
     seen = torch.bincount(drawn, minlength=4).double()
     assert float(((seen - count * p) ** 2 / (count * p)).sum()) < 30.7

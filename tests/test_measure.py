@@ -222,8 +222,9 @@ def test_a_race_is_one_text_on_one_number_of_threads() -> None:
     lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
     assert {lane: len(each) for lane, each in runs.items()} == dict.fromkeys(lanes, 2)
-    assert [config.drafter for _, config in own.calls] == ["none", "block", "none", "block", "block", "none"]
-    assert len(other.calls) == 3 and {config.seed for _, config in own.calls + other.calls} == {0}
+    assert [config.drafter for _, config in own.calls] == ["none", "block", "block", "none"]
+    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [0.0, None]
+    assert len(other.calls) == 2 and {config.seed for _, config in own.calls + other.calls} == {0}
     for repeats in (0, 1.5):
         with pytest.raises(ConfigError, match="at least 1"):
             race(own, "Once", lanes, repeats=repeats)
@@ -236,12 +237,12 @@ def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
     assert sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla == before - 1
 
 
-def test_a_sweep_measures_undisturbed_and_does_not_count_the_warm_up(tmp_path: Path) -> None:
+def test_a_sweep_warms_every_lane_up_once(tmp_path: Path) -> None:
     engine = FakeDecoder()
     log = measured(tmp_path / "rows.jsonl", engine=engine)
     total = len(PROMPTS) * len(SETTINGS) * 2
-    assert [r.repeat < 0 for r in log.rows] == [True] * len(SETTINGS) + [False] * total
-    assert engine.calls[0][1].drafter == "none"
+    assert engine.calls[0][1].drafter == "none", "the header's run"
+    assert engine.warm_ups == [None] + [0.0] * len(SETTINGS) + [None] * (total - len(SETTINGS))
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + len(log.rows)
     result = sweep_result(log, ORIGIN)
     assert [entry.drafter for entry in result.entries] == ["none", "block", "block"]
@@ -259,10 +260,11 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
         file.write('{"prompt": "math-0", "cut o')  # the process died while writing
     engine = FakeDecoder()
     log = measured(path, engine=engine)
-    keys = [(r.prompt, r.repeat, r.setting) for r in log.rows if r.repeat >= 0]
+    keys = [(r.prompt, r.repeat, r.setting) for r in log.rows]
     assert len(keys) == len(set(keys)) == 24
     assert {r.session for r in log.rows} == {0, 1} and sweep_result(log, ORIGIN).sessions == 2
-    assert len(engine.calls) == 1 + len(SETTINGS) + 24 - 5  # the header, the warm-up, and only what was missing
+    assert len(engine.calls) == 1 + 24 - 5, "the header, and only what was missing"
+    assert engine.warm_ups.count(0.0) == len(SETTINGS), "every lane warms up again"
     finished = FakeDecoder()
     measured(path, engine=finished)
     assert len(finished.calls) == 1

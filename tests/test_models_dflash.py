@@ -1,5 +1,5 @@
 """The DFlash network's files and its session. Its numbers are those of plain arithmetic in
-test_released_heads.py; what a session keeps is compared with a fresh one in test_law.py."""
+test_released_heads.py; what a session keeps is compared with a fresh one in test_distribution.py."""
 
 from __future__ import annotations
 

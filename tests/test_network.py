@@ -227,10 +227,10 @@ def test_rows_are_read_in_lengths_that_round_alike(held: int, new: int) -> None:
     assert [first for first, _, _ in parts] == [0, *(end for _, end, _ in parts[:-1])] and parts[-1][1] == new
     for first, end, room in parts:
         assert room >= held + end, "every row may read itself"
-        for place in (held + first, held + end - 1):
-            begin = place // BLOCK * BLOCK
-            if place - begin >= BORDERS[0]:
-                assert room - begin == next(border for border in BORDERS if place - begin < border)
+        for row in (held + first, held + end - 1):
+            begin = row // BLOCK * BLOCK
+            if row - begin >= BORDERS[0]:
+                assert room - begin == next(border for border in BORDERS if row - begin < border)
             else:
                 assert room - begin <= BORDERS[0]
 

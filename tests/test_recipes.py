@@ -117,8 +117,8 @@ def measured(home: Path, run: str) -> list[dict[str, Any]]:
 def test_every_script_makes_a_drafter_that_decodes(home: Path, name: str) -> None:
     """With vanilla's text. What was measured last is a τ of real decoding, between 1 and γ + 1."""
     drafters = (dataclasses.replace(EMBEDDED.drafter(name), source=str(home / name)), NONE)
-    places = {"target": str(home / "target"), "tokenizer": str(home / "tokenizer")}
-    pair = dataclasses.replace(EMBEDDED, **places, drafters=drafters)
+    folders = {"target": str(home / "target"), "tokenizer": str(home / "tokenizer")}
+    pair = dataclasses.replace(EMBEDDED, **folders, drafters=drafters)
     same_text(Engine(load_pair(pair, choose_placement("cpu"), drafters=(name,))), name)
     scores = measured(home, f"run-{name}")[-1]["scores"]
     assert scores.keys() == {"tokens_per_round/tales", "tokens_per_round/mean"}

@@ -55,10 +55,10 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
     return x / (x.square().mean(-1, keepdim=True) + EPSILON).sqrt() * weight
 
 
-def turned(x: Tensor, places: Tensor) -> Tensor:
+def turned(x: Tensor, positions: Tensor) -> Tensor:
     """Rotary positions of ``x [n, heads, D]``."""
     half = SIZE // 2
-    angles = (places[:, None] * THETA ** (-torch.arange(half, dtype=torch.float64) / half))[:, None]
+    angles = (positions[:, None] * THETA ** (-torch.arange(half, dtype=torch.float64) / half))[:, None]
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
@@ -66,12 +66,12 @@ def turned(x: Tensor, places: Tensor) -> Tensor:
 def attention(w: Tensors, asks: Tensor, read: Tensor, at: Tensor, of: Tensor, seen: Tensor) -> Tensor:
     """``asks [n, ·]`` at ``at [n]`` read ``read [m, ·]`` at ``of [m]`` where ``seen [n, m]``."""
 
-    def heads(kind: str, states: Tensor, places: Tensor) -> Tensor:
+    def heads(kind: str, states: Tensor, positions: Tensor) -> Tensor:
         found = states @ w[f"self_attn.{kind}_proj.weight"].T + w.get(f"self_attn.{kind}_proj.bias", torch.zeros(1))
         found = found.view(len(states), -1, SIZE)
         if (norm := w.get(f"self_attn.{kind}_norm.weight")) is not None:
             found = rms(found, norm)
-        return found if kind == "v" else turned(found, places)
+        return found if kind == "v" else turned(found, positions)
 
     q, k, v = heads("q", asks, at), heads("k", read, of), heads("v", read, of)
     k, v = (part.repeat_interleave(HEADS // GROUPS, 1) for part in (k, v))
@@ -108,13 +108,13 @@ def block_states(w: Tensors, features: Tensor, block: Tensor, reach: Callable[[i
     """A block ``[b, W]`` behind ``features [n, F]``; ``reach(layer, query, key)``: what is read."""
     context = rms(features @ w["fc.weight"].T, w["hidden_norm.weight"])
     known, size = len(context), len(block)
-    places, hidden = torch.arange(known + size), block
+    positions, hidden = torch.arange(known + size), block
     for i in range(len({name.split(".")[1] for name in w if name.startswith("layers.")})):
         p = part(w, f"layers.{i}.")
         seen = torch.tensor([[reach(i, q, k) for k in range(known + size)] for q in range(known, known + size)])
         normed = rms(hidden, p["input_layernorm.weight"])
         states = convolved(normed, p, "attention_conv", normed, 0)
-        found = attention(p, states, torch.cat([context, states]), places[known:], places, seen)
+        found = attention(p, states, torch.cat([context, states]), positions[known:], positions, seen)
         hidden = hidden + convolved(found, p, "attention_conv", normed, 1)
         normed = rms(hidden, p["post_attention_layernorm.weight"])
         found = swiglu(p, convolved(normed, p, "mlp_conv", normed, 0))
@@ -370,8 +370,8 @@ def continued(
 
 
 def causally(w: Tensors, read: Tensor, residual: Tensor) -> Tensor:
-    places = torch.arange(len(read))
-    hidden = residual + attention(w, read, read, places, places, places[:, None] >= places[None, :])
+    positions = torch.arange(len(read))
+    hidden = residual + attention(w, read, read, positions, positions, positions[:, None] >= positions[None, :])
     return hidden + swiglu(w, rms(hidden, w["post_attention_layernorm.weight"]))
 
 
@@ -596,8 +596,8 @@ def test_the_network_is_that_of_transformers(window: int | None, tmp_path: Path)
     plain = drafter.denoise
     drafter.denoise = lambda *args: (found.append(plain(*args)[1]), plain(*args))[1]
     reads, session, seen = Target(loaded.model, context=128).start(drafter.layers), drafter.start(), 0
-    for places, expected in asked:
-        anchor = places[-10]
+    for positions, expected in asked:
+        anchor = positions[-10]
         session.observe(ids[seen:anchor], reads.read(ids[seen:anchor]))
         seen = anchor
         drafted(session, ids[: anchor + 1], 9)

@@ -90,7 +90,7 @@ def decoded(engine: Engine, method: Method, **settings: Any) -> Iterator[Event]:
     """Events of a short run. Its clock waits for no device."""
     spec = EMBEDDED.drafter(method.drafter)
     config = DecodeConfig(drafter=spec.name, gamma=4, max_new_tokens=6, **method.settings, **settings)
-    config = spec.follow(config)
+    config = spec.clamp(config)
     controller = Auto(config, spec.passes) if config.auto else Fixed(config)
     prompt = engine.encode(TEXT)[:10]
     return loop.speculate(prompt, config, engine.target, engine.drafter(spec.name), FakeClock(), controller=controller)

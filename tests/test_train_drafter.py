@@ -331,7 +331,7 @@ def test_a_slot_is_compared_with_what_the_target_says_there(
         assert tv in (0.0, 0.9)
     if kind == "eagle":  # behind each token of the answers, from the prompt's last one on
         words = [
-            learner.words.places[row[p - 1 : n] + 1]
+            learner.words.inverse[row[p - 1 : n] + 1]
             for row, p, n in zip(batch.tokens, batch.prompts, batch.lengths, strict=True)
         ]
         assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == 6
@@ -488,12 +488,12 @@ def test_a_full_disk_is_one_sentence(
         [*NOTHING, *given(made)],
         "PytorchStreamWriter failed writing file data/0",
     )
-    for place, error, said in (
+    for name, error, said in (
         ("torch.save", RuntimeError(torn), "checkpoint.pt can't be written (Pytorch"),
         ("specdiff_core.train.learners.write_folder", OSError(28, "No space left on device"), "can't be written to"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(place, failing(error))
+            patch.setattr(name, failing(error))
             assert train(home, tmp_path, *words) == 2
         assert said in capsys.readouterr().err and not list(tmp_path.glob("*.safetensors"))
         words += [] if "--resume" in words else ["--resume"]

@@ -54,18 +54,18 @@ def drafts() -> str:
         f"same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, "
         f"{evidence.SWEPT} prompts): faster than any K; only K = {more} or more gives more tokens."
     )
-    places = [*["top right"] * (len(ks) - 1), "bottom left"]
+    where = [*["top right"] * (len(ks) - 1), "bottom left"]
     names = [str(k) for k in ks]
-    line = _line(names, speeds, [f"τ {tau:.2f}" for tau in taus], "@accent", "solid", places)
+    line = _line(names, speeds, [f"τ {tau:.2f}" for tau in taus], "@accent", "solid", where)
     label = [*[""] * (len(ks) - 1), f"one window, drafter greedy: τ {tau:.2f}"]
     greedy = _line(names, [speed] * len(ks), label, "@residual", "dash", "top left") | {"mode": "lines+text"}
     axes = draw.speeds("K, drafts in a round", xaxis=draw.CATEGORY)
     return _figure("Self-selection among K drafts", said, [line, greedy], axes)
 
 
-def _line(x: Any, y: Any, text: Any, colour: str, dash: str, places: Any) -> dict[str, Any]:
+def _line(x: Any, y: Any, text: Any, colour: str, dash: str, where: Any) -> dict[str, Any]:
     """A line with a text at each mark."""
-    look = {"mode": "lines+markers+text", "text": text, "textposition": places, "textfont": {"color": colour}}
+    look = {"mode": "lines+markers+text", "text": text, "textposition": where, "textfont": {"color": colour}}
     return draw.trace("", x, y, colour, dash=dash, mark="circle", hover="%{y:.2f}", **look, cliponaxis=False)
 
 

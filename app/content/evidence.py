@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from specdiff_core.explorations.base import Explored
+from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.figures import percent
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
@@ -26,12 +26,12 @@ ROWS = 17
 @cache
 def answer(stem: str) -> Any:
     """A shipped result: ``explore/NAME`` or ``compare/NAME``."""
-    return read_result(ASSETS / f"{stem}.json", Explored, Sweep)
+    return read_result(ASSETS / f"{stem}.json", ExplorationResult, Sweep)
 
 
-def row(stem: str, **wanted: object) -> dict[str, Any]:
+def row(stem: str, **values: object) -> dict[str, Any]:
     """The first row of a recorded answer with these values."""
-    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in wanted.items()))
+    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in values.items()))
 
 
 def compared(method: str, temperature: float, stem: str = "compare/compare") -> dict[str, Any]:
@@ -65,7 +65,7 @@ def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
 
 def _model(stem: str) -> str:
     """The target of a recorded answer."""
-    return find_pair(answer(stem).choice.get("pair", EMBEDDED.name)).short
+    return find_pair(answer(stem).settings.get("pair", EMBEDDED.name)).short
 
 
 MAPS = "explore/window-map.smollm2-0", "explore/window-map.block"

@@ -96,9 +96,9 @@ OPENING = PRESETS[0].config
 
 
 def presets_of(pair: str) -> list[int]:
-    """Places in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
-    places = {place: preset.config for place, preset in enumerate(PRESETS)}
-    if own := [place for place, config in places.items() if config.pair == pair]:
+    """Indices in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
+    configs = {index: preset.config for index, preset in enumerate(PRESETS)}
+    if own := [index for index, config in configs.items() if config.pair == pair]:
         return own
     spec = known_pair(pair) or EMBEDDED
-    return [place for place, own in places.items() if own.pair == EMBEDDED.name and spec.playing(own.drafter)]
+    return [index for index, own in configs.items() if own.pair == EMBEDDED.name and spec.playing(own.drafter)]

@@ -91,8 +91,8 @@ def _paper(paper: Paper) -> str:
     if not paper.arxiv:
         return element("span", text=paper.title)
     address = f"https://arxiv.org/abs/{paper.arxiv}"
-    place = element("a", text=f"arXiv {paper.arxiv}", href=address, rel="noreferrer", target="_blank")
-    return element("span", place, text=f"{paper.title}, ")
+    link = element("a", text=f"arXiv {paper.arxiv}", href=address, rel="noreferrer", target="_blank")
+    return element("span", link, text=f"{paper.title}, ")
 
 
 def section(pair: str = "embedded") -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Explored
+from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.runs import narrow
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.store import read_result
@@ -31,10 +31,10 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     cell, as measured."""
     found: dict[str, dict[str, Any]] = {}
     for one in _recorded(folder, "window-map"):
-        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
-        pair, drafter, temperature = choice.pair, choice.drafter, choice.temperature
+        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
+        pair, drafter, temperature = settings.pair, settings.drafter, settings.temperature
         device = one.machine["device"].removeprefix("cpu: ")
-        if choice.controller:
+        if settings.controller:
             continue
         entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
         for cell in one.rows:
@@ -98,26 +98,27 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
                 f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
                 f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all"
             )
-            where = {"pair": one.choice["pair"], "temperature": temperature, **_machine(one)}
+            where = {"pair": one.settings["pair"], "temperature": temperature, **_machine(one)}
             yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
     for one in _recorded(folder, "window-map"):
-        choice: Any = parse(EXPLORATIONS["window-map"], one.choice)
+        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
         rows = [row for row in one.rows if row.get("low")]
         most = max((row["prompts"] for row in rows), default=0)
         rows = [row for row in rows if row["prompts"] == most]
         few = f", a bootstrap and too narrow over {most} prompts" if narrow(rows) else ""
-        cells = [BenchSetting(choice.drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
+        drafter = settings.drafter
+        cells = [BenchSetting(drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
         ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}
         over = f"(95 % interval of the mean of {most} prompts)"
         about = f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}"
-        where = {"pair": choice.pair, "temperature": choice.temperature, **_machine(one)}
+        where = {"pair": settings.pair, "temperature": settings.temperature, **_machine(one)}
         yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
-def _machine(one: Explored) -> dict[str, str]:
+def _machine(one: ExplorationResult) -> dict[str, str]:
     return {name: one.machine[name] for name in ("device", "dtype")}
 
 
@@ -130,10 +131,10 @@ def _cells(ranges: Mapping[BenchSetting, tuple[float, float]]) -> dict[str, list
     return dict(cells)
 
 
-def _recorded(folder: Path, name: str) -> Iterator[Explored]:
-    """The recorded answers of one question."""
+def _recorded(folder: Path, name: str) -> Iterator[ExplorationResult]:
+    """The recorded answers of one exploration."""
     for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
         try:
-            yield read_result(path, Explored)
+            yield read_result(path, ExplorationResult)
         except ConfigError as error:  # skip a bad file, serve the others
             LOG.warning("%s is left out: %s", path, error)

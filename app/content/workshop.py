@@ -21,11 +21,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Watch(Record, frozen=True, kw_only=True):
-    """Where a lesson points: a moment of a recording in Live, a panel of a question, or its own
+    """Where a lesson points: a moment of a recording in Live, a panel of an exploration, or its own
     figure. The rest of the page is dimmed."""
 
     words: str
-    explore: str = ""  # a question of Explore or Compare,
+    explore: str = ""  # an exploration of Explore or Compare,
     answer: str = ""  # which of its recorded answers; empty: the default one
     panel: str = ""  # one of its figures, by its key, "widget" or "board"
     lines: tuple[str, ...] = ()  # lines of the figure, or methods of the board; empty: all
@@ -59,7 +59,7 @@ class Lesson(Record, frozen=True, kw_only=True):
     answers: tuple[CheckAnswer, ...]
     core: bool = False  # one of the five to teach if time is short
     recorded: str = ""  # a recording for the check, if the visitor has no such run
-    proof: str = ""  # a question whose answer the check quotes, if the lesson points elsewhere
+    proof: str = ""  # an exploration whose answer the check quotes, if the lesson points elsewhere
 
 
 WORKSHOP = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])

@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 from app import own_pairs
 from app.content.examples import OPENING
 from app.run.gpu import is_zero_gpu
+from app.run.job import Job
 from app.run.turns import GLANCE, Queue
 from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.folders import is_cached, is_local
 from specdiff_core.models.own_pairs import find
-from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
+from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop, warm_up_config
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
@@ -58,7 +59,7 @@ class _OneAtATime:
             self.message = message or self.message
             progress(message)
 
-        with self._queue.turn(lambda place: progress(self.message or "Waiting for another model to load")):
+        with self._queue.turn(lambda position: progress(self.message or "Waiting for another model to load")):
             try:
                 yield report
             finally:
@@ -101,7 +102,7 @@ class Engines:
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
                 report("Warming up: first passes are slower, so they are not measured")
-                config = DecodeConfig(pair=pair, drafter=drafter, gamma=4, max_new_tokens=6)
+                config = warm_up_config(DecodeConfig(pair=pair, drafter=drafter, gamma=4))
                 events: Any = engine.decode("Once upon a time", config, detail=False, threads=0)
                 with closing(events):
                     for _ in events:
@@ -188,7 +189,7 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
             )
 
 
-def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
+def progress_of(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
     """Yield the latest report of ``work``, which runs in its own thread, until it ends; return its
     result. Closing the generator ends the work at its next report.
 
@@ -206,7 +207,7 @@ def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Genera
     def run() -> None:
         try:
             done.set_result(work(report))
-        except BaseException as error:  # raised again in the following thread
+        except BaseException as error:  # raised again in the calling thread
             done.set_exception(error)
 
     threading.Thread(target=run, name="load", daemon=True).start()
@@ -221,6 +222,23 @@ def following(work: Callable[[Progress], T], stop: Stop | None = None) -> Genera
     if stop is not None and stop.is_set():
         raise Stopped
     return result
+
+
+class Fetch(Job):
+    """Fetches and loads a model, beside all other jobs."""
+
+    def __init__(self, load: Callable[[Progress], object], run: str = "") -> None:
+        super().__init__(run)
+        self._load, self.queue, self.message = load, Queue(1), ""
+
+    def work(self) -> Iterator[object]:
+        yield from progress_of(self._load, self.stop)
+
+    def progress(self) -> dict[str, Any]:
+        return {"message": self.message}
+
+    def result(self) -> dict[str, Any]:
+        return {"message": "Stopped. The next download continues from here." if self.stop.is_set() else ""}
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:

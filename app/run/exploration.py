@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import msgspec
 
 from app import own_pairs
-from app.run.engines import Factory, following
+from app.run.engines import Factory, progress_of
 from app.run.gpu import MOST_SECONDS, on_gpu
 from app.run.job import Job, Jobs, follow, frame
 from app.run.job import stream as job_stream
 from app.run.race import TRACES
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Exploring, Snapshot
+from specdiff_core.explorations.base import Exploration, ExplorationRun, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse
@@ -55,7 +55,7 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
 class Explores(Protocol):
     """A decoder that explores in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
-    def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part."""
 
 
@@ -67,23 +67,24 @@ def exploring(factory: Factory) -> Explore:
     """A function that runs explorations on the engines of ``factory``, on ZeroGPU in a worker."""
 
     @on_gpu(lambda *_: MOST_SECONDS)
-    def explore(what: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
-        for drafter in what.drafters or (NONE.name,):
-            engine = yield from following(partial(factory, what.pair, drafter), stop)
+    def explore(exploration: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
+        for drafter in exploration.drafters or (NONE.name,):
+            engine = yield from progress_of(partial(factory, exploration.pair, drafter), stop)
         yield None
-        yield from engine.explore(what, stop) if isinstance(engine, Explores) else parts(engine, what, stop)
+        measure = engine.explore if isinstance(engine, Explores) else partial(parts, engine)
+        yield from measure(exploration, stop)
 
     return explore
 
 
-def parts(engine: Decoder, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
+def parts(engine: Decoder, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
     """Run an exploration part by part here. Before raising an error, yield what was measured."""
-    exploring, over = Exploring(what, cast("Engine", engine), stop.is_set), False
+    run, over = ExplorationRun(exploration, cast("Engine", engine), stop.is_set), False
     while not over:
         try:
-            snapshot = exploring.advance(SLICE)
+            snapshot = run.advance(SLICE)
         except Exception:
-            if (snapshot := exploring.snapshot()).done:
+            if (snapshot := run.snapshot()).done:
                 yield snapshot._replace(over=False)
             raise
         over = snapshot.over
@@ -96,9 +97,9 @@ class ExploreJob(Job):
     short = False
     grace = 20.0  # for a reload
 
-    def __init__(self, explore: Explore, what: Exploration, run: str = "") -> None:
+    def __init__(self, explore: Explore, exploration: Exploration, run: str = "") -> None:
         super().__init__(run)
-        self.what = what
+        self.exploration = exploration
         self.snapshot: Snapshot | None = None
         self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
@@ -107,12 +108,12 @@ class ExploreJob(Job):
 
     def work(self) -> Iterator[object]:
         """Measure part by part."""
-        for part in self._explore(self.what, self.stop):
+        for part in self._explore(self.exploration, self.stop):
             if part is None:
                 self.phase, self.message = "exploring", "Measuring the first step"
             elif not isinstance(part, str):
                 self.began, self.snapshot = self.began or time.monotonic(), part
-                self.answer = None if part.explored is None else msgspec.to_builtins(part.explored)
+                self.answer = None if part.result is None else msgspec.to_builtins(part.result)
             yield part
 
     @property
@@ -125,8 +126,8 @@ class ExploreJob(Job):
 
     def progress(self) -> dict[str, Any]:
         """Progress, with the answer so far."""
-        snapshot = self.snapshot
-        content = {"explore": self.what.name, "phase": self.phase, "message": self.message, "left": self.remaining}
+        snapshot, name = self.snapshot, self.exploration.name
+        content = {"explore": name, "phase": self.phase, "message": self.message, "left": self.remaining}
         if snapshot is None:
             return content
         return content | {
@@ -159,11 +160,11 @@ JOBS = Jobs()
 """The explorations of this server."""
 
 
-def request_of(asked: object) -> Mapping[str, Any]:
+def request_of(message: object) -> Mapping[str, Any]:
     """A browser's request: its secret ``token``, and an exploration (none: the current one) with
     its settings. Empty if it is invalid."""
     try:
-        request: dict[str, Any] = json.loads(str(asked))
+        request: dict[str, Any] = json.loads(str(message))
         valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)
         return request if valid else {}
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -178,14 +179,14 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
     """
     if not request:
         raise ConfigError("The page's request is invalid.", hint="Reload the page.")
-    what = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
-    own_pairs.check(what.pair)
-    return what
+    exploration = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
+    own_pairs.check(exploration.pair)
+    return exploration
 
 
-def stream(explore: Explore, asked: object, jobs: Jobs = JOBS) -> Iterator[str]:
+def stream(explore: Explore, message: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
-    request = request_of(asked)
+    request = request_of(message)
     token = request.get("token", "")
     if not request or request.get("explore") is not None:
         yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)

@@ -48,20 +48,20 @@ class SharedEvent(threading.Event):
     """A stop event that workers see too: it is sent as the index of its byte in :data:`FLAGS`.
     ``wait`` wakes early only in the process that sets it."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, slot: int) -> None:
         super().__init__()
-        self._place = place
+        self._slot = slot
 
     def __reduce__(self) -> tuple[type[SharedEvent], tuple[int]]:
-        return SharedEvent, (self._place,)
+        return SharedEvent, (self._slot,)
 
     def is_set(self) -> bool:
         """Whether it was set, in any process."""
-        return bool(FLAGS[self._place])
+        return bool(FLAGS[self._slot])
 
     def set(self) -> None:
         """Set it, in all processes."""
-        FLAGS[self._place] = 1
+        FLAGS[self._slot] = 1
         super().set()
 
 
@@ -69,9 +69,9 @@ def stop_event() -> threading.Event:
     """The stop event of a run; on ZeroGPU, one that reaches its worker."""
     if not is_zero_gpu():
         return threading.Event()
-    place = next(_numbers) % len(FLAGS)
-    FLAGS[place] = 0
-    return SharedEvent(place)
+    slot = next(_numbers) % len(FLAGS)
+    FLAGS[slot] = 0
+    return SharedEvent(slot)
 
 
 def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:

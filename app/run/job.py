@@ -2,7 +2,7 @@
 
 The page gets a frame after each part of the work, between two clocks, because drawing takes
 processor time. A job that waits for its turn (run/turns.py) is one like any other: its page shows
-its place in the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
+its position in the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
 continue for a moment without a page, so that a reload finds them again.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from app.content.error_cards import card, new_run_id
 from app.run.gpu import stop_event
-from app.run.turns import EXPLORING, GLANCE, TURNS, LimitReached, Place, Turns, duration, limit
+from app.run.turns import EXPLORING, GLANCE, TURNS, LimitReached, QueuePosition, Turns, duration, limit
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 
 LOG = logging.getLogger("specdiff.runs")
@@ -49,7 +49,7 @@ class Job(ABC):
     Attributes:
         run: id for its log messages.
         phase: ``queued``, ``loading``, ``waiting`` (for races), then phases of the subclass.
-        place: in the queue; None if it does not wait there.
+        position: in the ``queue``; None if it does not wait there.
         message: what is being loaded; ``work`` yields messages as strings.
         error: the exception that ended it, or None.
     """
@@ -65,7 +65,8 @@ class Job(ABC):
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
         self.phase, self.message = "queued", "Preparing the run"
-        self.place: Place | None = None
+        self.queue = self.turns.races if self.short else self.turns.explorations
+        self.position: QueuePosition | None = None
         self.pages = 0  # that follow it
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
@@ -92,12 +93,14 @@ class Job(ABC):
     @property
     def beat(self) -> float:
         """Seconds until the next heartbeat."""
-        return QUEUED_BEAT if self.place else BEAT
+        return QUEUED_BEAT if self.position else BEAT
 
     def frame(self) -> dict[str, Any]:
-        """The content of a frame: the place in the queue, or the progress."""
-        place = self.place
-        return {"phase": "queued", "place": place and place._asdict()} if self.phase == "queued" else self.progress()
+        """The content of a frame: the position in the queue, or the progress."""
+        position = self.position
+        if self.phase == "queued":
+            return {"phase": "queued", "place": position and position._asdict()}
+        return self.progress()
 
     def wait(self) -> bool:
         """Wait for news, or until a heartbeat is due; returns whether the job continues."""
@@ -107,10 +110,9 @@ class Job(ABC):
 
     def _run(self) -> None:
         try:
-            queue = self.turns.races if self.short else self.turns.explorations
-            with queue.turn(self._queued):
+            with self.queue.turn(self._queued):
                 self._check()
-                self.phase, self.place = "loading", None
+                self.phase, self.position = "loading", None
                 self._changed.set()
                 if not self.short:
                     self._races = self.turns.races.ended
@@ -131,11 +133,11 @@ class Job(ABC):
             self.done.set()
             self._changed.set()
 
-    def _queued(self, place: Place) -> None:
-        """Note the place in the queue; raise Stopped to leave it."""
+    def _queued(self, position: QueuePosition) -> None:
+        """Note the position in the queue; raise Stopped to leave it."""
         self._check()
-        before, self.place = self.place, place
-        if before is None or before[:2] != place[:2]:
+        before, self.position = self.position, position
+        if before is None or before[:2] != position[:2]:
             self._changed.set()
 
     def _check(self) -> None:

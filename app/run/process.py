@@ -111,7 +111,7 @@ class Remote:
             Stopped: ``stop`` was set while another call was running.
         """
 
-        def wait(place: object) -> None:
+        def wait(position: object) -> None:
             if stop is not None and stop.is_set():
                 raise Stopped
 
@@ -139,11 +139,11 @@ class Remote:
 
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
-        asked = math.inf
-        while time.monotonic() - asked <= PATIENCE:
-            if asked == math.inf and stop is not None and stop.is_set():
+        stopped_at = math.inf
+        while time.monotonic() - stopped_at <= PATIENCE:
+            if stopped_at == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
-                asked = time.monotonic()
+                stopped_at = time.monotonic()
             if pipe.poll(GLANCE):
                 return pipe.recv()
         raise EOFError("it does not stop")
@@ -185,9 +185,9 @@ class RemoteDecoder:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
         self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
-    def explore(self, what: Exploration, stop: Stop) -> Iterator[Snapshot]:
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
         """An exploration, part by part; other runs may decode between two parts."""
-        new: Exploration | None = what
+        new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
             (snapshot,) = self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from app.content.error_cards import ErrorCard, card, new_run_id
-from app.run.engines import Factory, following
+from app.run.engines import Factory, progress_of
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import LOG, Job, frame, refusal
 from app.run.turns import SHARES
@@ -233,7 +233,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         for lane, config in ask.plan.items():  # before the first clock starts
             yield (now := replace(now, lane=lane))
             try:
-                yield from following(partial(factory, config.pair, config.drafter), stop)
+                yield from progress_of(partial(factory, config.pair, config.drafter), stop)
             except Stopped:
                 raise
             except Exception as error:
@@ -253,7 +253,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
             before = now = replace(now, phase="loading", lane=lane)
             try:
                 # Again, because the decoding process may have died.
-                engine = yield from following(partial(factory, config.pair, config.drafter), stop)
+                engine = yield from progress_of(partial(factory, config.pair, config.drafter), stop)
                 warm_up = warm_up_of(lane) if ask.watched else 0.0
                 options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
                 if isinstance(engine, Records):

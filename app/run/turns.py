@@ -63,8 +63,8 @@ def duration(seconds: float) -> str:
     return f"{whole} {unit}{'s' if whole != 1 else ''}"
 
 
-class Place(NamedTuple):
-    """A place in a queue.
+class QueuePosition(NamedTuple):
+    """A position in a queue.
 
     Attributes:
         number: 1 is next.
@@ -89,11 +89,11 @@ class Queue:
         self.closed = False  # no turn begins any more
 
     @contextmanager
-    def turn(self, wait: Callable[[Place], None] = lambda place: None) -> Iterator[None]:
+    def turn(self, wait: Callable[[QueuePosition], None] = lambda position: None) -> Iterator[None]:
         """Wait for a turn, and keep it. One that ends with an exception is no measure for the next.
 
         Args:
-            wait: called with the place in the queue, every :data:`GLANCE` seconds. What it raises ends the wait.
+            wait: called with the position in the queue, every :data:`GLANCE` seconds. What it raises ends the wait.
 
         Raises:
             QueueFull: too many wait already.
@@ -105,10 +105,10 @@ class Queue:
                 raise QueueFull(f"{MOST_WAITING} runs are waiting on this server.", hint="Try again in a minute.")
             self._jobs[job] = 0.0
         try:
-            place = self._place(job, 0)
-            while place is not None:
-                wait(place)
-                place = self._place(job, GLANCE)
+            position = self._position(job, 0)
+            while position is not None:
+                wait(position)
+                position = self._position(job, GLANCE)
             if self.closed:
                 raise Stopped
             began = self._jobs[job] = time.monotonic()
@@ -119,16 +119,16 @@ class Queue:
                 self.ended += self._jobs.pop(job) > 0
                 self._changed.notify_all()
 
-    def _place(self, job: object, seconds: float) -> Place | None:
-        """The place of a job after this time; None as soon as its turn comes."""
+    def _position(self, job: object, seconds: float) -> QueuePosition | None:
+        """The position of a job after this time; None as soon as its turn comes."""
         with self._changed:
             if self._changed.wait_for(lambda: [*self._jobs].index(job) < self.at_once, seconds):
                 return None
             number = [*self._jobs].index(job) + 1 - self.at_once
-            return Place(number, len(self._jobs) - self.at_once, self._left(number))
+            return QueuePosition(number, len(self._jobs) - self.at_once, self._left(number))
 
     def _left(self, number: int) -> float | None:
-        """About how many seconds until the job with this place is done."""
+        """About how many seconds until the job at this position is done."""
         if not self._seconds:
             return None
         usual, now = statistics.fmean(self._seconds), time.monotonic()

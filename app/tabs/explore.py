@@ -34,11 +34,11 @@ class _Recorded(msgspec.Struct):
     """The fields of a recorded answer that the server reads."""
 
     kind: Literal["exploration"]
-    choice: dict[str, Any]
+    settings: dict[str, Any] = msgspec.field(name="choice")
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
-"""Settings by which a question's recordings may differ; labels name those, else the pair."""
+"""Settings by which an exploration's recordings may differ; labels name those, else the pair."""
 
 
 def recordings(folder: Path, name: str) -> dict[str, str]:
@@ -47,31 +47,31 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
     Those on the real model come first, then those nearest to the form's defaults. Invalid files are left out.
     """
     usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
-    choices: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, dict[str, Any]] = {}
     for path in sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")], key=lambda path: path.stem):
         stem = path.name.removesuffix(".json")
         try:
-            choice = msgspec.json.decode(path.read_bytes(), type=_Recorded).choice
+            settings = msgspec.json.decode(path.read_bytes(), type=_Recorded).settings
         except (OSError, ValueError) as error:  # the others still work
             LOG.warning("%s is left out: %s", path, error)
             continue
-        choices[stem] = {**usual, **choice}
+        recorded[stem] = {**usual, **settings}
 
-    def place(stem: str) -> tuple[bool, int]:
-        choice = choices[stem]
-        return choice.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(choice[field] != usual[field] for field in usual)
+    def order(stem: str) -> tuple[bool, int]:
+        own = recorded[stem]
+        return own.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(own[field] != usual[field] for field in usual)
 
-    differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in choices.values()}) > 1]
+    differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in recorded.values()}) > 1]
 
     def label(stem: str) -> str:
-        choice = choices[stem]
-        pair, drafter = labels(choice.get("pair", EMBEDDED.name), choice.get("drafter", "none"))
-        words = {"pair": pair, "drafter": drafter, "models": choice.get("models")}
-        words |= {"temperature": f"temperature {choice.get('temperature', 0):g}"}
-        words |= {"controller": "controller" if choice.get("controller") else ""}
+        settings = recorded[stem]
+        pair, drafter = labels(settings.get("pair", EMBEDDED.name), settings.get("drafter", "none"))
+        words = {"pair": pair, "drafter": drafter, "models": settings.get("models")}
+        words |= {"temperature": f"temperature {settings.get('temperature', 0):g}"}
+        words |= {"controller": "controller" if settings.get("controller") else ""}
         return " · ".join(filter(None, (words[field] for field in differing or ["pair"])))
 
-    return {stem: label(stem) for stem in sorted(choices, key=place)}
+    return {stem: label(stem) for stem in sorted(recorded, key=order)}
 
 
 def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> dict[str, Any]:
@@ -117,25 +117,25 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
     """
     measure = exploration.exploring(factory)
 
-    def explore(asked: str) -> Iterator[str]:
-        yield from exploration.stream(measure, asked)
+    def explore(message: str) -> Iterator[str]:
+        yield from exploration.stream(measure, message)
 
-    def stop(asked: str) -> None:
-        exploration.JOBS.stop(exploration.request_of(asked).get("token", ""), PATIENCE)
+    def stop(message: str) -> None:
+        exploration.JOBS.stop(exploration.request_of(message).get("token", ""), PATIENCE)
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"
     template = TEMPLATE.replace("NAME", NAMES[tab])
     board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
-    asked = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
+    message = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
     pressed = {
         name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
         for name in ("run", "again", "stop", "pairs")
     }  # the script presses them
-    start_job(tab, [pressed["run"].click, pressed["again"].click], explore, asked, board, js=ask)
+    start_job(tab, [pressed["run"].click, pressed["again"].click], explore, message, board, js=ask)
     here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
     pressed["pairs"].click(offered, pair, here, **QUIET).then(
         None, here, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
     )
-    pressed["stop"].click(stop, asked, None, js=ask, **QUIET)
+    pressed["stop"].click(stop, message, None, js=ask, **QUIET)

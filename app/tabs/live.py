@@ -28,7 +28,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return two_lanes(controls.check_settings(values))
 
 
-def place() -> Controls:
+def build() -> Controls:
     """Place the controls, and wire those that depend on each other."""
     own = Controls(
         TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
@@ -50,8 +50,8 @@ def place() -> Controls:
     pair.change(drafters_of, both, widgets["drafter"], **QUIET)
     gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
-    asked = "() => [window.specdiff.players.live.asked]"
-    fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=asked, **QUIET)
+    query = "() => [window.specdiff.players.live.asked]"
+    fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=query, **QUIET)
     return own
 
 
@@ -62,10 +62,10 @@ def presets_here(pair: str) -> Any:
 
 def settings_of(preset: str, pair: str) -> list[Any]:
     """The settings of a preset, with the pair's own drafter of that kind; custom settings stay."""
-    places = {str(place): PRESETS[place] for place in presets_of(pair)}
-    if preset not in places:
+    presets = {str(index): PRESETS[index] for index in presets_of(pair)}
+    if preset not in presets:
         return [gr.skip()] * len(controls.preset_values(PRESETS[0]))
-    values = controls.preset_values(places[preset])
+    values = controls.preset_values(presets[preset])
     drafter = find_pair(pair).playing(values["drafter"])
     return [*{**values, "drafter": drafter.name if drafter else gr.skip()}.values()]
 

@@ -39,11 +39,11 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     if base.rule.value not in RULES:
         hint = f"Choose one of: {', '.join(RULES)}."
         raise ConfigError(f"A race does not support the rule {base.rule.value!r}.", field="rule", hint=hint)
-    asked = values.get("methods")
+    names = values.get("methods")
     count = f"{FEWEST} to {MOST} methods besides vanilla"
-    if not isinstance(asked, (list, tuple)) or not all(isinstance(name, str) for name in asked):
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError("The methods must be a list of names.", field="methods", hint=f"Name {count}.")
-    lanes = race_lanes(base, asked)
+    lanes = race_lanes(base, names)
     if not FEWEST < len(lanes) <= MOST + 1:
         raise ConfigError(
             f"A race takes {count}; you chose {len(lanes) - 1}.",
@@ -53,7 +53,7 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return lanes
 
 
-def place() -> Controls:
+def build() -> Controls:
     """Place the controls, and connect the pair to the list of methods."""
     card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
     rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]

@@ -90,7 +90,7 @@ def begin(
     return (engine, prompts, settings, base), facts, rows
 
 
-def follow(steps: Iterable[tuple[int, int, L]]) -> L:
+def track(steps: Iterable[tuple[int, int, L]]) -> L:
     """Show a progress bar until the measurement ends; returns its rows."""
     with options.progress_bar("run") as show:
         for step in steps:
@@ -100,7 +100,7 @@ def follow(steps: Iterable[tuple[int, int, L]]) -> L:
 
 def run_sweep(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args)
-    log = follow(sweep(*subject, repeats=args.repeats, path=path))
+    log = track(sweep(*subject, repeats=args.repeats, path=path))
     result = sweep_result(log, facts)
     print(speeds(result) + "\n" + waiting(result.waits).strip())
     if args.json is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, Explored, Exploring, csv_of
+from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, csv_of
 from specdiff_core.explorations.figures import html_page, write_pictures
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
@@ -23,7 +23,7 @@ def add_command(commands: Any) -> None:
     """Add ``explore`` with the page's explorations; others are commands of their own."""
     about = "Answer a question by measuring."
     explore = commands.add_parser("explore", help=about, description=about)
-    kinds = explore.add_subparsers(title="questions", required=True, metavar="QUESTION")
+    kinds = explore.add_subparsers(title="explorations", required=True, metavar="NAME")
     for name, kind in EXPLORATIONS.items():
         _add(kinds if kind.tab else commands, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
@@ -78,20 +78,21 @@ def run(args: argparse.Namespace) -> None:
     if not own and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
     given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
-    what = parse(kind, kind.from_files(given))
-    find(what.pair)  # registers a pair of your own
+    exploration = parse(kind, kind.from_files(given))
+    find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)
     target: Path | None = getattr(args, "made", None)
     if target is not None and target.exists():
         raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Choose a new folder.")
-    exploring = Exploring(what, options.open_engine(args, what.pair, what.drafters), argv=args.argv)
+    engine = options.open_engine(args, exploration.pair, exploration.drafters)
+    running = ExplorationRun(exploration, engine, argv=args.argv)
     failed: BaseException | None = None
     try:
         with options.progress_bar("step") as show:
-            snapshot = exploring.advance(progress=lambda step: show(step.done, step.total, step.doing))
+            snapshot = running.advance(progress=lambda step: show(step.done, step.total, step.doing))
     except (Exception, KeyboardInterrupt) as error:  # raised again after writing what is complete
-        snapshot, failed = exploring.snapshot(), error
-    if (found := snapshot.explored) is None:
+        snapshot, failed = running.snapshot(), error
+    if (found := snapshot.result) is None:
         raise failed or SpecDiffError("Nothing was measured.", hint="Change the settings.")
     if failed is not None:
         options.say(f"Stopped after {found.done} of {found.total} steps. Results so far:")
@@ -115,14 +116,14 @@ def _check_outputs(args: argparse.Namespace) -> None:
 def run_show(args: argparse.Namespace) -> None:
     """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
-    found = read_result(args.answer, Explored)
-    what = parse(find_exploration(found.name), found.choice)
-    found.report = what.report(found.rows, found.facts)
+    found = read_result(args.answer, ExplorationResult)
+    exploration = parse(find_exploration(found.name), found.settings)
+    found.report = exploration.report(found.rows, found.facts)
     files = {race: args.answer.parent / file for race, file in found.files.items()}
     _put_out(args, found, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
 
 
-def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes]) -> None:
+def _put_out(args: argparse.Namespace, found: ExplorationResult, races: dict[str, bytes]) -> None:
     """Print the table, the answer and its notes; write the requested files."""
     table, report = csv_of(found.rows), found.report
     print(table, end="")
@@ -143,7 +144,7 @@ def _put_out(args: argparse.Namespace, found: Explored, races: dict[str, bytes])
             options.say(f"no picture of “{figure.title}”: the page computes it")
 
 
-def write(path: Path, found: Explored, races: dict[str, bytes]) -> None:
+def write(path: Path, found: ExplorationResult, races: dict[str, bytes]) -> None:
     """Write an answer as the page reads it, and its races to ``races/NAME/`` beside it."""
     for race, trace in races.items():
         file = path.parent / "races" / path.stem / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")

@@ -138,9 +138,9 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
-    wanted = tuple(dict.fromkeys((*drafters, "none")))
+    names = tuple(dict.fromkeys((*drafters, "none")))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
-    engine = Engine.load(pair, drafters=wanted, progress=say, **placement)
+    engine = Engine.load(pair, drafters=names, progress=say, **placement)
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
     return engine

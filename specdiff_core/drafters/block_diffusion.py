@@ -53,13 +53,13 @@ class BlockDrafter:
         self.pool = Pool(network, room)
         self.rope = network.rope(torch.arange(room, device=network.device)[None])
 
-    def denoise(self, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
+    def denoise(self, ids: Tensor, positions: slice, attend: Attend) -> tuple[Tensor, Tensor]:
         """A pass over ``ids [lead + g]``, anchor first: states ``[g, W]``, logits ``[g, V]``."""
         config = self.network.config
         embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:
             embeddings = embeddings * config.input_embedding_scale
-        states = self.network.denoise(embeddings, at(self.rope, places), attend)[0, self.lead :]
+        states = self.network.denoise(embeddings, at(self.rope, positions), attend)[0, self.lead :]
         logits = self.head(states)
         if config.output_multiplier != 1:
             logits = logits * config.output_multiplier
@@ -139,13 +139,13 @@ class BlockSession(FeatureSession):
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
         slots, held = cache.views(first, end), cache.views(0, end)
-        places = torch.arange(end, device=ids.device)
+        positions = torch.arange(end, device=ids.device)
 
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             slots[2 * layer].copy_(k)
             slots[2 * layer + 1].copy_(v)
             reach = reaches[layer]
-            mask = None if reach is None else near(places[first:], places, reach)
+            mask = None if reach is None else near(positions[first:], positions, reach)
             return attend(q, held[2 * layer], held[2 * layer + 1], mask)
 
         return drafter.denoise(ids, slice(first, end), read)

@@ -101,8 +101,8 @@ class EagleSession(FeatureSession):
             if not rows:
                 break
             entries += rows
-            places = {node: place for place, node in enumerate(entries)} | {ROOT: ROOT}
-            parents = [places[growth.parents[node]] for node in entries]
+            index = {node: i for i, node in enumerate(entries)} | {ROOT: ROOT}
+            parents = [index[growth.parents[node]] for node in entries]
             beside = torch.stack([found[growth.parents[node]] for node in rows])
             logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
         ids, tree, totals = growth.best()

@@ -152,21 +152,21 @@ def _signed(number: int) -> str:
 
 
 def _behind(
-    drafter: BlockDrafter, first: int | None, ids: Tensor, places: slice, attend: Attend
+    drafter: BlockDrafter, first: int | None, ids: Tensor, positions: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise`, not a subclass's, with another token in the anchor's slot."""
     if first is not None:
         ids = torch.cat([ids.new_tensor([first]), ids[1:]])
-    return BlockDrafter.denoise(drafter, ids, places, attend)
+    return BlockDrafter.denoise(drafter, ids, positions, attend)
 
 
-def _moved(drafter: BlockDrafter, by: int, ids: Tensor, places: slice, attend: Attend) -> tuple[Tensor, Tensor]:
+def _moved(drafter: BlockDrafter, by: int, ids: Tensor, positions: slice, attend: Attend) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise` with all positions of the block moved."""
-    return drafter.denoise(ids, slice(places.start + by, places.stop + by), attend)
+    return drafter.denoise(ids, slice(positions.start + by, positions.stop + by), attend)
 
 
 def _learned(model: Any) -> bool:
-    return isinstance(model, Bidirectional) and model.network.places is not None
+    return isinstance(model, Bidirectional) and model.network.positions is not None
 
 
 class _Beside(DraftSession):
@@ -206,9 +206,9 @@ def _earlier(network: Any, embeddings: Tensor, rope: Any, attend: Attend) -> Ten
     return states.roll(1, 1)
 
 
-def _decode_moved(network: Any, by: int, ids: Tensor, places: slice, attend: Attend, **options: Any) -> Any:
+def _decode_moved(network: Any, by: int, ids: Tensor, positions: slice, attend: Attend, **options: Any) -> Any:
     """A network's pass with all positions moved, within its table."""
-    moved = torch.arange(places.start + by, places.stop + by, device=ids.device).clamp(0, network.context - 1)
+    moved = torch.arange(positions.start + by, positions.stop + by, device=ids.device).clamp(0, network.context - 1)
     return network.decode(ids, moved, attend, **options)
 
 

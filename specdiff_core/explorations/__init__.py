@@ -8,11 +8,11 @@ import pkgutil
 from specdiff_core.explorations.base import NAMED, Exploration
 from specdiff_core.schema.errors import no_such
 
-for _file in pkgutil.iter_modules(__path__):  # a question is one file
+for _file in pkgutil.iter_modules(__path__):  # an exploration is one file
     importlib.import_module(f"{__name__}.{_file.name}")
 
 FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
-"""The order of the questions; one that is not named here follows."""
+"""The order on the page; one that is not named here follows."""
 EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
 RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
 """Names in older links -> the explorations that replaced them."""

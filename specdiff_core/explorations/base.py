@@ -82,12 +82,12 @@ class Step(NamedTuple):
     made: Callable[[], dict[str, bytes]] = dict  # files to download, by name; called at the end only
 
 
-class Explored(Result, kw_only=True, tag="exploration"):
+class ExplorationResult(Result, kw_only=True, tag="exploration"):
     """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
 
     provenance: Provenance = msgspec.field(name="origin")
     name: str
-    choice: dict[str, Any]
+    settings: dict[str, Any] = msgspec.field(name="choice")
     machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int
@@ -281,13 +281,13 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(method.config(base).drafter for method in resolve_methods(pair, names)))
 
 
-def command_of(what: Exploration) -> list[str]:
+def command_of(exploration: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
-    words = ["explore", what.name] if what.tab else [what.name]
-    for name, value in msgspec.to_builtins(what).items():
-        if name in what.files:
+    words = ["explore", exploration.name] if exploration.tab else [exploration.name]
+    for name, value in msgspec.to_builtins(exploration).items():
+        if name in exploration.files:
             words.append(value)
-        elif value != fields_of(type(what))[name].default:
+        elif value != fields_of(type(exploration))[name].default:
             words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words
 
@@ -298,13 +298,13 @@ class Snapshot(NamedTuple):
     done: int
     total: int
     doing: str
-    explored: Explored | None  # None before the first step
+    result: ExplorationResult | None  # None before the first step
     races: dict[str, bytes]  # this and the next: at the end only
     made: dict[str, bytes]
     over: bool
 
 
-class Exploring:
+class ExplorationRun:
     """A running exploration, advanced step by step.
 
     Args:
@@ -317,18 +317,18 @@ class Exploring:
     """
 
     def __init__(
-        self, what: Exploration, engine: Engine, stopped: ShouldStop = lambda: False, argv: Sequence[str] = ()
+        self, exploration: Exploration, engine: Engine, stopped: ShouldStop = lambda: False, argv: Sequence[str] = ()
     ) -> None:
         from specdiff_core.models.device import device_name
 
-        _ = what.drafters  # fail early if the pair lacks one
-        self._what, self._steps, self._began = what, what.explore(engine, stopped), time.monotonic()
-        self._last = Step(0, 0, "", lambda: Answer(rows=[]))
-        placement, facts = engine.pair.placement, provenance(argv or command_of(what))
+        _ = exploration.drafters  # fail early if the pair lacks one
+        self._exploration, self._steps = exploration, exploration.explore(engine, stopped)
+        self._began, self._last = time.monotonic(), Step(0, 0, "", lambda: Answer(rows=[]))
+        placement, facts = engine.pair.placement, provenance(argv or command_of(exploration))
         machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
         machine |= {"threads": facts["threads"], "network": engine.pair.network}
-        choice = msgspec.to_builtins(what)
-        self._about = {"name": what.name, "choice": choice, "provenance": facts, "machine": machine}
+        settings = msgspec.to_builtins(exploration)
+        self._about = {"name": exploration.name, "settings": settings, "provenance": facts, "machine": machine}
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
@@ -346,12 +346,12 @@ class Exploring:
         """Results so far, also if the last step failed. ``over``: include races and files."""
         last = self._last
         if not last.done:
-            return Snapshot(*last[:3], explored=None, races={}, made={}, over=over)
+            return Snapshot(*last[:3], result=None, races={}, made={}, over=over)
         answer = last.answer()
         if threads := answer.facts.get("threads"):  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
-        report, seconds = self._what.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
+        report, seconds = self._exploration.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
         known = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
-        explored = Explored(**known, done=last.done, total=last.total)
+        result = ExplorationResult(**known, done=last.done, total=last.total)
         races, made = (answer.races, last.made()) if over else ({}, {})
-        return Snapshot(*last[:3], explored, races, made, over)
+        return Snapshot(*last[:3], result, races, made, over)

@@ -116,7 +116,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         """Whether this project's short questions are asked."""
         return self.source == "short" and not self.texts.strip()
 
-    def asked(self, problem: Problem) -> str:
+    def prompt_of(self, problem: Problem) -> str:
         """The prompt of a problem."""
         lines = len(problem.steps)
         return problem.begun({"all": lines, "most": lines - 1, "none": 0}[self.given])
@@ -129,7 +129,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         """
         if not self.texts.strip():
             return (SHORT_QUESTIONS if self.shots else OWN_PROBLEMS)[: self.problems], []
-        check = lambda found: engine.encode(self.asked(found), self.base)
+        check = lambda found: engine.encode(self.prompt_of(found), self.base)
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
             words = f"{len(problems) or 'None'} of your problems can be used, but two are needed: "
@@ -142,7 +142,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         problems, skipped = self.chosen(engine)
         right = [problem.answer for problem in problems]
         prompts = [
-            Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.asked(problem))
+            Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.prompt_of(problem))
             for attempt in range(1, self.attempts + 1)  # all problems once before any twice
             for number, problem in enumerate(problems, start=1)
         ]
@@ -163,8 +163,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),
-                "problems": [{"prompt": self.asked(one), "answer": one.answer} for one in problems],
-                "given": self.given if any(self.asked(one) != one.prompt for one in problems) else "none",
+                "problems": [{"prompt": self.prompt_of(one), "answer": one.answer} for one in problems],
+                "given": self.given if any(self.prompt_of(one) != one.prompt for one in problems) else "none",
                 "single": singles(tried),
                 "votes": votes(tried),
                 "attempts": {

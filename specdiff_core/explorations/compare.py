@@ -216,9 +216,9 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     (leader, first), order = next(iter(cool.items())), list(hot)
     notes = ["The same method leads at both temperatures."] if leader == order[0] else []
     if leader in order[1:] and hot[leader] not in draw.rivals(hot[order[0]], hot.values()):
-        place = order.index(leader)
+        rank = order.index(leader)
         notes = [
-            f"The ranking changes with the temperature: {first['short']} falls from first to place {place + 1} of "
+            f"The ranking changes with the temperature: {first['short']} falls from first to place {rank + 1} of "
             f"{len(order)}, {draw.measured(first)} to {draw.measured(hot[leader])}."
         ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
@@ -333,13 +333,13 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
         look, tested, alphas = looks[row["label"]], row["tested_at"], row["alpha_at"]
         if look.visible is not True:
             continue
-        places, said = range(1, len(alphas) + 1), []
+        positions, said = range(1, len(alphas) + 1), []
         marks = [look.mark + ("-open" if count < FEW else "") for count in tested]
-        for place, alpha, count in zip(places, alphas, tested, strict=True):
-            words = f"α at position {place} = {ratio(alpha, 3)}: {plural(count, 'test')}"
+        for position, alpha, count in zip(positions, alphas, tested, strict=True):
+            words = f"α at position {position} = {ratio(alpha, 3)}: {plural(count, 'test')}"
             said.append([None, f"<b>{row['label']}</b><br>{words}"])
         more: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": said, "connectgaps": False}
-        data.append(draw.trace(row["short"], places, alphas, look.colour, **more))
+        data.append(draw.trace(row["short"], positions, alphas, look.colour, **more))
     return Figure(
         key="alpha",
         title="Acceptance by position",

@@ -256,14 +256,14 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
 
     session, layers, seen = change.drafter.start(), change.drafter.layers, 0
     streams, order = Streams(0, shared=False), RevealOrder.LEFT_TO_RIGHT
-    for place in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
-        read = slice(seen, place - 1)  # everything before the anchor
+    for position in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
+        read = slice(seen, position - 1)  # everything before the anchor
         features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
         session.observe(text.ids[read], features)
-        seen = place - 1
-        own: dict[str, Any] = {"ids": text.ids[:place], "sampler": streams.draft(place)}
+        seen = position - 1
+        own: dict[str, Any] = {"ids": text.ids[:position], "sampler": streams.draft(position)}
         context = Context.within(session.room, gamma=gamma + change.skip, sampling=Sampling(), order=order, **own)
         drafted = drained(session.draft(context)).ids[change.skip :]
-        pairs = zip(drafted, text.ids[place : place + gamma], strict=False)
+        pairs = zip(drafted, text.ids[position : position + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
         yield len(drafted) if wrong is None else wrong

@@ -247,8 +247,8 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
             x, y = min(right, top / speed), min(top, right * speed)
             colour, dash = ("@residual", "dash") if speed == 1 else ("@line", "solid")
             data.append(trace("", [0, x], [0, y], colour, dash=dash, width=1.6 if speed == 1 else 1))
-            place = {"x": x, "y": y, "xanchor": "right", "yanchor": "top", "showarrow": False}
-            labels.append(place | {"text": f"{speed:g}×", "font": {"size": 11, "color": "@muted"}})
+            corner = {"x": x, "y": y, "xanchor": "right", "yanchor": "top", "showarrow": False}
+            labels.append(corner | {"text": f"{speed:g}×", "font": {"size": 11, "color": "@muted"}})
     for row in rows:
         own, said = look(row), [[row.get("race"), words(row)]]
         hover = "<br>τ = %{y:.2f}, cost %{x:.2f} vanilla tokens"
@@ -398,15 +398,15 @@ def html_page(title: str, report: Report) -> str:
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
     tables = "".join(map(_table, report.boards))
     form: dict[str, Any] = {"full_html": False, "config": {"responsive": True}, "default_height": 450}
-    places = "".join(
-        f"<section><p>{escaped(_place(one.hint, one.when))}</p>"
+    sections = "".join(
+        f"<section><p>{escaped(_caption(one.hint, one.when))}</p>"
         f"{themed(one).to_html(include_plotlyjs=one is drawn[0], **form)}</section>"
         for one in drawn
     )
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
 section p{{margin:0}} table{{margin:1rem 0}} caption,td{{text-align:left;padding-right:1rem}}</style>
-<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{places}</html>
+<h1>{escaped(title)}</h1><p><strong>{escaped(report.answer)}</strong></p>{words}{tables}{sections}</html>
 """
 
 
@@ -416,10 +416,10 @@ def _table(board: Board) -> str:
         speed = f"{times(row['value'])}, {row['said']}"
         lines.append([f"{row['label']}, {row['words']}", speed, *(words for words, _ in row["cells"])])
     body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
-    return f"<table><caption>{escaped(_place(board.title, board.when))}</caption>{body}</table>"
+    return f"<table><caption>{escaped(_caption(board.title, board.when))}</caption>{body}</table>"
 
 
-def _place(words: str, when: Mapping[str, str]) -> str:
+def _caption(words: str, when: Mapping[str, str]) -> str:
     """What is shown, and for which values of the page's switches."""
     return "; ".join(filter(None, (words, *(f"{name} {value}" for name, value in when.items()))))
 

@@ -101,13 +101,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         yield Step(1, total, "the target writes texts", answer)
         corpus: list[texts.TrainingExample] = []
         tested: list[texts.TrainingExample] = []
-        asked = [(engine.encode(one.prompt), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
+        requests = [(engine.encode(one.prompt), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
         begun = [(engine.encode(one.prompt), 1.0) for _ in range(VARIANTS) for one in held_out]
-        for first in range(0, len(asked), TOGETHER):
-            corpus += writer.write(asked[first : first + TOGETHER], self.tokens)
+        for first in range(0, len(requests), TOGETHER):
+            corpus += writer.write(requests[first : first + TOGETHER], self.tokens)
             if stopped():
                 return
-            yield Step(1, total, f"the target writes: {len(corpus)} of {len(asked)} texts to learn from", answer)
+            yield Step(1, total, f"the target writes: {len(corpus)} of {len(requests)} texts to learn from", answer)
         for first in range(0, len(begun), TOGETHER):
             beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
             tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
@@ -218,9 +218,9 @@ def _visible(piece: str) -> str:
 
 def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
     """Rows of drafts for one sentence; right tokens are bold and coloured."""
-    places = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
-    shown, right = [own[i] for i in places], facts.get("continues", [])
-    same = [[int(piece == wanted) for piece, wanted in zip(row["guess"], right, strict=True)] for row in shown]
+    picked = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
+    shown, right = [own[i] for i in picked], facts.get("continues", [])
+    same = [[int(piece == token) for piece, token in zip(row["guess"], right, strict=True)] for row in shown]
     words = [
         [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
         for row in zip((row["guess"] for row in shown), same, strict=True)
@@ -249,16 +249,16 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
 
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [
-        {"by": name, "place": place, "alpha": alpha}
+        {"by": name, "position": position, "alpha": alpha}
         for name, own in by.items()
         if len(own) > 1
-        for place, alpha in enumerate(own[-1]["alpha_at"], start=1)
+        for position, alpha in enumerate(own[-1]["alpha_at"], start=1)
     ]
     return Figure(
         key="positions",
         title="Acceptance by position",
         hint=f"now, where at least {FEWEST} rounds reached the position",
-        data=draw.lines(points, "by", "place", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
+        data=draw.lines(points, "by", "position", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
         layout=axes(
             "position in the window", "α<sub>j</sub>", xaxis={"dtick": 1}, yaxis={"range": [0, 1.04]}, showlegend=True
         ),
@@ -298,12 +298,12 @@ class _Writer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [str(self.engine.pair.tokenizer.decode([token])) for token in ids]
 
-    def write(self, asked: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
+    def write(self, starts: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
         """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
         from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.answers import EncodedPrompt, Writing, write_together
 
-        prompts = [(EncodedPrompt(str(i), "", tuple(ids)), heat) for i, (ids, heat) in enumerate(asked)]
+        prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
         with cpu_threads(self.threads):
             found = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
@@ -360,14 +360,14 @@ class _Twin:
             with cpu_threads(self.writer.threads):
                 drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
-            lengths, place, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
-            while place < len(lengths):
-                own.append(lengths[place])
-                place += lengths[place] + 1
+            lengths, position, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
+            while position < len(lengths):
+                own.append(lengths[position])
+                position += lengths[position] + 1
             self.accepted.append(own)
             guess = guess or drafts[0].tolist()
         rounds = [length for own in self.accepted for length in own]
-        reached = [sum(length >= place for length in rounds) for place in range(GAMMA + 1)]
+        reached = [sum(length >= position for length in rounds) for position in range(GAMMA + 1)]
         losses, self._losses = self._losses, []
         return {
             "objective": LABELS[self.name],
@@ -399,11 +399,11 @@ def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
     return {"value": found.value, "low": found.low, "high": found.high}
 
 
-def _files(folder: Path, name: str, choice: Learn) -> dict[str, bytes]:
+def _files(folder: Path, name: str, settings: Learn) -> dict[str, bytes]:
     """The files of a drafter for ``--drafter``, with a README on how it was made."""
-    card = f"""# A block drafter, trained in {choice.seconds} s
+    card = f"""# A block drafter, trained in {settings.seconds} s
 
-From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(choice))}`.
+From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(settings))}`.
 Race it: `python -m specdiff_core race --target assets/embedded/target --drafter ./THIS-FOLDER --prompt …`
 """
     return {"README.md": card.encode(), **{file.name: file.read_bytes() for file in sorted(folder.iterdir())}}

@@ -180,7 +180,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
-            # Remembered stands in for the target.
+            # CachedTarget stands in for the target.
             for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
                 if isinstance(event, Committed):
                     written += event.ids
@@ -231,13 +231,13 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
-def exact_distribution(choice: Losslessness, target: Remembered, prompt: TokenIds) -> dict[TokenIds, float]:
+def exact_distribution(settings: Losslessness, target: CachedTarget, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
     exact: dict[TokenIds, float] = {(): 1.0}
-    sampling = choice.config("ratio", 0).sampling
-    for _ in range(choice.length):
+    sampling = settings.config("ratio", 0).sampling
+    for _ in range(settings.length):
         longer: dict[TokenIds, float] = {}
         for text, weight in exact.items():
             probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
@@ -248,7 +248,7 @@ def exact_distribution(choice: Losslessness, target: Remembered, prompt: TokenId
 
 
 def _points(
-    choice: Losslessness, exact: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
+    settings: Losslessness, exact: Mapping[TokenIds, float], counts: Mapping[str, Counter[TokenIds]]
 ) -> Iterator[dict[str, Any]]:
     """A row for each rule: the total variation between its texts and the exact distribution; the
     mean and 99 % quantile for as many exact samples; and bounds of the true distance, which differs
@@ -256,7 +256,7 @@ def _points(
     import numpy as np
 
     p, runs = np.array(list(exact.values())), next(iter(counts.values())).total()
-    drawn = np.random.default_rng([choice.seed, runs]).multinomial(runs, p / p.sum(), size=DRAWS) / runs
+    drawn = np.random.default_rng([settings.seed, runs]).multinomial(runs, p / p.sum(), size=DRAWS) / runs
     noise = np.abs(drawn - p).sum(-1) / 2
     high = float(np.quantile(noise, LEVEL))
     for rule, own in counts.items():
@@ -272,7 +272,7 @@ def _points(
             "bias_low": max(0.0, distance - high),
             "bias_high": distance + high,
             "p_value": 0.0 if stray else chi_squared(seen, p * size),
-            "lossless": choice.config(rule, 0).rule.lossless,
+            "lossless": settings.config(rule, 0).rule.lossless,
         }
 
 
@@ -341,19 +341,19 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 # The models, with the logits of each prefix computed once.
 
 
-def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, TokenIds]:
+def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
-    if not choice.embedded:
-        coins = choice.models == "coins"
+    if not settings.embedded:
+        coins = settings.models == "coins"
 
         def table(text: TokenIds) -> Tensor:
-            return _logs([0.5, 0.5, 0.0, 0.0] if coins else _dirichlet(choice.seed, 1, *text))
+            return _logs([0.5, 0.5, 0.0, 0.0] if coins else _dirichlet(settings.seed, 1, *text))
 
-        guess = _coin_drafter if coins else functools.partial(_random_drafter, choice.seed)
-        return Remembered(table, 4, (MASK,)), TableDrafter(guess), (0,)
+        guess = _coin_drafter if coins else functools.partial(_random_drafter, settings.seed)
+        return CachedTarget(table, 4, (MASK,)), TableDrafter(guess), (0,)
     from specdiff_core.models.device import on_device
 
-    prompt = engine.encode(choice.prompt)
+    prompt = engine.encode(settings.prompt)
     if len(prompt) > 64:
         raise ConfigError("The prompt is too long for this test.", field="prompt", hint="A few words are enough.")
     real = engine.target
@@ -363,14 +363,14 @@ def _models(choice: Losslessness, engine: Engine) -> tuple[Remembered, Any, Toke
         run.read(text[:-1])
         return run.score(text[-1:]).logits[0]
 
-    drafter: Any = engine.drafter(choice.models)
+    drafter: Any = engine.drafter(settings.models)
     logits = functools.cache(lambda ids, gamma: drafter.logits(on_device(ids, drafter.device), gamma))
-    remembering: Any = dataclasses.replace(drafter)
-    remembering.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
-    return Remembered(ask, real.vocab_size, real.suppress), remembering, prompt
+    cached: Any = dataclasses.replace(drafter)
+    cached.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
+    return CachedTarget(ask, real.vocab_size, real.suppress), cached, prompt
 
 
-class Remembered:
+class CachedTarget:
     """A target that computes each text once; the part of
     :class:`~specdiff_core.models.target.Target` and its session that the loop uses."""
 
@@ -381,7 +381,7 @@ class Remembered:
         self.vocab_size, self.suppress = vocab_size, tuple(suppress)
         self._text: list[int] = []
 
-    def start(self, layers: Sequence[int] = ()) -> Remembered:
+    def start(self, layers: Sequence[int] = ()) -> CachedTarget:
         self._text = []
         return self
 
@@ -399,8 +399,8 @@ class Remembered:
 
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
         texts: list[TokenIds] = []  # up to and including each id
-        for token, place in zip(ids, before, strict=True):
-            texts.append((*(texts[place] if place >= 0 else self._text), token))
+        for token, parent in zip(ids, before, strict=True):
+            texts.append((*(texts[parent] if parent >= 0 else self._text), token))
         rows = torch.stack([self.logits(text) for text in texts])
         self._text += ids
         return Scores(rows, None)

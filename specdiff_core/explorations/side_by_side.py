@@ -263,27 +263,27 @@ def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figu
     )
 
 
-def _answer(what: SideBySide, runs: Mapping[str, Sequence[Event]], known: Mapping[str, Any], engine: Engine) -> Answer:
+def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: dict[str, Any], engine: Engine) -> Answer:
     """The answer from the completed runs."""
     facts, starts = dict(known), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: last.ids for name, events in runs.items() if (last := final(events))}
-    if not what.given:
+    if not settings.given:
         facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
-        facts["labels"] = {name: find_method(getattr(what, name)).label for name in ("a", "b")}
+        facts["labels"] = {name: find_method(getattr(settings, name)).label for name in ("a", "b")}
     if "b" in texts:
         facts["first_difference"] = first_difference(texts["a"], texts["b"])
     if BRANCH in texts:
         left = known["branch"]
-        forced = [what.take] if what.take >= 0 else []
+        forced = [settings.take] if settings.take >= 0 else []
         starts[BRANCH] = left["position"] + len(forced)
-        token = pieces.get(what.take) or str(engine.pair.tokenizer.decode(forced))
+        token = pieces.get(settings.take) or str(engine.pair.tokenizer.decode(forced))
         facts["branch"] = left | {"token": token, "tokens": len(texts[BRANCH])}
         if old := texts.get(left["run"], ())[left["position"] - 1 :]:
             same = sum(map(eq, old[len(forced) :], texts[BRANCH]))
             facts["branch"] |= {"instead_of": pieces.get(old[0], ""), "same": same}
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
-    trace = dump_trace(dict(runs), title=what.title)
+    trace = dump_trace(dict(runs), title=settings.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
 
 

@@ -261,16 +261,16 @@ def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> It
     logs = torch.log_softmax(logits, -1)
     entropies = -(logs.exp() * logs.nan_to_num(neginf=0.0)).sum(-1)
     decode: Any = engine.pair.tokenizer.decode
-    place = 0
+    position = 0
     for event in events:
         if isinstance(event, Verified):
-            tested = min(len(reached(event.tests)), len(last.ids) - place)
+            tested = min(len(reached(event.tests)), len(last.ids) - position)
             for i in range(tested):
-                token = last.ids[place + i]
-                line = decode(ids[: len(before) + place + i]).rsplit("\n", 1)[-1]
+                token = last.ids[position + i]
+                line = decode(ids[: len(before) + position + i]).rsplit("\n", 1)[-1]
                 piece = decode([token])
-                yield piece, kind_of(piece, line), float(entropies[place + i]), i < event.accepted
-            place += event.accepted + 1
+                yield piece, kind_of(piece, line), float(entropies[position + i]), i < event.accepted
+            position += event.accepted + 1
 
 
 def kind_of(piece: str, line: str) -> str:

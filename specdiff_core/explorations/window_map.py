@@ -89,7 +89,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
         else:
             all_cells = [BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if gamma >= T]
-            cells = [cell for cell in all_cells if cell.followed(self.base)[1]]
+            cells = [cell for cell in all_cells if cell.effective(self.base)[1]]
         if not cells:
             words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
             raise ConfigError(words, field="steps", hint="Choose T at most γ, and γ at most the drafter's window.")

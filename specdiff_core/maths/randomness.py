@@ -31,7 +31,7 @@ class Sampler(Protocol):
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:
         """Draw a column of each row of ``probs [n, V]``, or ``[n, k]`` with ``among``, at absolute
-        ``positions``: ``[n]`` int64 on the CPU, ids, or with ``among`` places in its rows."""
+        ``positions``: ``[n]`` int64 on the CPU, ids, or with ``among`` positions in its rows."""
 
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens (u < threshold), and the draw u."""

@@ -40,10 +40,10 @@ def _boxed(text: str) -> str | None:
     if start < 0:
         return None
     start, depth = start + len("\\boxed{"), 1
-    for place, char in enumerate(text[start:], start=start):
+    for end, char in enumerate(text[start:], start=start):
         depth += {"{": 1, "}": -1}.get(char, 0)
         if not depth:
-            return text[start:place].strip()
+            return text[start:end].strip()
     return None  # incomplete
 
 

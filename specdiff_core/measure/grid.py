@@ -61,12 +61,12 @@ class BenchSetting(msgspec.Struct, frozen=True):
         """
         if config.drafter == VANILLA.drafter:
             return VANILLA
-        runs = find_pair(config.pair).drafter(config.drafter).follow(config)
+        runs = find_pair(config.pair).drafter(config.drafter).clamp(config)
         steps = 1 if runs.tree_nodes or runs.num_drafts > 1 else runs.steps
         selection = runs.selection.value if runs.num_drafts > 1 else "self"
         return cls(runs.drafter, runs.gamma, steps, runs.tree_nodes, runs.num_drafts, selection, runs.auto)
 
-    def followed(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
+    def effective(self, base: DecodeConfig) -> tuple[BenchSetting, bool]:
         """The setting that this one runs as, and whether they are equal (some drafters ignore T)."""
         real = BenchSetting.of_config(self.config(base))
         return real, real == VANILLA or msgspec.structs.replace(real, steps=self.steps) == self
@@ -111,7 +111,7 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     """
     found = [VANILLA]
     for setting in map(BenchSetting.parse, keys):
-        real, same = setting.followed(base)
+        real, same = setting.effective(base)
         if not same:
             message = f"{setting.drafter} doesn't support {setting.key}: it would run as {real.key}."
             hint = "γ must fit the drafter's window; not every drafter has trees, K drafts or auto."

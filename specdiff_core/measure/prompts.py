@@ -83,12 +83,12 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     hint = f"Give {FORMS}."
     prompts: dict[str, Prompt] = {}
     read = _read_prompt if {".jsonl", ".json"} & {*path.suffixes} else _read_text
-    place = ""
+    where = ""
     try:
         data = path.read_bytes()
         text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8-sig")
         for number, line in enumerate(text.split("\n"), start=1):
-            place = f", line {number}"
+            where = f", line {number}"
             if line.strip():
                 prompt = read(line)
                 if prompt.id in prompts:
@@ -97,7 +97,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
                 prompts.setdefault(name, msgspec.structs.replace(prompt, id=name))
     except (OSError, lzma.LZMAError, ValueError, RecursionError, msgspec.DecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        what = f"{place}: {why}." if place else f" can't be read ({why})."
+        what = f"{where}: {why}." if where else f" can't be read ({why})."
         raise ConfigError(path.name + what, field="prompts", hint=hint) from error
     if not prompts:
         raise ConfigError(f"{path.name} holds no prompt.", field="prompts", hint=hint)

@@ -17,9 +17,9 @@ from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
 from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
-from specdiff_core.schema.decoder import WARM_UP, Decoder
+from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.events import Event
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import header_of
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
     turn: int
     prompt: Prompt
-    repeat: int  # −1: a warm-up
+    repeat: int
     lane: str
     config: DecodeConfig
 
@@ -80,13 +80,6 @@ def plan(
             yield Run(turn, prompt, repeat, name, dataclasses.replace(config, seed=seed))
 
 
-def warm_up(prompt: Prompt, lanes: Mapping[str, DecodeConfig]) -> Iterator[Run]:
-    """A short, uncounted run of every lane: first passes allocate memory, compile, and are slow."""
-    for name, config in lanes.items():
-        tokens = min(WARM_UP, config.max_new_tokens)
-        yield Run(0, prompt, -1, name, dataclasses.replace(config, max_new_tokens=tokens))
-
-
 def race(
     decoder: Decoder,
     prompt: str,
@@ -112,15 +105,15 @@ def race(
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     decoders = {lane: (others or {}).get(lane, decoder) for lane in lanes}
     text = Prompt(id="race", flavour="race", prompt=prompt)
-    for run in warm_up(text, lanes):
-        for event in run.decode(decoders[run.lane], threads=threads):
-            if isinstance(event, RunStarted) and decoders[run.lane] is decoder:
-                threads = event.threads  # the same for all lanes
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for run in plan([text], lanes, repeats, one_seed=True):
         if progress is not None:
             progress(f"measuring {run.lane}, {run.repeat + 1} of {repeats}")
-        runs[run.lane].append(run.decode(decoders[run.lane], detail=detail, threads=threads))
+        warm_up = None if run.turn else 0.0
+        events = run.decode(decoders[run.lane], detail=detail, threads=threads, warm_up=warm_up)
+        if decoders[run.lane] is decoder and (started := header_of(events)):
+            threads = started.threads  # the same for all lanes
+        runs[run.lane].append(events)
     return runs
 
 
@@ -147,10 +140,16 @@ def sweep(
         ConfigError: ``path`` has rows of another benchmark.
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
+    cold = set(lanes)  # a resumed sweep may begin anywhere
+
+    def measure(run: Run) -> RunRow:
+        warm_up = 0.0 if run.lane in cold else None
+        cold.discard(run.lane)
+        return run.row(run.decode(engine, warm_up=warm_up))
 
     log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), RunRow)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}
-    yield from log.fill(todo, lambda run: run.row(run.decode(engine)), warm_up(prompts[0], lanes))
+    yield from log.fill(todo, measure)
 
 
 def header(

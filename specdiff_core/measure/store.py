@@ -39,7 +39,7 @@ class RunRow(Measured, kw_only=True):
     """One run of a setting."""
 
     KEY = ("prompt", "repeat", "setting")
-    repeat: int  # −1: a warm-up
+    repeat: int
     setting: str  # its key
     metrics: Metrics
     reason: str
@@ -132,10 +132,8 @@ class RowLog(Generic[R]):
             path.write_text(json.dumps(self.header) + "\n", encoding="utf-8")
         self.session = 1 + max((row.session for row in self.rows), default=-1)
 
-    def fill(
-        self, todo: Mapping[Any, T], measure: Callable[[T], R], warm_up: Iterable[T] = ()
-    ) -> Iterator[tuple[int, int, RowLog[R]]]:
-        """Measure the missing rows in order, after a warm-up. Each row is on disk before the next begins.
+    def fill(self, todo: Mapping[Any, T], measure: Callable[[T], R]) -> Iterator[tuple[int, int, RowLog[R]]]:
+        """Measure the missing rows in order. Each row is on disk before the next begins.
 
         Args:
             todo: key of a row -> the argument of ``measure``.
@@ -147,8 +145,6 @@ class RowLog(Generic[R]):
         missing = [run for key, run in todo.items() if key not in done]
         earlier = len(todo) - len(missing)
         yield earlier, len(todo), self
-        for run in warm_up if missing else ():
-            self._append(measure(run))
         for count, run in enumerate(missing, start=1):
             self._append(measure(run))
             yield earlier + count, len(todo), self
@@ -185,7 +181,7 @@ def rows_path(result: Path) -> Path:
 
 
 class Result(msgspec.Struct, kw_only=True, tag_field="kind"):
-    """What every result has, a benchmark's and a question's; its tag ``kind`` names what was measured."""
+    """What every result has, a benchmark's and an exploration's; its tag ``kind`` names what was measured."""
 
     schema: Literal[1] = 1
     provenance: Provenance

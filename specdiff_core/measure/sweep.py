@@ -64,13 +64,12 @@ class Sweep(Bench, kw_only=True, tag="sweep"):
 
 
 def whole_turns(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Rows of the (prompt, repeat) pairs that every setting completed, without warm-ups."""
-    counted = [row for row in rows if row.repeat >= 0]
-    settings = {row.setting for row in counted}
+    """Rows of the (prompt, repeat) pairs that every setting completed."""
+    settings = {row.setting for row in rows}
     seen: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for row in counted:
+    for row in rows:
         seen[row.prompt, row.repeat].add(row.setting)
-    return [row for row in counted if seen[row.prompt, row.repeat] == settings]
+    return [row for row in rows if seen[row.prompt, row.repeat] == settings]
 
 
 def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:

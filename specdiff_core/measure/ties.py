@@ -52,7 +52,7 @@ def first_difference(one: Sequence[object], other: Sequence[object]) -> int | No
     """The first position, from 1, at which two texts differ; None if they are equal."""
     pairs = enumerate(zip(one, other, strict=False), start=1)
     shorter = None if len(one) == len(other) else min(len(one), len(other)) + 1
-    return next((place for place, (left, right) in pairs if left != right), shorter)
+    return next((position for position, (left, right) in pairs if left != right), shorter)
 
 
 def difference(
@@ -62,10 +62,10 @@ def difference(
     parted = first_difference(ours, theirs)
     if parted is None:
         return None
-    place = parted - 1
+    position = parted - 1
     before = engine.encode(prompt, config) if isinstance(prompt, str) else prompt
-    best = ranking(engine, [*before, *theirs[:place]], config).topk(2)
+    best = ranking(engine, [*before, *theirs[:position]], config).topk(2)
     margin = float(best.values[0] - best.values[1])
-    one, other = (list(ids[place : place + 1]) for ids in (ours, theirs))
+    one, other = (list(ids[position : position + 1]) for ids in (ours, theirs))
     same = sorted(one + other) == sorted(best.indices.tolist())
-    return Difference(place, one, other, margin, same and margin <= TIES[engine.pair.placement.dtype_name])
+    return Difference(position, one, other, margin, same and margin <= TIES[engine.pair.placement.dtype_name])

@@ -151,7 +151,7 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
 def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
     """Split ``new`` rows after ``held`` positions into (first row, end, keys that all read).
 
-    A row at place p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
+    A row at position p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
     before the first border, only to the end of the pass, rounded up."""
     parts, first = [], 0
     while first < new:

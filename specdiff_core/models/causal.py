@@ -281,7 +281,7 @@ def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]],
 
 def _gpt2_names(network: CausalLM) -> dict[str, _Stored]:
     """GPT-2's names of tensors, and their contents."""
-    files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("places.weight",))}
+    files = {"wte.weight": _Stored(("embed_tokens.weight",)), "wpe.weight": _Stored(("positions.weight",))}
     files["lm_head.weight"] = _Stored(("lm_head.weight",))
     layer = {
         "attn.c_attn": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),

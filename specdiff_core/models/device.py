@@ -100,12 +100,12 @@ def cpu_threads(threads: int | None) -> Iterator[None]:
     try:
         yield
     finally:
-        place = next(i for i, entry in enumerate(_OPEN) if entry is before)
-        if later := _OPEN[place + 1 :]:
+        index = next(i for i, entry in enumerate(_OPEN) if entry is before)
+        if later := _OPEN[index + 1 :]:
             later[0][:] = before
         else:
             torch.set_num_threads(before[0])
-        del _OPEN[place]
+        del _OPEN[index]
 
 
 @contextmanager

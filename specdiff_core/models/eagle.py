@@ -99,7 +99,7 @@ class EagleHead(nn.Module):
     def decode(
         self,
         ids: Tensor,
-        places: slice | Tensor,
+        positions: slice | Tensor,
         attend: Attend,
         *,
         layers: Sequence[int] = (),
@@ -109,7 +109,7 @@ class EagleHead(nn.Module):
         """Logits ``[1, last or n, V]`` of token t + 2 after each token t + 1 of ``ids [1, n]``, and
         as the output of layer 0 the features ``[1, n, W]`` behind them."""
         assert features is not None, "EAGLE reads features"
-        hidden = self(self._words.embed(ids), features, at(self._rope, places), attend)
+        hidden = self(self._words.embed(ids), features, at(self._rope, positions), attend)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self._words.head(states), [hidden] * len(layers)
 

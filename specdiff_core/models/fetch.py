@@ -63,7 +63,7 @@ def fetch(file: File) -> Path:
         raise PairUnavailable(what, hint=f"With a network connection, run `{command}`.")
     with cache_errors():
         user_cache().mkdir(parents=True, exist_ok=True)
-    place, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
+    path, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
     with _lock(file):
         if (found := cached(file)) is not None:  # another process was first
             return found
@@ -71,8 +71,8 @@ def fetch(file: File) -> Path:
             try:
                 source(file, fresh)
                 with cache_errors():
-                    os.replace(fresh, place)
-                return place
+                    os.replace(fresh, path)
+                return path
             except _Away as away:
                 failures.append(str(away))
             finally:
@@ -166,7 +166,7 @@ def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, 
         page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login page
         if page or (length is not None and int(length) != transfer.total - transfer.done):
             raise _Away(f"{urlsplit(url).hostname} sent something else in place of {package}")
-        # A stopped download may still flush: the same bytes at the same places.
+        # A stopped download may still flush: the same bytes at the same offsets.
         with part.open("r+b" if resumes else "wb") as target:
             target.seek(transfer.done)
             for chunk in answer.iter_raw(CHUNK):

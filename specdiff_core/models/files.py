@@ -195,11 +195,11 @@ def read_drafter(
     return stored, None if whole else ids
 
 
-def check_finite(place: str | Path, name: str, tensor: Tensor) -> None:
-    """Raise a WeightsError if a tensor of ``place`` has values that are not finite in its dtype."""
+def check_finite(source: str | Path, name: str, tensor: Tensor) -> None:
+    """Raise a WeightsError if a tensor of ``source`` has values that are not finite in its dtype."""
     if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        raise WeightsError(f"{name} in {shown(place)} has values that are not finite in {kind}.")
+        raise WeightsError(f"{name} in {shown(source)} has values that are not finite in {kind}.")
 
 
 def tensor_names(folder: Path) -> set[str]:

@@ -137,7 +137,7 @@ def folder_of(file: Path) -> Path:
     if not file.is_file():
         raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
     with damage(f"{shown(file)} is truncated or damaged"):
-        folder = _place(file)
+        folder = _folder_of(file)
         if (folder / GGUF).is_file():
             return folder
         header = _read_header(file)
@@ -169,7 +169,7 @@ def folder_of(file: Path) -> Path:
     return folder
 
 
-def _place(file: Path) -> Path:
+def _folder_of(file: Path) -> Path:
     """The path of the folder of ``file``."""
     stat = file.stat()
     with file.open("rb") as stream:

@@ -224,9 +224,9 @@ def _abort_xet() -> None:
 
 def size(count: int, scale: int | None = None) -> str:
     """Bytes in the unit for ``scale``, by default ``count``."""
-    for unit, name, places in ((1e9, "GB", 1), (1e6, "MB", 0)):
+    for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 0)):
         if (scale or count) >= unit:
-            return f"{count / unit:.{places}f} {name}"
+            return f"{count / unit:.{digits}f} {name}"
     return f"{count / 1e3:.0f} kB"
 
 

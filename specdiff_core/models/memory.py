@@ -87,7 +87,7 @@ def _cuda() -> list[tuple[int, bool]]:
 def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None) -> Need:
     """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
     names = None if drafters is None else set(drafters)
-    wanted = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
+    specs = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
     target = size_of(pair.target, pair.revision, pair.published)
     return Need(
         target=_bytes(target, pair.context, machine),
@@ -96,7 +96,7 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
             one.name: _bytes(
                 size_of(one.source, one.revision, one.published), 0 if one.context else pair.context, machine
             )
-            for one in wanted
+            for one in specs
         },
         runtime=RUNTIME[machine.device],
     )

@@ -142,11 +142,11 @@ def slides(config: PretrainedConfig) -> bool:
     return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
 
-def at(rope: Rope, places: slice | Tensor) -> Rope:
-    """The factors at ``places``, the same for each text or ``[B, n]``."""
-    if isinstance(places, Tensor) and places.ndim == 2:
-        return rope[0][0, 0, places][:, None], rope[1][0, 0, places][:, None]
-    return rope[0][:, :, places], rope[1][:, :, places]
+def at(rope: Rope, positions: slice | Tensor) -> Rope:
+    """The factors at ``positions``, the same for each text or ``[B, n]``."""
+    if isinstance(positions, Tensor) and positions.ndim == 2:
+        return rope[0][0, 0, positions][:, None], rope[1][0, 0, positions][:, None]
+    return rope[0][:, :, positions], rope[1][:, :, positions]
 
 
 def rotate(states: Tensor, rope: Rope) -> Tensor:
@@ -335,7 +335,7 @@ class CausalLM(nn.Module):
         self.shape = shape = Shape.of(config)
         vocab = int(config.vocab_size)
         self.embed_tokens = nn.Embedding(vocab, shape.width)
-        self.places = nn.Embedding(int(config.max_position_embeddings), shape.width) if shape.gpt2 else None
+        self.positions = nn.Embedding(int(config.max_position_embeddings), shape.width) if shape.gpt2 else None
         layers = (Layer(shape, index) for index in range(shape.layers))
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # typed as what it holds
         self.norm = shape.norm()
@@ -366,14 +366,14 @@ class CausalLM(nn.Module):
     def decode(
         self,
         ids: Tensor,
-        places: slice | Tensor,
+        positions: slice | Tensor,
         attend: Attend,
         *,
         layers: Sequence[int] = (),
         last: int | None = None,
         features: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """One pass over ``ids [B, n]`` at absolute ``places`` -> logits ``[B, last or n, V]``, and
+        """One pass over ``ids [B, n]`` at absolute ``positions`` -> logits ``[B, last or n, V]``, and
         the outputs of ``layers``, ``[B, n, W]`` each.
 
         Args:
@@ -383,9 +383,9 @@ class CausalLM(nn.Module):
             features: unused; a language model reads tokens only.
         """
         hidden = self.embed_tokens(ids)
-        if self.places is not None:
-            hidden = hidden + self.places.weight[places]
-        rope = None if self._rope is None else at(self._rope, places)
+        if self.positions is not None:
+            hidden = hidden + self.positions.weight[positions]
+        rope = None if self._rope is None else at(self._rope, positions)
         found = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
+
+WARM_UP = 16
+"""Tokens of a warm-up: the first passes allocate memory and compile, so they are slow."""
+
+
+def warm_up_config(config: DecodeConfig) -> DecodeConfig:
+    """The settings of a warm-up for a run with ``config``."""
+    return dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
 
 
 class Stop(Protocol):
@@ -52,7 +61,3 @@ class LoadsDrafters(Protocol):
         Raises:
             SpecDiffError: it cannot be loaded, or there is none of that name.
         """
-
-
-WARM_UP = 16
-"""Tokens that every lane of a command or a benchmark decodes first: first passes allocate and compile."""

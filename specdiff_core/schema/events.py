@@ -78,7 +78,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     tests: tuple[Test, ...]
     accepted: Int
-    path: tuple[Int, ...] = ()  # accepted places in the draft: 0, 1, 2, … of a window
+    path: tuple[Int, ...] = ()  # accepted positions of the draft: 0, 1, 2, … of a window
     scores: tuple[float, ...] = ()  # of several drafts: S, the expected accepted tokens of each
     chosen: Int | None = None  # the draft that the target selected by S
     extra: Int  # the token that the target adds
@@ -312,13 +312,13 @@ def spell(pieces: Sequence[str]) -> list[str]:
     first = 0
     while first < len(pieces):
         held = b""
-        for place in range(first, min(first + 4, len(pieces)) if _has_bytes(pieces[first]) else first):
-            held += _raw(pieces[place])
+        for last in range(first, min(first + 4, len(pieces)) if _has_bytes(pieces[first]) else first):
+            held += _raw(pieces[last])
             try:
-                shown[first : place + 1] = [""] * (place - first) + [held.decode("utf-8")]
+                shown[first : last + 1] = [""] * (last - first) + [held.decode("utf-8")]
             except UnicodeDecodeError:
                 continue
-            first = place
+            first = last
             break
         first += 1
     return shown

@@ -1,4 +1,4 @@
-"""Fields of settings, questions, training and pairs of your own. Each is declared once, in a struct
+"""Fields of settings, explorations, training and pairs of your own. Each is declared once, in a struct
 or a dataclass, as ``name: Annotated[type, ask(…)] = default``; sliders, forms, flags, API documents
 and validation are made from that."""
 

@@ -80,7 +80,7 @@ class DrafterSpec:
         """Drafter passes for a window of γ with T = ``steps``, which only denoisers use."""
         return {"denoise": min(steps, gamma), "sequential": gamma}.get(self.drafting, 1)
 
-    def follow(self, config: DecodeConfig) -> DecodeConfig:
+    def clamp(self, config: DecodeConfig) -> DecodeConfig:
         """``config`` limited to what this drafter supports: its window; one denoising pass for a
         tree or several drafts; without denoising, one draft from left to right, and a tree only if
         it can. Adaptive lengths need single windows that cost passes, or trees from one pass."""

@@ -33,9 +33,9 @@ def loops(ids: Sequence[int]) -> bool:
     return len(tail) == LOOP_TOKENS and len(set(zip(tail, tail[1:], tail[2:], strict=False))) < LOOP_TRIGRAMS
 
 
-def run_summary(events: Sequence[Event]) -> dict[str, Any]:
-    """Summarise a run. Undefined numbers are None; a run cut short is ``incomplete``."""
-    total, header, last = fold(events), header_of(events), final(events)
+def run_summary(events: Sequence[Event], total: Metrics | None = None) -> dict[str, Any]:
+    """Summarise a run, whose metrics may be known. Undefined numbers are None; a run cut short is ``incomplete``."""
+    total, header, last = total or fold(events), header_of(events), final(events)
     config = header.config if header else {}
     quoted = last.quoted if last else None
     tested = [event for event in events if isinstance(event, Verified)]
@@ -78,16 +78,19 @@ def race_summary(runs: RunsByLane) -> dict[str, Any]:
     its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended
     by themselves; ``lossless`` is None for a lane without a token."""
     ended = {lane for lane, own in runs.items() if own and all(map(_complete, own))}
+    totals = {lane: [fold(run) for run in own] for lane, own in runs.items()}
     lanes: dict[str, Any] = {}
     for lane, own in runs.items():
-        alone = run_summary(own[-1] if own else ())
+        alone = run_summary(own[-1], totals[lane][-1]) if own else run_summary(())
         if not alone["new_tokens"]:
             alone["lossless"] = None
         failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
-        beside = _against(runs[BASELINE], own) if {lane, BASELINE} <= ended else dict.fromkeys(AGAINST)
+        beside = dict.fromkeys(AGAINST)
+        if {lane, BASELINE} <= ended:
+            beside = _against(runs[BASELINE][-1], own[-1], totals[BASELINE], totals[lane])
         lanes[lane] = {**beside, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
     here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are unknown
-    compared = [fold(run).crowded for lane in here if BASELINE in ended for run in runs[lane]]
+    compared = [total.crowded for lane in here if BASELINE in ended for total in totals[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
     return {
         "repeats": len(runs[BASELINE]),
@@ -106,16 +109,17 @@ AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "spe
 """The fields of a lane's comparison with the baseline."""
 
 
-def _against(vanilla: Sequence[Sequence[Event]], own: Sequence[Sequence[Event]]) -> dict[str, Any]:
-    pairs = [speed_up(fold(slow), fold(fast)) for slow, fast in zip(vanilla, own, strict=True)]
-    each = [value for value in pairs if value is not None]
-    slow, fast = (sum(map(fold, several), Metrics()) for several in (vanilla, own))
-    last, base, header = final(own[-1]), final(vanilla[-1]), header_of(own[-1])
+def _against(
+    vanilla: Sequence[Event], own: Sequence[Event], slow: Sequence[Metrics], fast: Sequence[Metrics]
+) -> dict[str, Any]:
+    """A lane's comparison with vanilla, from the last run of each and the metrics of all."""
+    each = [value for pair in zip(slow, fast, strict=True) if (value := speed_up(*pair)) is not None]
+    last, base, header = final(own), final(vanilla), header_of(own)
     same = last is not None and base is not None and last.ids == base.ids
     if header is not None and header.server:  # its ids are not the target's
         same = last is not None and base is not None and last.text == base.text
     values = (
-        speed_up(slow, fast),
+        speed_up(sum(slow, Metrics()), sum(fast, Metrics())),
         median(each) if each else None,
         min(each, default=None),
         max(each, default=None),

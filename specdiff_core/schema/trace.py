@@ -152,7 +152,7 @@ def check_run(events: Sequence[Event]) -> None:
             case DenoiseStep():
                 need(size is None or size == len(event.ids), "a window changes its size")
                 need(
-                    all(0 <= place < len(event.ids) for place in event.revealed),
+                    all(0 <= position < len(event.ids) for position in event.revealed),
                     "a step reveals no position of the window",
                 )
                 size = len(event.ids)

@@ -260,8 +260,8 @@ class _Slots:
             keys[every, :, lengths], values[every, :, lengths] = k[:, :, 0], v[:, :, 0]
             return attend(q, keys[:, :, :reach], values[:, :, :reach], mask)
 
-        places = lengths[:, None]
-        _, found = self.model.decode(last[:, None], places, read, layers=self._layers, last=0)
+        positions = lengths[:, None]
+        _, found = self.model.decode(last[:, None], positions, read, layers=self._layers, last=0)
         self._store(found, (every[:, None], lengths[:, None]))
         self.lengths = lengths + 1
         return self._logits(every, lengths, found[-1][:, 0])
@@ -271,10 +271,10 @@ class _Slots:
         if len(found) > 1:
             self._features[where] = torch.stack([*found[:-1]], 2).to(torch.bfloat16)
 
-    def _logits(self, slots: Tensor, places: Tensor, states: Tensor) -> Tensor:
+    def _logits(self, slots: Tensor, positions: Tensor, states: Tensor) -> Tensor:
         """The logits of ``states [n, W]``; stores the best."""
         logits = _allowed(self.model.head(states), self.target)
-        self._top_ids[slots, places], self._top_logs[slots, places] = _top(logits)
+        self._top_ids[slots, positions], self._top_logs[slots, positions] = _top(logits)
         return logits
 
     def take(self, slot: int, prompt: EncodedPrompt, temperature: float, ids: Sequence[int]) -> TrainingExample:

@@ -64,7 +64,7 @@ class DraftVocab(NamedTuple):
     """The words that a drafter has, most frequent first."""
 
     ids: Tensor  # [d] of the target's vocabulary
-    places: Tensor  # [V] where each of the target's ids is in ``ids``; −1: nowhere
+    inverse: Tensor  # [V] where each of the target's ids is in ``ids``; −1: nowhere
     rows: Tensor  # [d, W] of the target's output head
 
     @classmethod
@@ -72,14 +72,14 @@ class DraftVocab(NamedTuple):
         """Those with the ids of ``target``."""
         rows = target.read_rows()
         found = torch.tensor(ids, device=rows.device)
-        places = torch.full((len(rows),), -1, device=rows.device)
-        places[found] = torch.arange(len(found), device=rows.device)
-        return cls(found, places, rows[found])
+        inverse = torch.full((len(rows),), -1, device=rows.device)
+        inverse[found] = torch.arange(len(found), device=rows.device)
+        return cls(found, inverse, rows[found])
 
     def first(self, count: int) -> DraftVocab:
         """The ``count`` most frequent ones."""
-        places = torch.where(self.places < count, self.places, -1)
-        return DraftVocab(self.ids[:count], places, self.rows[:count])
+        inverse = torch.where(self.inverse < count, self.inverse, -1)
+        return DraftVocab(self.ids[:count], inverse, self.rows[:count])
 
 
 def frequent_words(
@@ -167,8 +167,8 @@ class BlockLearner(Learner):
         values, logs = losses.top_loss(
             states,
             words.rows,
-            words.places[blocks.text[..., 1:][where]],
-            words.places[batch.top_ids[before]],
+            words.inverse[blocks.text[..., 1:][where]],
+            words.inverse[batch.top_ids[before]],
             batch.top_logs[before].float().exp(),
             tv=tv,
         )
@@ -189,7 +189,7 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        known, tensors = (self.words.places >= 0).cpu(), dict(self.model.state_dict())
+        known, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
         ids = known.nonzero()[:, 0]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
@@ -199,7 +199,7 @@ class BlockLearner(Learner):
 
     @property
     def about(self) -> str:
-        layers, count, every = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.places)
+        layers, count, every = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.inverse)
         markov = vllm = ""
         if self.settings.markov:
             markov = " With its Markov head a token depends on the one before it."
@@ -230,7 +230,7 @@ class EagleLearner(Learner):
         # Entry t reads the feature of token t beside token t + 1, and stands for that of t + 1.
         where = (batch.top_logs[:, 1:, 0] > -torch.inf).nonzero(as_tuple=True)
         behind = where[0], where[1] + 1
-        ids, probs = words.places[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
+        ids, probs = words.inverse[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
         nothing, feature = ids.new_full((len(ids),), -1), states[behind].float()
         shape = (PASSES - 1, len(states), states.shape[1] - 2, 1)
         own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
@@ -266,7 +266,7 @@ class Blocks(NamedTuple):
     text: Tensor  # [B, A, b + 1] int64, the row's own tokens
     known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it ended the text
     masked: Tensor  # [B, A, b + 1] bool, never the anchor
-    anchors: Tensor  # [B, A] int64, places in the row
+    anchors: Tensor  # [B, A] int64, positions in the row
 
 
 def draw_blocks(
@@ -286,7 +286,7 @@ def draw_blocks(
 
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
-        first: ``[B]`` the first place of an anchor; the last one is the last but one of the text.
+        first: ``[B]`` the first position of an anchor; the last one is the last but one of the text.
         end: the id that ends a text where rows hold several.
     """
 
@@ -296,10 +296,10 @@ def draw_blocks(
     first = first[:, None]
     room = (lengths[:, None] - 1 - first).clamp_min(1)
     anchors = first + (uniform() * room).long().clamp_max(room - 1)
-    places = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
-    text = tokens.gather(1, places.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(places)
+    positions = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
+    text = tokens.gather(1, positions.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(positions)
     ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may end the text before
-    known = (places < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
+    known = (positions < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
     kind, scattered = uniform(1), uniform(size) < uniform(1)
     begun = torch.arange(size, device=tokens.device) >= (uniform(1) * size).long()
     partly = torch.where(kind < whole + 0.6 * (1 - whole), begun, scattered)
@@ -319,11 +319,11 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     Returns:
         ``[B, A·b, W]`` hidden states for the target's head.
     """
-    places = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
-    positions = torch.arange(features.shape[1], device=anchors.device)
-    context = model.context_keys_values(model.read_features(features), model.rope(positions[None]))
-    blocks = torch.arange(places.shape[1], device=anchors.device) // size
-    before = positions < anchors.repeat_interleave(size, 1)[..., None]  # [B, A·b, L]
+    positions = (anchors[..., None] + torch.arange(size, device=anchors.device)).flatten(1)  # [B, A·b]
+    context_positions = torch.arange(features.shape[1], device=anchors.device)
+    context = model.context_keys_values(model.read_features(features), model.rope(context_positions[None]))
+    blocks = torch.arange(positions.shape[1], device=anchors.device) // size
+    before = context_positions < anchors.repeat_interleave(size, 1)[..., None]  # [B, A·b, L]
     itself = (blocks[:, None] == blocks).expand(len(before), -1, -1)  # [B, A·b, A·b]
     mask = torch.cat([before, itself], -1)[:, None]
 
@@ -331,7 +331,7 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
         keys, values = (torch.cat(both, 2) for both in zip(context[index], (k, v), strict=True))
         return attend(q, keys, values, mask)
 
-    return model.denoise(embeddings, model.rope(places), read)
+    return model.denoise(embeddings, model.rope(positions), read)
 
 
 def draft_states(
@@ -346,7 +346,7 @@ def draft_states(
     hidden_of: Callable[..., Tensor] = block_hidden,
 ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
     """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
-    place of each, and row and place of the token before it, where the target predicts it.
+    position of each, and row and position of the token before it, where the target predicts it.
 
     Args:
         features: ``[B, L, F·W]`` of the target.

@@ -56,14 +56,14 @@ TOLERANCE = 1e-9
 EXACT = [rule for rule in Rule if rule.lossless]
 
 Text = tuple[int, ...]
-Law = dict[Text, float]
+Distribution = dict[Text, float]
 
 
 # ---- Tiny pairs ----
 
 
 class Oracle:
-    """In place of an ``Mdlm``: ``rows(ids, place)``: logits ``[V]`` of the token at a place."""
+    """In place of an ``Mdlm``: ``rows(ids, position)``: logits ``[V]`` of the token at a position."""
 
     def __init__(self, size: int, rows: Callable[[Text, int], Tensor]) -> None:
         self.config = SimpleNamespace(vocab_size=size, model_length=64, mask_id=MASK)
@@ -72,7 +72,7 @@ class Oracle:
 
     def __call__(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
         text = tuple(ids[0].tolist())
-        return torch.stack([self._rows(text, place) for place in range(first, len(text))])[None]
+        return torch.stack([self._rows(text, position) for position in range(first, len(text))])[None]
 
 
 def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: float) -> Any:
@@ -184,7 +184,7 @@ def tiny(size: int, seed: int = 0, scale: float = 1.5) -> Engine:
     """A target made of a table, and a drafter of every kind: tables, too, but for the blocks."""
     target = Ledger(lambda text: scale * noise("p", seed, text, size=size), size)
     small = Ledger(lambda text: scale * noise("q", seed, text, size=size), size)
-    oracle = Oracle(size, lambda ids, place: scale * noise("q", seed, ids, place, size=size))
+    oracle = Oracle(size, lambda ids, position: scale * noise("q", seed, ids, position, size=size))
     head = opinionated(nn.Linear(WIDTH, size), seed)
     embedding = noise("embedding", seed, size=size * WIDTH).view(size, WIDTH).float()
     return engine_of(target, every_kind(size, seed, oracle, small, small, embedding=embedding, head=head))
@@ -214,7 +214,7 @@ def networks(size: int, seed: int = 0) -> Engine:
     return engine
 
 
-# ---- The law, twice: by the definition, and by enumeration of whole runs ----
+# ---- The distribution, twice: by the definition, and by enumeration of whole runs ----
 
 
 def softmax(logits: Sequence[float], temperature: float, top_k: int, top_p: float) -> dict[int, float]:
@@ -234,21 +234,21 @@ def ids_of(prompt: str) -> Text:
     return tuple(int(digit) for digit in prompt)
 
 
-def joint(following: Callable[[Text], dict[int, float]], length: int, ends: Sequence[int] = ()) -> Law:
+def joint(following: Callable[[Text], dict[int, float]], length: int, ends: Sequence[int] = ()) -> Distribution:
     """The distribution of ``length`` tokens, each ``following`` those before; or fewer up to an end."""
-    law: Law = {(): 1.0}
+    distribution: Distribution = {(): 1.0}
     for _ in range(length):
-        longer: Law = {}
-        for text, weight in law.items():
+        longer: Distribution = {}
+        for text, weight in distribution.items():
             if text and text[-1] in ends:
                 longer[text] = weight
                 continue
             longer |= {(*text, word): weight * p for word, p in following(text).items()}
-        law = longer
-    return law
+        distribution = longer
+    return distribution
 
 
-def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str) -> Law:
+def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str) -> Distribution:
     """The distribution of the first tokens of vanilla's text, which may end before."""
 
     def following(text: Text) -> dict[int, float]:
@@ -266,7 +266,7 @@ def quick_headers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def enumerate_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[Any, float]]:
-    """The exact law of ``outcome`` of a run's events, over everything that streams may draw."""
+    """The exact distribution of ``outcome`` of a run's events, over everything that streams may draw."""
 
     def run(engine: Engine, config: DecodeConfig, prompt: str, outcome: Callable[..., Any]) -> dict[Any, float]:
         def play(sampler: Branches) -> Any:
@@ -386,14 +386,14 @@ def whole_product() -> list[Any]:
 
 
 @pytest.mark.parametrize(("shape", "sampling", "rule"), whole_product())
-def test_the_text_follows_the_targets_law(
+def test_the_text_follows_the_targets_distribution(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str, rule: Rule
 ) -> None:
-    """The joint law of three tokens, with texts that end in a draft or at the limit, to 1e-9."""
+    """The joint distribution of three tokens, with texts that end in a draft or at the limit, to 1e-9."""
     (engine, prompt), config = pair(shape, sampling, rule), config_of(shape, sampling, rule=rule)
-    law = enumerate_runs(engine, config, prompt, beginning)
-    assert sum(law.values()) == pytest.approx(1.0, abs=1e-9)
-    assert total_variation(law, expected(engine.pair.model.logits, config, prompt)) < TOLERANCE
+    distribution = enumerate_runs(engine, config, prompt, beginning)
+    assert sum(distribution.values()) == pytest.approx(1.0, abs=1e-9)
+    assert total_variation(distribution, expected(engine.pair.model.logits, config, prompt)) < TOLERANCE
 
 
 @pytest.mark.parametrize("order", list(RevealOrder))
@@ -403,8 +403,8 @@ def test_a_biased_rule_is_caught_by_the_same_test(
     """``naive`` at T = 2 is biased in every order but from left to right."""
     shape = f"masked diffusion, T = 2, {order.value}"
     (engine, prompt), config = pair(shape, "top-k"), config_of(shape, "top-k", rule=Rule.NAIVE)
-    law = enumerate_runs(engine, config, prompt, beginning)
-    found = total_variation(law, expected(engine.pair.model.logits, config, prompt))
+    distribution = enumerate_runs(engine, config, prompt, beginning)
+    found = total_variation(distribution, expected(engine.pair.model.logits, config, prompt))
     assert found < TOLERANCE if order is RevealOrder.LEFT_TO_RIGHT else found > 1e-3
 
 
@@ -457,23 +457,23 @@ def plain_logits(engine: Engine, name: str, text: Text, drafted: Text, gamma: in
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("shape", ["masked diffusion", "block", "Markov", "autoregressive", "EAGLE, chain"])
-def test_drafts_follow_the_law_of_their_drafter(
+def test_drafts_follow_the_distribution_of_their_drafter(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, sampling: str
 ) -> None:
     """A draft is drawn at the drafter's own temperature, from what top-k and top-p leave of its
     distribution, in tokens that the target may say: to 1e-6, since the networks compute in fp32."""
     engine, prompt = pair(shape, sampling)
     config = config_of(shape, sampling, gamma=2, max_new_tokens=3, ignore_eos=True)
-    law: Law = {}
+    distribution: Distribution = {}
     for (event, _), weight in enumerate_runs(engine, config, prompt, first_draft).items():
-        law[event.ids] = law.get(event.ids, 0.0) + weight
+        distribution[event.ids] = distribution.get(event.ids, 0.0) + weight
     own = config.temperature if config.draft_temperature is None else config.draft_temperature
 
     def following(drafted: Text) -> dict[int, float]:
         row = plain_logits(engine, config.drafter, ids_of(prompt), drafted, config.gamma).tolist()
         return softmax(row, own, config.top_k, config.top_p)
 
-    assert total_variation(law, joint(following, config.gamma)) < 1e-6
+    assert total_variation(distribution, joint(following, config.gamma)) < 1e-6
 
 
 # ---- Real networks: keys, values and hidden states that are computed ----
@@ -489,7 +489,7 @@ def test_drafts_follow_the_law_of_their_drafter(
         for rule in (Rule.RATIO, Rule.DELTA)
     ],
 )
-def test_real_keys_and_values_keep_the_law(
+def test_real_keys_and_values_keep_the_distribution(
     enumerate_runs: Callable[..., dict[Any, float]], shape: str, rule: Rule
 ) -> None:
     """A Llama and a network of each kind: the distribution of three tokens against one plain pass
@@ -501,8 +501,8 @@ def test_real_keys_and_values_keep_the_law(
     def logits(text: Text) -> Tensor:
         return stock_of(engine)(torch.tensor([text])).logits[0, -1].double()
 
-    law = enumerate_runs(engine, config, prompt, beginning)
-    assert total_variation(law, expected(logits, config, prompt)) < 1e-5
+    distribution = enumerate_runs(engine, config, prompt, beginning)
+    assert total_variation(distribution, expected(logits, config, prompt)) < 1e-5
 
 
 @functools.cache
@@ -628,7 +628,7 @@ def test_what_a_session_keeps_changes_nothing(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", [name for name in KEEPING if not SHAPES[name][1].get("tree_nodes")])
 def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
-    """``match`` verifies with the same noise of a place and an id: a drafter with q = p is always
+    """``match`` verifies with the same noise of a position and an id: a drafter with q = p is always
     right. Other noise would leave vanilla's text, but be slower. Of several drafts, the first."""
     engine, prompt = with_networks(9)
     session, _ = watched(engine, prompt, wide(shape, Rule.MATCH, 5))
@@ -642,14 +642,14 @@ def test_a_draft_is_drawn_with_the_noise_of_its_places(shape: str) -> None:
 # ---- The streams of production ----
 
 
-def surprise(counts: Counter[Any], law: dict[Any, float]) -> float:
+def surprise(counts: Counter[Any], distribution: dict[Any, float]) -> float:
     """The p-value of a chi-square test of ``counts``; cells below 5 expected are one."""
     total = sum(counts.values())
-    assert set(counts) <= set(law)
-    rare = [cell for cell, p in law.items() if p * total < 5]
-    cells = [(counts[cell], law[cell] * total) for cell in law if cell not in rare]
+    assert set(counts) <= set(distribution)
+    rare = [cell for cell, p in distribution.items() if p * total < 5]
+    cells = [(counts[cell], distribution[cell] * total) for cell in distribution if cell not in rare]
     if rare:
-        cells.append((sum(counts[cell] for cell in rare), sum(law[cell] for cell in rare) * total))
+        cells.append((sum(counts[cell] for cell in rare), sum(distribution[cell] for cell in rare) * total))
     statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells if wanted)
     return float(
         torch.special.gammaincc(torch.tensor((len(cells) - 1) / 2).double(), torch.tensor(statistic / 2).double())
@@ -671,7 +671,7 @@ FALSE_ALARM = 1e-6
         cell("block", "hot drafter", Rule.MATCH, quick=False),
     ],
 )
-def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule) -> None:
+def test_independent_streams_give_the_distribution(shape: str, sampling: str, rule: Rule) -> None:
     """What enumeration takes for granted: draws for drafts, tests and rounds are independent.
     The texts of 400 seeds; chi-square, fixed seeds, false alarm 1e-6 for each setting."""
     engine, prompt = pair(shape, sampling)
@@ -684,14 +684,14 @@ def test_independent_streams_give_the_law(shape: str, sampling: str, rule: Rule)
 
 def occupied(drafts: int, cells: int) -> dict[int, float]:
     """How many of so many equally likely windows K independent drafts take."""
-    law = {0: 1.0}
+    distribution = {0: 1.0}
     for _ in range(drafts):
         following: dict[int, float] = {}
-        for taken, weight in law.items():
+        for taken, weight in distribution.items():
             for more, p in ((0, taken / cells), (1, 1 - taken / cells)):
                 following[taken + more] = following.get(taken + more, 0.0) + weight * p
-        law = following
-    return {taken: weight for taken, weight in law.items() if weight}
+        distribution = following
+    return {taken: weight for taken, weight in distribution.items() if weight}
 
 
 @pytest.mark.parametrize(
@@ -706,11 +706,11 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
 def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     """Four drafts of two tokens from a flat q over three words: the number of different windows,
     the last draft of a round beside the first one, and beside the last one of the round before,
-    have the laws of independent draws. 200 rounds, chi-square, fixed seeds, alarms 1e-6 each."""
+    have the distributions of independent draws. 200 rounds, chi-square, fixed seeds, alarms 1e-6 each."""
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
     if kind == "mdlm":
-        drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, place: torch.zeros(size)))
+        drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, position: torch.zeros(size)))
     else:
         silent = nn.Linear(WIDTH, size).requires_grad_(False)
         silent.weight.zero_(), silent.bias.zero_()
