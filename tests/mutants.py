@@ -46,7 +46,7 @@ COVERED_BY = {
     "maths.unmasking": ("maths", "lossless"),
     "maths.trees": ("tree", "eagle", "network", "lossless"),
     "maths.chains": ("chain", "lossless", "distribution::drafts_follow_the_distribution_of_their_drafter"),
-    "drafters.denoise": ("decode", "chain", "tree", "lossless", DISTRIBUTION),
+    "drafters.denoise": ("decode", "chain", "tree", "controller", "lossless", DISTRIBUTION),
     "models.cache": ("network",),
 }
 """Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``distribution`` is

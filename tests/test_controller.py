@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from fakes import decoded, good_drafter, small_model
-from tables import first_draft
+from tables import context_of, first_draft
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
+from specdiff_core.drafters.base import drained
+from specdiff_core.drafters.denoise import denoise
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Decided, DraftReady
@@ -131,6 +133,14 @@ def test_a_moment_of_another_program_does_not_turn_it() -> None:
     after = controller.choose(32)
     assert after.seconds < 1.1 * before.seconds
     assert abs(length(controller, after, 0.8, denoiser)[0] - size) <= 2
+
+
+def test_it_is_shown_the_largest_probability_of_each_slot() -> None:
+    seen: list[list[float]] = []
+    context = context_of([0], stop_criterion=lambda confidences: seen.append([*confidences]) or 1)
+    probs = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.1, 0.8, 0.1, 0.0]])
+    draft = drained(denoise(lambda window: probs.log(), context, mask_id=3))
+    assert seen == [pytest.approx([0.5, 0.8])] and len(draft.ids) == 1
 
 
 def test_beliefs_are_corrected_by_what_came_of_them() -> None:
