@@ -147,7 +147,7 @@ export class Explore extends Job {
     this.follows = true;
     const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
     await until(() => document.getElementById(id), Infinity);
-    this.press('again');
+    setTimeout(() => this.press('again'), 100); // and listens to them after that
   }
 
   /** Called by Gradio with the pairs that this server offers. */
