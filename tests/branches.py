@@ -53,7 +53,7 @@ class Branches:
         yes = options[self._branch([w for _, w in options])][0]
         return yes, (0.0 if yes else 1.0)
 
-    def another(self) -> Branches:
+    def fork(self) -> Branches:
         return self
 
     def choose(self, count: int) -> int:

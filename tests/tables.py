@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specdiff_core.decoding.verify import verify
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
-from specdiff_core.drafters.base import Context, Draft, DraftSession, drained
+from specdiff_core.drafters.base import Context, Draft, DraftSession, run_to_end
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.chains import PairScores
 from specdiff_core.maths.randomness import Independent, Sampler
@@ -118,7 +118,7 @@ def context_of(ids: Sequence[int], gamma: int = 2, sampler: Sampler | None = Non
 
 def drafted(session: DraftSession, *arguments: Any, **values: Any) -> Draft:
     """What a session drafts; arguments as of :func:`context_of`."""
-    return drained(session.draft(context_of(*arguments, **values)))
+    return run_to_end(session.draft(context_of(*arguments, **values)))
 
 
 def first_draft(drafter: Any, ids: Sequence[int], *arguments: Any, **values: Any) -> Any:
@@ -135,7 +135,7 @@ def denoised(tables: Tables, prefix: Text, sampler: Sampler, forbidden: Sequence
     pair_scores = tables.pair_scores(prefix) if chained else None
     predict = partial(tables.logits, prefix)
     drafting = denoise(predict, context, mask_id=tables.size, forbidden=forbidden, pair_scores=pair_scores)
-    return drained(drafting)
+    return run_to_end(drafting)
 
 
 Emit = Callable[[Tables, Text, Draft, Branches], Text]

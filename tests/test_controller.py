@@ -12,7 +12,7 @@ from tables import context_of, first_draft
 
 from specdiff_core.decoding.controller import PRIOR_ALPHA, Auto, Choice, Fixed
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
-from specdiff_core.drafters.base import drained
+from specdiff_core.drafters.base import run_to_end
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.models.target import Target
@@ -139,7 +139,7 @@ def test_it_is_shown_the_largest_probability_of_each_slot() -> None:
     seen: list[list[float]] = []
     context = context_of([0], stop_criterion=lambda confidences: seen.append([*confidences]) or 1)
     probs = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.1, 0.8, 0.1, 0.0]])
-    draft = drained(denoise(lambda window: probs.log(), context, mask_id=3))
+    draft = run_to_end(denoise(lambda window: probs.log(), context, mask_id=3))
     assert seen == [pytest.approx([0.5, 0.8])] and len(draft.ids) == 1
 
 

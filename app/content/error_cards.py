@@ -15,7 +15,7 @@ logger = logging.getLogger("specdiff.page")
 
 
 class Unexpected(SpecDiffError, code="unexpected", title="Something unexpected happened"):
-    """The words for an error that nobody foresaw."""
+    """An error that the lab does not expect."""
 
 
 class ErrorCard(TypedDict):

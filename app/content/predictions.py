@@ -108,7 +108,7 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
         rows = [row for row in one.rows if row.get("low")]
         most = max((row["prompts"] for row in rows), default=0)
         rows = [row for row in rows if row["prompts"] == most]
-        few = f", a bootstrap and too narrow over {most} prompts" if narrow(rows) else ""
+        few = f", a bootstrap over {most} prompts, so too narrow" if narrow(rows) else ""
         drafter = settings.drafter
         cells = [BenchSetting(drafter, row["gamma"], row["steps"], auto=row.get("auto", False)) for row in rows]
         ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}

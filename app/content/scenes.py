@@ -1,4 +1,4 @@
-"""The sentence that appears in all lessons: rounds from recordings of the same prompt, token by
+"""The dialogue that all lessons share: rounds from recordings of the same prompt, token by
 token, each with its result. All numbers in the captions are computed from the recordings.
 """
 

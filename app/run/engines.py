@@ -33,7 +33,7 @@ from specdiff_core.schema.settings import DecodeConfig
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Progress = Callable[[str], None]
-"""Gets messages, or "" for none; raises Stopped if nobody waits any more."""
+"""Gets messages, or "" for none; raises Stopped once the caller has gone."""
 Loader = Callable[[str, Progress], Decoder]
 Factory = Callable[[str, str, Progress], Decoder]
 AGE = 20.0

@@ -103,7 +103,7 @@ class Job(ABC):
         return self.progress()
 
     def wait(self) -> bool:
-        """Wait for news, or until a heartbeat is due; returns whether the job continues."""
+        """Wait for an update, or until a heartbeat is due; returns whether the job continues."""
         self._changed.wait(self.beat)
         self._changed.clear()
         return not self.done.is_set()

@@ -1,4 +1,4 @@
-"""What rooms guess: how many chose each answer to a question. No names, nothing on disk."""
+"""Vote counts of classrooms: how many chose each answer to a question. No names, nothing on disk."""
 
 from __future__ import annotations
 

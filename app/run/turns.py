@@ -90,7 +90,7 @@ class Queue:
 
     @contextmanager
     def turn(self, wait: Callable[[QueuePosition], None] = lambda position: None) -> Iterator[None]:
-        """Wait for a turn, and keep it. One that ends with an exception is no measure for the next.
+        """Wait for a turn, and keep it. One that ends with an exception is not used to estimate waiting times.
 
         Args:
             wait: called with the position in the queue, every :data:`GLANCE` seconds. What it raises ends the wait.
@@ -166,7 +166,7 @@ class Used(NamedTuple):
 
 
 class Shares:
-    """Each visitor's use within the last :data:`WINDOW` seconds; of "" nothing is counted."""
+    """Each visitor's use within the last :data:`WINDOW` seconds; the visitor "" is not limited."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -21,12 +21,12 @@ const { classList } = document.body;
 if (seated) {
   classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
   const follow = async () => {
-    const news = await look(seated);
-    if (news) {
-      page.room = news;
+    const found = await look(seated);
+    if (found) {
+      page.room = found;
       dispatchEvent(new Event('specdiff:room'));
     }
-    if (news?.closed) classList.remove('sd-seated');
+    if (found?.closed) classList.remove('sd-seated');
     else setTimeout(follow, 5000);
   };
   setTimeout(follow);

@@ -162,7 +162,7 @@ def _draft(
             except StopIteration as done:
                 draft, drafting = done.value, None
                 draft.check(context.gamma, vocab_size, context.tree_nodes)
-                draft = draft.until(ending.ids)
+                draft = draft.truncated(ending.ids)
         spans.append(timer.span)
         if drafting is not None and detail:
             with clock.off():

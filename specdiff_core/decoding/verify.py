@@ -15,7 +15,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from specdiff_core.drafters.base import Draft, picked
+from specdiff_core.drafters.base import Draft, gather_probs
 from specdiff_core.maths.distributions import residual, to_host, without
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT, children
@@ -70,7 +70,7 @@ def verify(
 
 
 def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
-    """Speculative sampling (Leviathan et al., Algorithm 1): keep x if u < min(1, p/q)."""
+    """Speculative sampling (Leviathan et al., Algorithm 1): accept x if u < min(1, p/q)."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
     tests: list[Test] = []
@@ -81,7 +81,7 @@ def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, po
         accepted, u = sampler.accept(threshold)
         tests.append(_test(i, tokens[i], p[i], q[i], threshold, accepted, "ratio" if exact_q else "delta", draw=u))
         if not accepted:
-            # The mass of p that is left once min(p, q) has been given to x.
+            # p without the accepted mass min(p, q), normalised.
             if exact_q and draft.probs is not None:
                 dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))
             else:
@@ -240,7 +240,7 @@ def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[floa
     before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
     rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
     p = target_probs[rows, columns]
-    p, q = to_host(p, torch.ones_like(p) if draft.probs is None else picked(draft.probs, draft.ids).to(p))
+    p, q = to_host(p, torch.ones_like(p) if draft.probs is None else gather_probs(draft.probs, draft.ids).to(p))
     return p.tolist(), q.tolist()
 
 

@@ -47,10 +47,10 @@ class AutoregressiveSession(DraftSession):
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
             unread, self._unread = [*self._unread, self._ahead[-1]], []
-            shown = [drafter.instead if token in drafter.unread else token for token in unread]
+            shown = [drafter.substitute if token in drafter.unsupported else token for token in unread]
             return fit_width(self._run.score(shown, last=1).logits, drafter.words)
 
-        return (yield from draft_in_order(predict, context, (*drafter.reader.suppress, *drafter.unread)))
+        return (yield from draft_in_order(predict, context, (*drafter.reader.suppress, *drafter.unsupported)))
 
 
 @dataclass(eq=False)
@@ -60,8 +60,8 @@ class AutoregressiveDrafter:
     name: str
     reader: Target  # runs the model; ids that it suppresses are never drafted
     words: int | None = None  # vocabulary size of the target, if the model's differs
-    unread: Collection[int] = ()  # ids that it lacks or uses for something else; never drafted
-    instead: int = 0  # the id that it reads in their place
+    unsupported: Collection[int] = ()  # ids that it lacks or uses for something else; never drafted
+    substitute: int = 0  # the id that it reads in their place
     layers: tuple[int, ...] = ()
 
     def start(self) -> DraftSession:
@@ -89,5 +89,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         raise TokenizerMismatch(what)
     reader = Target(model, context=context, suppress=pair.suppress)
     end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
-    unread = frozenset((*(unshared or ()), *range(rows, words)))
-    return AutoregressiveDrafter(spec.name, reader, words=words, unread=unread, instead=end)
+    unsupported = frozenset((*(unshared or ()), *range(rows, words)))
+    return AutoregressiveDrafter(spec.name, reader, words=words, unsupported=unsupported, substitute=end)

@@ -43,7 +43,7 @@ class Context:
 
     @classmethod
     def within(cls, room: int, *, gamma: int, steps: int = 1, **others: Any) -> Context:
-        """Of one draft outside a decode, limited by its session's ``room``."""
+        """A context for a single draft outside a decode, limited by its session's ``room``."""
         gamma = min(gamma, room)
         return cls(gamma=gamma, steps=min(steps, gamma), **others)
 
@@ -65,7 +65,7 @@ class DenoiseState:
             raise DraftContractError(what)
 
     @classmethod
-    def of_one(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
+    def single(cls, ids: Tensor, step: int, confidence: Callable[[], Tensor]) -> DenoiseState:
         """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence [1, V]."""
 
         def rows() -> Tensor:
@@ -112,15 +112,15 @@ class Draft:
 
     @property
     def q(self) -> list[float]:
-        """The probability of each token under the drafter; 1 of a point mass."""
-        one: list[float] = [1.0] * len(self.ids) if self.probs is None else picked(self.probs, self.ids).tolist()
+        """The probability of each token under the drafter; 1 for a point mass."""
+        one: list[float] = [1.0] * len(self.ids) if self.probs is None else gather_probs(self.probs, self.ids).tolist()
         return one
 
     @classmethod
     def empty(cls) -> Draft:
         return cls.point_mass((), nfe=0)
 
-    def only(self, nodes: Sequence[int]) -> Draft:
+    def subset(self, nodes: Sequence[int]) -> Draft:
         """The draft restricted to ``nodes``, ascending, each with its parent."""
         kept = {ROOT: ROOT, **{node: i for i, node in enumerate(nodes)}}  # node -> its new number
         parents = self.parents
@@ -135,7 +135,7 @@ class Draft:
             totals=tuple(self.totals[node] for node in nodes) if self.totals else (),
         )
 
-    def until(self, ends: Sequence[int]) -> Draft:
+    def truncated(self, ends: Sequence[int]) -> Draft:
         """Cut after the first id of ``ends``: what follows the end of a text is never emitted."""
         if not any(token in ends for token in self.ids):
             return self
@@ -143,7 +143,7 @@ class Draft:
         for node, parent in enumerate(range(ROOT, len(self.ids) - 1) if self.parents is None else self.parents):
             if parent == ROOT or (parent in nodes and self.ids[parent] not in ends):
                 nodes.append(node)
-        return self.only(nodes)
+        return self.subset(nodes)
 
     def check(self, gamma: int, vocab_size: int, tree_nodes: int = 0) -> None:
         """Raise :class:`DraftContractError` unless the draft can be verified."""
@@ -176,7 +176,7 @@ class Draft:
         elif probs.shape != (size, vocab_size):
             yield f"q has shape {tuple(probs.shape)}, not {(size, vocab_size)}."
         elif size:
-            sums, least, drawn = to_host(probs.sum(-1), probs.min(), picked(probs, self.ids))
+            sums, least, drawn = to_host(probs.sum(-1), probs.min(), gather_probs(probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
                 yield "The drafter's q is not finite: its weights may be damaged."
             if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
@@ -198,7 +198,7 @@ def fit_width(logits: Tensor, words: int | None) -> Tensor:
     return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :words]
 
 
-def drained(drafting: Generator[Any, None, Draft]) -> Draft:
+def run_to_end(drafting: Generator[Any, None, Draft]) -> Draft:
     """The draft at the end of a session's drafting."""
     while True:
         try:
@@ -208,7 +208,7 @@ def drained(drafting: Generator[Any, None, Draft]) -> Draft:
             return draft
 
 
-def picked(probs: Tensor, ids: Sequence[int]) -> Tensor:
+def gather_probs(probs: Tensor, ids: Sequence[int]) -> Tensor:
     """``probs [n, V]`` at n ``ids``: ``[n]``."""
     index = torch.tensor(ids, dtype=torch.long).to(probs.device, non_blocking=True)
     return probs.gather(-1, index[:, None])[:, 0]

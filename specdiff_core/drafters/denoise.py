@@ -170,7 +170,7 @@ def _tree(logits: Tensor, context: Context, banned: Sequence[int], chain_of: Mak
 def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: MakeChain) -> Drafting:
     """From one pass over γ masks K windows, drawn independently; equal beginnings are one."""
     size, first = context.gamma, len(context.ids)
-    samplers = [context.sampler, *[context.sampler.another()] * (context.num_drafts - 1)]
+    samplers = [context.sampler, *[context.sampler.fork()] * (context.num_drafts - 1)]
     if chain_of is None:
         probs = to_probs(logits, context.sampling, banned)
         drawn = [sampler.sample(probs, range(first, first + size)) for sampler in samplers]

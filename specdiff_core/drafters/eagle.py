@@ -120,7 +120,7 @@ def _best_path(growth: Growth, gamma: int, step: int, confidence: Tensor) -> Den
     path = growth.best_path()
     window = torch.zeros(gamma, dtype=torch.long)
     window[: len(path)] = torch.tensor(path)
-    return DenoiseState.of_one(window, step, lambda: confidence[:1])
+    return DenoiseState.single(window, step, lambda: confidence[:1])
 
 
 @dataclass(eq=False)

@@ -44,7 +44,7 @@ class MaskedDiffusionDrafter(Stateless):
         self.view = min(self.view, self.model.config.model_length)
         self.device = self.model.device
         self._never = (*self.forbidden, *self.unshared)
-        self._unread = frozenset(self.unshared) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
+        self._unsupported = frozenset(self.unshared) | frozenset(range(self.model.config.vocab_size, self.vocab_size))
 
     @property
     def room(self) -> int:
@@ -54,7 +54,7 @@ class MaskedDiffusionDrafter(Stateless):
     def draft(self, context: Context) -> Drafting:
         """Denoise a window after the last tokens in the network's view."""
         gamma = context.gamma
-        known = [self.mask_id if token in self._unread else token for token in context.ids[-self.known(gamma) :]]
+        known = [self.mask_id if token in self._unsupported else token for token in context.ids[-self.known(gamma) :]]
         ids = on_device(known + [self.mask_id] * gamma, self.device)
 
         def predict(window: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def draft_in_order(
         token = int(context.sampler.sample(q, [len(context.ids) + step])[0])
         ids = ids.clone()
         ids[step] = token
-        yield DenoiseState.of_one(ids, step, confidence)
+        yield DenoiseState.single(ids, step, confidence)
     size = len(probs)
     if not size:
         return Draft.empty()

@@ -119,7 +119,7 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Va
         yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
     if strange := len(drafter.unshared):
         beyond = frozenset(range(size, drafter.vocab_size))
-        same = plain(unshared=(), _never=never, _unread=beyond)
+        same = plain(unshared=(), _never=never, _unsupported=beyond)
         yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
 
 

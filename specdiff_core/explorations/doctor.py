@@ -250,7 +250,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
     """Correct tokens of a draft at every third position of the target's text."""
     import torch
 
-    from specdiff_core.drafters.base import Context, drained
+    from specdiff_core.drafters.base import Context, run_to_end
     from specdiff_core.maths.randomness import Streams
     from specdiff_core.schema.settings import RevealOrder, Sampling
 
@@ -263,7 +263,7 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
         seen = position - 1
         own: dict[str, Any] = {"ids": text.ids[:position], "sampler": streams.draft(position)}
         context = Context.within(session.room, gamma=gamma + change.skip, sampling=Sampling(), order=order, **own)
-        drafted = drained(session.draft(context)).ids[change.skip :]
+        drafted = run_to_end(session.draft(context)).ids[change.skip :]
         pairs = zip(drafted, text.ids[position : position + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
         yield len(drafted) if wrong is None else wrong

@@ -165,7 +165,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     def _places(self, engine: Engine, prompt: Prompt, stopped: ShouldStop) -> list[dict[str, list[float]]]:
         """The probabilities (:func:`shortened`) of the first drafted token and the target's at some places of vanilla's
         text, both at temperature 1; fewer if stopped."""
-        from specdiff_core.drafters.base import Context, drained
+        from specdiff_core.drafters.base import Context, run_to_end
         from specdiff_core.maths.distributions import to_probs
         from specdiff_core.maths.randomness import Streams
 
@@ -182,7 +182,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             target, session = engine.target.start(drafter.layers), drafter.start()
             session.observe(ids[: length - 1], target.read(ids[: length - 1]))
             context = Context.within(session.room, ids=ids[:length], gamma=self.gamma, **shared)
-            q, scores = drained(session.draft(context)).probs, target.score([ids[length - 1]])
+            q, scores = run_to_end(session.draft(context)).probs, target.score([ids[length - 1]])
             if q is not None and len(q):
                 found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
         return found

@@ -36,7 +36,7 @@ class Sampler(Protocol):
     def accept(self, threshold: float) -> tuple[bool, float]:
         """Whether an event of probability ``threshold`` happens (u < threshold), and the draw u."""
 
-    def another(self) -> Sampler:
+    def fork(self) -> Sampler:
         """Randomness for a further draft of the same round, which must not repeat the first."""
 
     def choose(self, count: int) -> int:
@@ -91,7 +91,7 @@ class Independent:
         draw = float(self._uniform(1))
         return draw < threshold, draw
 
-    def another(self) -> Sampler:
+    def fork(self) -> Sampler:
         return self
 
     def choose(self, count: int) -> int:
@@ -109,7 +109,7 @@ class SharedGumbel(Independent):
         super().__init__("shared", seed, *key)
         self._root, self._key, self._gumbel = seed, key, gumbel
 
-    def another(self) -> Sampler:
+    def fork(self) -> Sampler:
         return Independent("fresh", self._root, *self._key)
 
     def sample(self, probs: Tensor, positions: Sequence[int], among: Candidates | None = None) -> Tensor:

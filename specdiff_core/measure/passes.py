@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.drafters.base import Context, drained
+from specdiff_core.drafters.base import Context, run_to_end
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.measure.grid import VANILLA
 from specdiff_core.models.device import cpu_threads
@@ -95,7 +95,7 @@ class PassTimes:
             shared = {"order": base.order, "sampling": base.draft_sampling, "sampler": sampler}
             context = Context.within(session.room, ids=ids, gamma=gamma, steps=steps, **shared)
             clock.start()
-            drained(session.draft(context))
+            run_to_end(session.draft(context))
             return (context.gamma, context.steps), clock.finish()
 
         for number in range(2 + repeats):
