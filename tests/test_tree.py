@@ -188,7 +188,7 @@ def tree(parents: tuple[int, ...], ids: tuple[int, ...]) -> Draft:
 
 
 def test_nothing_stands_behind_an_end_of_text() -> None:
-    cut = tree((ROOT, 0, ROOT, 1, 2), (5, END, 6, 7, 8)).until([END])
+    cut = tree((ROOT, 0, ROOT, 1, 2), (5, END, 6, 7, 8)).truncated([END])
     assert cut.ids == (5, END, 6, 8) and cut.parents == (ROOT, 0, ROOT, 2)
 
 
