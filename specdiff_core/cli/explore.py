@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
     """Add one exploration; fields that may name a file are positional."""
-    parser = options.add_parser(commands, name, run, f"{kind.title}. {kind.question}")
+    parser = options.add_parser(commands, name, run, f"{kind.title.rstrip('?')}: {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
     fields = fields_of(kind)
