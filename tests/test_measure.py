@@ -270,6 +270,14 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(finished.calls) == 1
 
 
+def test_warm_ups_that_an_earlier_version_kept_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    before = [row.key for row in measured(path).rows]
+    header, first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(header + first.replace('"repeat":0', '"repeat":-1') + "".join([first, *rest]))
+    assert [row.key for row in measured(path, engine=FakeDecoder()).rows] == before
+
+
 def test_new_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "target"
     folder.mkdir()
