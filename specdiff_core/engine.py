@@ -255,11 +255,11 @@ class Engine:
     ) -> Iterator[Event]:
         """The loop's events behind header and warm-up; the last with text, memory and waits."""
         cuda = self.pair.placement.device.type == "cuda"
+        yield header
+        warm()
         held = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        yield header
-        warm()
         waiting = None if cuda else _waited()  # after the header's consumer, which may take long
         for event in loop:
             if isinstance(event, Finished):

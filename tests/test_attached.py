@@ -398,7 +398,7 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
     with of_kind("llamacpp") as server:
         words = ("race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url)
         assert cli.main([*words, "--json", "--trace", str(trace)]) == 0
-        assert len(server.asked) == 3, "a warm-up and two runs"
+        assert len(server.asked) == 4, "a first try, a warm-up and two runs"
     out = capsys.readouterr().out
     name = f"llama.cpp at {server.url.removeprefix('http://')}"
     row = next(line for line in out.splitlines() if line.startswith(name))
@@ -412,6 +412,13 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
     assert cli.main(["replay", str(trace)]) == 0
     again = capsys.readouterr().out
     assert row.split()[:3] == again.splitlines()[-1].split()[:3] and "  not checked" in again
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--top-k", "1"], 200), ([], 400)])
+def test_a_server_refuses_before_any_lane_is_measured(decoder: FakeDecoder, words: list[str], status: int) -> None:
+    with of_kind("someone", status=status) as server:
+        assert cli.main(["race", "--prompt", "Once", *words, "--attach", server.url]) > 0
+        assert not decoder.calls and len(server.asked) == (status != 200)
 
 
 def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: Path) -> None:

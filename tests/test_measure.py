@@ -223,8 +223,8 @@ def test_a_race_is_one_text_on_one_number_of_threads() -> None:
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
     assert {lane: len(each) for lane, each in runs.items()} == dict.fromkeys(lanes, 2)
     assert [config.drafter for _, config in own.calls] == ["none", "block", "block", "none"]
-    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [0.0, None]
-    assert len(other.calls) == 2 and {config.seed for _, config in own.calls + other.calls} == {0}
+    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [None, 0.0, None]
+    assert len(other.calls) == 3 and {config.seed for _, config in own.calls + other.calls} == {0}
     for repeats in (0, 1.5):
         with pytest.raises(ConfigError, match="at least 1"):
             race(own, "Once", lanes, repeats=repeats)
@@ -268,6 +268,14 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     finished = FakeDecoder()
     measured(path, engine=finished)
     assert len(finished.calls) == 1
+
+
+def test_warm_ups_that_an_earlier_version_kept_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    before = [row.key for row in measured(path).rows]
+    header, first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(header + first.replace('"repeat":0', '"repeat":-1') + "".join([first, *rest]))
+    assert [row.key for row in measured(path, engine=FakeDecoder()).rows] == before
 
 
 def test_new_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
 from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
-from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.decoder import Decoder, warm_up_config
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.pairs import PAIRS
@@ -104,6 +104,9 @@ def race(
     if not isinstance(repeats, int) or repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     decoders = {lane: (others or {}).get(lane, decoder) for lane in lanes}
+    for lane, other in (others or {}).items():  # a server that refuses says so before any lane is measured
+        for _ in other.decode(prompt, warm_up_config(lanes[lane])):
+            pass
     text = Prompt(id="race", flavour="race", prompt=prompt)
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for run in plan([text], lanes, repeats, one_seed=True):

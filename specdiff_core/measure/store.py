@@ -133,7 +133,8 @@ class RowLog(Generic[R]):
         self.session = 1 + max((row.session for row in self.rows), default=-1)
 
     def fill(self, todo: Mapping[Any, T], measure: Callable[[T], R]) -> Iterator[tuple[int, int, RowLog[R]]]:
-        """Measure the missing rows in order. Each row is on disk before the next begins.
+        """Measure the missing rows in order. Each row is on disk before the next begins. Rows of nothing
+        in ``todo``, such as the warm-ups of earlier versions, are left out.
 
         Args:
             todo: key of a row -> the argument of ``measure``.
@@ -141,6 +142,7 @@ class RowLog(Generic[R]):
         Yields:
             (rows done, rows in all, self) once at the start, then after each row.
         """
+        self.rows = [row for row in self.rows if row.key in todo]
         done = {row.key for row in self.rows}
         missing = [run for key, run in todo.items() if key not in done]
         earlier = len(todo) - len(missing)

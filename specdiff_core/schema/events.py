@@ -78,7 +78,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     tests: tuple[Test, ...]
     accepted: Int
-    path: tuple[Int, ...] = ()  # accepted positions of the draft: 0, 1, 2, … of a window
+    path: tuple[Int, ...] = ()  # indices of the accepted tokens in the draft: 0, 1, 2, … of a window
     scores: tuple[float, ...] = ()  # of several drafts: S, the expected accepted tokens of each
     chosen: Int | None = None  # the draft that the target selected by S
     extra: Int  # the token that the target adds
