@@ -200,7 +200,7 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
     answers = [*given(made), "--answering", "0", "--kind", "eagle"]
     before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
     out = tmp_path / "eagle"
-    assert train(home, out, "--hours", "0.0004", *answers) == 0
+    assert train(home, out, "--hours", "0.001", *answers) == 0
     assert tau(out) > before + 0.5 and not (out / "run" / "answers").exists()
     assert raced(home, out) > 0 and "embed_tokens.weight" in load_file(out / "model.safetensors")
     head = load_eagle(out)
