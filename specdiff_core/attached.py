@@ -10,7 +10,6 @@ request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import datetime
 import hashlib
@@ -29,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.schema.decoder import Stop, warm_up_config
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
@@ -218,7 +217,6 @@ class Attached:
         config: DecodeConfig,
         *,
         stop: Stop | None = None,
-        warm_up: float | None = None,
         **unused: Any,
     ) -> Iterator[Event]:
         """Yield RunStarted, the pieces as they arrive, and at the end the committed tokens: round
@@ -232,9 +230,6 @@ class Attached:
         check_prompt(prompt)
         request = self._request(prompt, config)
         yield self._header(prompt, config)
-        if warm_up is not None:
-            with contextlib.suppress(ServerError):  # the run itself reports what is wrong
-                collections.deque(self._stream(self._request(prompt, warm_up_config(config))), maxlen=0)
         pieces: dict[str, int] = {}
         ids: list[int] = []
         chunks: list[Committed] = []

@@ -289,11 +289,8 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("how", "warm_up"), [*((how, None) for how in ATTACKS), ("drip", 1.0), ("no end", 1.0)])
-def test_a_hostile_stream_ends_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, how: str, warm_up: float | None
-) -> None:
-    """In a run, and in the warm-up before it."""
+@pytest.mark.parametrize("how", ATTACKS)
+def test_a_hostile_stream_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     parts, words = ATTACKS[how]
     monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if "drip" in how else 60.0)
     monkeypatch.setattr(attached, "RUN_BYTES", 2_000_000)
@@ -301,7 +298,7 @@ def test_a_hostile_stream_ends_in_one_sentence(
     events: list[Any] = []
     with StandIn("vllm", lambda body: parts(), encoding=encoding) as server:
         try:
-            events += ask(server.url).decode("Once", CONFIG, warm_up=warm_up)
+            events += ask(server.url).decode("Once", CONFIG)
         except ServerError as error:
             events.append(error)
     end = events[-1]
@@ -398,7 +395,7 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
     with of_kind("llamacpp") as server:
         words = ("race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url)
         assert cli.main([*words, "--json", "--trace", str(trace)]) == 0
-        assert len(server.asked) == 4, "a first try, a warm-up and two runs"
+        assert len(server.asked) == 3, "a warm-up and two runs"
     out = capsys.readouterr().out
     name = f"llama.cpp at {server.url.removeprefix('http://')}"
     row = next(line for line in out.splitlines() if line.startswith(name))

@@ -223,7 +223,7 @@ def test_a_race_is_one_text_on_one_number_of_threads() -> None:
     runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
     assert {lane: len(each) for lane, each in runs.items()} == dict.fromkeys(lanes, 2)
     assert [config.drafter for _, config in own.calls] == ["none", "block", "block", "none"]
-    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [None, 0.0, None]
+    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [None] * 3
     assert len(other.calls) == 3 and {config.seed for _, config in own.calls + other.calls} == {0}
     for repeats in (0, 1.5):
         with pytest.raises(ConfigError, match="at least 1"):

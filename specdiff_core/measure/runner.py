@@ -104,7 +104,7 @@ def race(
     if not isinstance(repeats, int) or repeats < 1:
         raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
     decoders = {lane: (others or {}).get(lane, decoder) for lane in lanes}
-    for lane, other in (others or {}).items():  # a server that refuses says so before any lane is measured
+    for lane, other in (others or {}).items():  # their warm-up: one that refuses says so before any lane is measured
         for _ in other.decode(prompt, warm_up_config(lanes[lane])):
             pass
     text = Prompt(id="race", flavour="race", prompt=prompt)
@@ -112,9 +112,10 @@ def race(
     for run in plan([text], lanes, repeats, one_seed=True):
         if progress is not None:
             progress(f"measuring {run.lane}, {run.repeat + 1} of {repeats}")
-        warm_up = None if run.turn else 0.0
+        ours = decoders[run.lane] is decoder
+        warm_up = 0.0 if ours and run.turn == 0 else None
         events = run.decode(decoders[run.lane], detail=detail, threads=threads, warm_up=warm_up)
-        if decoders[run.lane] is decoder and (started := header_of(events)):
+        if ours and (started := header_of(events)):
             threads = started.threads  # the same for all lanes
         runs[run.lane].append(events)
     return runs
