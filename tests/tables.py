@@ -154,9 +154,13 @@ def verified(rule: Rule, selection: Selection = Selection.TRIE) -> Emit:
 
 
 def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGTH) -> float:
-    """Total variation between texts of ``length`` from chained rounds and from the target."""
+    """Total variation between texts of ``length`` from chained rounds and from the target.
+
+    A third token that the rounds left open is the target's own: a round there has only other tables."""
 
     def round_of(prefix: Text) -> dict[Text, float]:
+        if len(prefix) > 1:
+            return {(token,): float(weight) for token, weight in enumerate(tables.p(prefix)[: tables.size])}
         return in_turn(partial(drafting, prefix), lambda draft, sampler: emit(tables, prefix, draft, sampler))
 
     found = chain(round_of, length)
