@@ -74,6 +74,7 @@ def test_first_paint(browser: Any, address: str) -> None:
         assert player.locator(".sd-predicted").is_visible()
         stand(page, "Committed", 0)
         assert player.locator(".sd-steps .sd-row").count() == 4, "it shows denoising"
+        assert not page.evaluate("Boolean(window.Plotly)"), "no chart is visible"
         player.locator("[data-area=tokens]").scroll_into_view_if_needed()
         page.wait_for_selector("#live-player [data-figure=tokens] .main-svg")
         assert player.locator(".sd-further .main-svg").count() == 0, "what is folded is not drawn"

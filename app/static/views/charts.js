@@ -1,4 +1,5 @@
 // Plotly figures of the latest state, updated at most 12 times a second and only while visible.
+// Plotly itself is loaded for the first of them.
 // Keeps its own reference to Plotly, because other components may replace the global one.
 
 import { drawn } from './figure.js';
@@ -56,6 +57,7 @@ export class Charts {
     this.dirty = new Set();
     this.frame = 0; // id of the requested animation frame
     this.plotly = null;
+    this.loading = null;
     const watcher = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
         const name = /** @type {HTMLElement} */ (target).dataset.figure ?? '';
@@ -69,14 +71,16 @@ export class Charts {
     new MutationObserver(() => this.offer(this.figures)).observe(document.body, {
       attributeFilter: ['class'],
     }); // figures contain the theme's colours
-    loadPlotly(address).then((plotly) => {
-      this.plotly = plotly;
-      this.wake();
-    }, (error) => {
-      console.warn('no charts:', error);
-      for (const element of places) element.textContent = without;
-      this.places = {}; // nothing else is said there
-    });
+    /** Only for a figure that is visible: it is a third of the work of opening the page. */
+    this.load = () =>
+      this.loading ??= loadPlotly(address).then((plotly) => {
+        this.plotly = plotly;
+        this.wake();
+      }, (error) => {
+        console.warn('no charts:', error);
+        for (const element of places) element.textContent = without;
+        this.places = {}; // nothing else is said there
+      });
   }
 
   /** Set the newest figures; earlier undrawn ones are dropped.
@@ -103,13 +107,13 @@ export class Charts {
 
   /** The visible figure that has waited longest for an update, if any. */
   get waiting() {
-    return this.plotly && this.figures
-      ? [...this.dirty].find((one) => this.visible.has(one))
-      : undefined;
+    return this.figures && [...this.dirty].find((one) => this.visible.has(one));
   }
 
   wake() {
-    if (!this.frame && this.waiting) this.frame = requestAnimationFrame((now) => this.tick(now));
+    if (this.frame || !this.waiting) return;
+    if (this.plotly) this.frame = requestAnimationFrame((now) => this.tick(now));
+    else this.load();
   }
 
   tick(now) {
