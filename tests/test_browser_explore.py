@@ -356,7 +356,7 @@ def test_a_rejection_is_sent_another_way_of_recorded_runs_and_of_opened_traces(b
             assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
         assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-exp .sd-inspector h3")), "run, round and position"
         assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
-        assert not serious(page)
+        assert not serious(page, ".sd-exp .sd-inspector")
         take = page.locator(".sd-take").nth(1)
         token = take.get_attribute("data-take")
         take.click()
