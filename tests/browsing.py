@@ -45,6 +45,8 @@ TIMES = (
 )
 """How long a player waits for a server that says nothing, in milliseconds; a visitor's waits
 seconds. And the tour was seen, unless a test says that somebody is new (``window.specdiffNew``)."""
+CARD = ".sd-guide:not([hidden])"  # of a tour or a lesson
+POINTED = "document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60"
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 
 

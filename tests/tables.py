@@ -154,12 +154,10 @@ def verified(rule: Rule, selection: Selection = Selection.TRIE) -> Emit:
 
 
 def distance(tables: Tables, drafting: Drafting, emit: Emit, length: int = LENGTH) -> float:
-    """Total variation between texts of ``length`` from chained rounds and from the target.
-
-    A third token that the rounds left open is the target's own: a round there has only other tables."""
+    """Total variation between texts of ``length`` from chained rounds and from the target."""
 
     def round_of(prefix: Text) -> dict[Text, float]:
-        if len(prefix) > 1:
+        if len(prefix) > 1:  # a third token is the target's own: a round here has only other tables
             return {(token,): float(weight) for token, weight in enumerate(tables.p(prefix)[: tables.size])}
         return in_turn(partial(drafting, prefix), lambda draft, sampler: emit(tables, prefix, draft, sampler))
 

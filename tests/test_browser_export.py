@@ -13,12 +13,11 @@ from app.content.workshop import WORKSHOP
 from app.page import TRACES
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
-from tests.browsing import MARKS, app, overflows, playhead, ready, serious, stand, visit
+from tests.browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
 OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
 VIEW = f"{app('live')}.stage.scene({app('live')}.player, {app('live')}.selected).view"
-CARD = ".sd-guide:not([hidden])"
 DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
 NOTHING_PERMITTED = """
 window.specdiffNew = true;
@@ -28,7 +27,6 @@ Object.defineProperty(navigator, 'clipboard', { value: undefined });
 history.replaceState = denied;
 """
 """As some browsers treat a page from disk."""
-FOUND = "document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60"
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +74,7 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
             page.click(f"#lesson-{lesson.name} .sd-start")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-next")
-            page.wait_for_function(FOUND)
+            page.wait_for_function(POINTED)
             asked = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else ""
             assert page.is_visible(f"#{asked or ('live' if lesson.watch.trace else 'learn')}")
             if asked:

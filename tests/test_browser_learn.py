@@ -12,11 +12,10 @@ from app.content import evidence
 from app.content.workshop import WORKSHOP
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
-from tests.browsing import MARKS, app, open_tab, overflows, playhead, ready, serious, visit
+from tests.browsing import CARD, MARKS, POINTED, app, open_tab, overflows, playhead, ready, serious, visit
 
 pytestmark = MARKS
 THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"
-CARD = ".sd-guide:not([hidden])"
 NOTED = f"{CARD} .sd-guide-verdict:not(:empty)"
 SLIDE = f"document.querySelector('{CARD}')"
 
@@ -61,7 +60,7 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
     assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
-    page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+    page.wait_for_function(POINTED)
     shown = page.inner_text(CARD)
     assert lesson.watch.words in shown
     assert f"You said “{wrong}”" in shown and evidence.truth(lesson.name) in shown
@@ -122,7 +121,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
             page.keyboard.press("ArrowRight")
-            page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+            page.wait_for_function(POINTED)
             assert lesson.watch.words in page.inner_text(CARD)
             assert evidence.truth(lesson.name) not in page.inner_text(CARD)
             page.keyboard.press("r")
@@ -180,7 +179,7 @@ def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: 
     with visit(browser, f"{address}?lesson=denoise{HOSTILE}", until=SLIDE) as page:
         at_step(page, 3, 1)
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60")
+        page.wait_for_function(POINTED)
         page.keyboard.press("l")
         page.wait_for_selector(".sd-present-code", state="hidden")
         assert page.is_visible("dialog[open]"), "it says that no phone can open this computer's own address"

@@ -1,5 +1,4 @@
 // Plotly figures of the latest state, updated at most 12 times a second and only while visible.
-// Plotly itself is loaded for the first of them.
 // Keeps its own reference to Plotly, because other components may replace the global one.
 
 import { drawn } from './figure.js';
@@ -12,14 +11,13 @@ let library = null;
 
 /** Load Plotly once, from this server. */
 function loadPlotly(address) {
-  library ??= new Promise((resolve, reject) => {
+  return library ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = address;
     script.onload = () => resolve(/** @type {any} */ (window).Plotly);
     script.onerror = () => reject(new Error('Plotly could not be loaded'));
     document.head.append(script);
   });
-  return library;
 }
 
 /** Colours of the page by role, from the palette's custom properties. */
