@@ -76,7 +76,8 @@ def render(request: str) -> str:
     return str(text)
 
 
-def _render(template: str, values: dict[str, Any]) -> str:
+@functools.lru_cache(maxsize=8)
+def _compiled(template: str) -> Any:
     import jinja2.ext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -97,7 +98,11 @@ def _render(template: str, values: dict[str, Any]) -> str:
     environment.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = time.strftime
-    text = environment.from_string(template).render(values)
+    return environment.from_string(template)
+
+
+def _render(template: str, values: dict[str, Any]) -> str:
+    text = str(_compiled(template).render(values))
     if len(text) > CHARACTERS:
         raise ValueError(f"it writes more than {CHARACTERS:,} characters")
     return text

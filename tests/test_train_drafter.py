@@ -196,6 +196,19 @@ def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path)
     assert plain.successors is None and plain.network.markov is None
 
 
+def test_states_that_are_not_stored_are_computed_again(
+    home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: the answers hold tokens only, and learning from them begins alike."""
+    monkeypatch.setattr(DrafterTraining, "_stores", False)
+    assert train(home, tmp_path, "--hours", "0.0003", "--answering", "0.3") == 0
+    answers = Answers(tmp_path / "run" / "answers", ())
+    assert answers.batch(answers.rows[:1]).features.shape[2] == 0
+    assert train(home, tmp_path / "same", "--hours", "0.0001", "--answering", "0", *given(made)) == 0
+    again, stored = (events(folder, "step")[0]["loss"] for folder in (tmp_path / "same", made))
+    assert again == pytest.approx(stored, rel=0.01)
+
+
 def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_path: Path) -> None:
     answers = [*given(made), "--answering", "0", "--kind", "eagle"]
     before = untrained(home, made, tmp_path / "untrained", "--kind", "eagle")
@@ -376,7 +389,7 @@ def test_answers_that_come_meanwhile_are_learnt_from(
 ) -> None:
     one, folder = trainer(rows=20), tmp_path / "growing"
     folder.mkdir()
-    (shard,) = (made / "run" / "answers").glob("*.safetensors")
+    shard = min((made / "run" / "answers").glob("*.safetensors"))
     shutil.copy(shard, folder)
     answers = Answers(folder, one.read)
     count, batches = len(answers.rows), one._batches(answers, 0)

@@ -23,7 +23,7 @@ from torch import Tensor
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.files import replacing
 from specdiff_core.models.folders import shown
-from specdiff_core.models.network import CausalLM, attend
+from specdiff_core.models.network import CausalLM, attend, causal
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import CorpusError, SpecDiffError
 from specdiff_core.schema.summary import loops
@@ -34,10 +34,14 @@ SHARD = 64
 """Answers in a shard."""
 LEAST = 4
 """Tokens of the shortest answer to keep."""
-TOGETHER = 16
-"""Prompts read in one pass."""
-ALIKE = 0.1
-"""Hidden states within this relative distance count as the same weights in another precision."""
+TOGETHER = {"cpu": 16, "cuda": 64}
+"""Prompts read in one pass, at most."""
+FREE = 1 / 32
+"""Share of the slots that are free before the next prompts are read."""
+CHECKED = 64
+"""Tokens of each answer that are checked against the target."""
+ALIKE = 0.25
+"""Log-probabilities within this distance, in nats, count as those of the same weights in another precision."""
 HEADER = "specdiff"
 
 
@@ -82,17 +86,17 @@ class TrainingExample(NamedTuple):
     prompt: EncodedPrompt
     temperature: float
     tokens: Tensor  # [n] int32
-    features: Tensor  # [n, F, W] bf16: outputs of F layers
+    features: Tensor  # [n, F, W] bf16: outputs of F layers; F = 0: computed again when read
     top_ids: Tensor  # [n, TOP] int32, of the distribution after each token; unknown in the prompt
     top_logs: Tensor  # [n, TOP] fp16, their log-probabilities at temperature 1; −inf where unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    layers: Sequence[int]  # layers to store; 0 is the first. The last one's output is normed
+    layers: Sequence[int]  # layers to store, if any; 0 is the first. The last one's output is normed
     ends: Sequence[int]  # ids that end an answer
     new_tokens: int  # most tokens of an answer; looping ones end early
-    temperatures: Sequence[float] = (0.0, 0.7)  # chosen at random for each answer
+    temperatures: Sequence[float] = (0.0, 0.7)  # a prompt is answered once at each, in random order
     slots: int = 96  # answers written at once
     seed: int = 0
 
@@ -106,7 +110,7 @@ def write_answers(
     going: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[dict[str, float]]:
-    """Answer ``prompts`` in order, except those with answers in ``folder``.
+    """Answer ``prompts`` in order, at one temperature after another, except as in ``folder``.
 
     Args:
         going: called before each pass; once it returns False, the current answers end.
@@ -123,9 +127,10 @@ def write_answers(
     folder.mkdir(parents=True, exist_ok=True)
     held = Answers(folder, writing.layers)
     rng = np.random.default_rng(writing.seed)
-    temperatures = rng.choice(writing.temperatures, len(prompts)).tolist()
-    done = {row.prompt_id for row in held.rows}
-    waiting = [pair for pair in zip(prompts, temperatures, strict=True) if pair[0].id not in done]
+    orders = rng.permuted([writing.temperatures] * len(prompts), axis=1).T.tolist()
+    done = {(row.prompt_id, row.temperature) for row in held.rows}
+    every = (pair for order in orders for pair in zip(prompts, order, strict=True))
+    waiting = [(prompt, temperature) for prompt, temperature in every if (prompt.id, temperature) not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
     write = write_together if isinstance(target.model, CausalLM) else _one_by_one
@@ -237,11 +242,10 @@ class _Slots:
         device, end = self.model.device, max(map(len, texts))
         where, ends = (torch.tensor(values, device=device) for values in (slots, [*map(len, texts)]))
         rows = torch.tensor([[*text, *[0] * (end - len(text))] for text in texts], device=device)
-        causal = torch.ones(end, end, dtype=torch.bool, device=device).tril()
 
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             self._keys[layer, where, :, :end], self._values[layer, where, :, :end] = k, v
-            return attend(q, k, v, causal)
+            return causal(layer, q, k, v)
 
         _, found = self.model.decode(rows, slice(0, end), read, layers=self._layers, last=0)
         self._store(found, (where[:, None], torch.arange(end, device=device)))
@@ -300,11 +304,13 @@ def write_together(
     held = _Slots(target, writing.layers, count, room)
     waiting, texts = iter(prompts), dict[int, tuple[EncodedPrompt, float, list[int]]]()
     last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
+    free = list(range(count))
 
-    def begin(free: Iterable[int]) -> None:
+    def begin() -> None:
         """Fill free slots with the next prompts."""
-        given = list(zip(free, waiting, strict=False))
-        for group in (given[i : i + TOGETHER] for i in range(0, len(given), TOGETHER)):
+        given, most = list(zip(free, waiting, strict=False)), TOGETHER[device.type]
+        del free[: len(given)]
+        for group in (given[i : i + most] for i in range(0, len(given), most)):
             if not going():
                 return
             slots = [slot for slot, _ in group]
@@ -314,26 +320,32 @@ def write_together(
             for (slot, (prompt, temperature)), token in zip(group, drawn.tolist(), strict=True):
                 texts[slot] = prompt, temperature, [*prompt.tokens, token]
 
-    begin(range(count))
+    begin()
     while texts and going():
+        held.lengths[free] = 0  # an empty slot's results are ignored
         last.copy_(_draw(held.step(last), temperatures, generator))
-        ended = []
-        for slot, token in enumerate(last.tolist()):
-            if slot not in texts:
-                held.lengths[slot] = 0  # an empty slot's results are ignored
-            elif _over((ids := texts[slot][2]), len(texts[slot][0].tokens), room, writing):
-                ended.append(slot)
-            else:
-                ids.append(token)
+        ended = [slot for slot, (prompt, _, ids) in texts.items() if _over(ids, len(prompt.tokens), room, writing)]
         for slot in ended:
             yield held.take(slot, *texts.pop(slot))
-        begin(ended)
+        tokens = last.tolist()
+        for slot, (_, _, ids) in texts.items():
+            ids.append(tokens[slot])
+        free += ended
+        if len(free) >= FREE * count:
+            begin()
     for slot, (prompt, temperature, ids) in texts.items():
         if len(ids) - 1 >= len(prompt.tokens) + LEAST:
             yield held.take(slot, prompt, temperature, ids[:-1])
 
 
 # Reading.
+
+
+@torch.no_grad()
+def read_states(model: CausalLM, tokens: Tensor, layers: Sequence[int]) -> Tensor:
+    """The outputs of ``layers`` at ``tokens [B, L]``, ``[B, L, F, W]`` bf16, computed again."""
+    _, found = model.decode(tokens, slice(0, tokens.shape[1]), causal, layers=layers, last=0)
+    return torch.stack(found, 2).to(torch.bfloat16)
 
 
 class ShardRow(NamedTuple):
@@ -442,14 +454,13 @@ class Answers:
         if not self.rows:
             what = f"There are no answers in {shown(self.folder)}."
             raise CorpusError(what, hint="Set --answering above 0.")
-        batch = self.batch(self.rows[:1])
-        tokens, stored = batch.tokens[0, :64].tolist(), batch.features[0, :64].flatten(1).float()
-        same = max(tokens) < target.vocab_size
-        if same:
-            found = target.start(self.layers).read(tokens)
-            found = found.float().cpu() if found is not None else stored[:0]
-            same = found.shape == stored.shape
-            same = same and float(((found - stored).norm(dim=-1) / stored.norm(dim=-1)).median()) < ALIKE
+        row = self.rows[0]
+        tokens = self.whole(row)[: row.prompt + CHECKED]
+        if same := max(tokens) < target.vocab_size:
+            batch, known = self.batch([row]), slice(row.prompt - 1, len(tokens))
+            logs = _allowed(target.start().score(tokens).logits[known], target).log_softmax(-1).cpu()
+            ids, away = batch.top_ids[0, known], logs.gather(-1, batch.top_ids[0, known]) - batch.top_logs[0, known]
+            same = float(away.abs().median()) < ALIKE and float((logs.argmax(-1) == ids[:, 0]).float().mean()) > 0.7
         if not same:
             what = f"The answers in {shown(self.folder)} were written by another target."
             raise CorpusError(what, hint="Give another folder for --answers.")

@@ -25,7 +25,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import is_local, shown
-from specdiff_core.models.network import vocabulary
+from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
@@ -41,6 +41,7 @@ from specdiff_core.train.answers import (
     ShardRow,
     Writing,
     encode_prompts,
+    read_states,
     write_answers,
 )
 from specdiff_core.train.cards import ModelCard, training_of, write_card
@@ -106,7 +107,7 @@ class DrafterTraining:
         depth = int(engine.target.model.config.num_hidden_layers)
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
-        self.layers = tuple(sorted({*self.taps, depth - 1}))  # stored: for both kinds
+        self.layers = tuple(sorted({*self.taps, depth - 1}))  # for both kinds
         self.read = self.taps if settings.kind == "block" else (depth - 1,)
         self._choose_prompts(prompts, valid)
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
@@ -115,6 +116,12 @@ class DrafterTraining:
         events = read_metrics(self.run)
         written = [event["seconds"] for event in events if event["kind"] == "answers"]
         self.answering, self.training = written[-1] if written else 0.0, 0.0  # seconds so far
+
+    @property
+    def _stores(self) -> bool:
+        """Whether answers hold the target's states (4.6 kB a token of SmolLM2-135M). A GPU computes
+        them again in each step instead."""
+        return self.device.type == "cpu" or not isinstance(self.target.model, CausalLM)
 
     def _check(self, depth: int) -> None:
         settings, room = self.settings, self.target.context
@@ -165,10 +172,11 @@ class DrafterTraining:
     def _answer(self) -> Iterator[LogLine]:
         settings, until = self.settings, self.total * self.settings.answering
         before, began = self.answering, now(self.device)
-        if (held := Answers(self.folder, self.layers)).rows:
+        layers = self.layers if self._stores else ()
+        if (held := Answers(self.folder, layers)).rows:
             held.check(self.target)
         writing = Writing(
-            layers=self.layers,
+            layers=layers,
             ends=self.engine.ends,
             new_tokens=settings.new_tokens,
             temperatures=settings.temperatures,
@@ -187,7 +195,7 @@ class DrafterTraining:
             yield log(self.run, {"kind": "answers", **facts})
 
     def _train(self) -> Iterator[LogLine]:
-        settings, answers = self.settings, Answers(self.folder, self.read)
+        settings, answers = self.settings, Answers(self.folder, self.read if self._stores else ())
         answers.check(self.target)
         state = read_checkpoint(self.run)
         self.learner = learner = self._begin(answers, state)
@@ -208,6 +216,8 @@ class DrafterTraining:
                     nonlocal coming
                     batch: Batch = coming.result().to(self.device)
                     coming = reader.submit(next, batches)
+                    if not self._stores:
+                        batch = batch._replace(features=read_states(self.target.model, batch.tokens, self.read))
                     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + trainer.step)
                     found = learner.loss(batch, generator, finishing=finishing)
                     return found, int((batch.lengths - batch.prompts).sum())
@@ -305,7 +315,7 @@ class DrafterTraining:
         return build(spec, pair.placement, target=pair.model, pair=pair.spec)
 
     def _card(self, learner: Learner) -> ModelCard:
-        settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, self.read)
+        settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, ())
         learnt = (
             f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
             f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "

@@ -32,8 +32,19 @@ def streak_weights(probs: Tensor, known: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(inside[..., :1]), inside.cumprod(-1)[..., :-1]], -1) * known
 
 
+ROWS = {"cpu": 768, "cuda": 8192}
+"""Rows of logits that are computed at once."""
+
+
 def top_loss(
-    hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, probs: Tensor, *, tv: float = 0.0, rows: int = 768
+    hidden: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    ids: Tensor,
+    probs: Tensor,
+    *,
+    tv: float = 0.0,
+    rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(1 − tv)·CE + tv·TV against the target's most probable words, and the text's own.
 
@@ -50,9 +61,9 @@ def top_loss(
 
     Returns:
         ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without
-        one (−∞ where the label is −1); computed in chunks of ``rows``.
+        one (−∞ where the label is −1); computed in chunks of ``rows`` (:data:`ROWS`).
     """
-    parts, logs = [], []
+    parts, logs, rows = [], [], rows or ROWS[hidden.device.type]
     with torch.no_grad():
         chunks = (torch.split(part, rows) for part in (hidden.to(table.dtype), labels, ids, probs.float()))
         for low, label, top, p in zip(*chunks, strict=True):

@@ -33,7 +33,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
     temperatures: Annotated[
         tuple[Annotated[float, ask("", low=0, high=2)], ...],
-        ask("", "temperatures of the answers, each used as often; 0 is greedy", least=1),
+        ask("", "a prompt is answered at each of these temperatures; 0 is greedy", least=1),
     ] = (0.0, 0.7)
     slots: Annotated[int, ask("", "answers that the target writes in parallel", 1, 65_536)] = 96
     rows: Annotated[int, ask("", "answers in a training step", 1, 65_536)] = 24
