@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdiff_core.schema.fields import ask
+from specdiff_core.train.learners import autocast
 
 SUMMARY = (
     "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, "
@@ -40,8 +41,8 @@ def new_drafter(target: LlamaForCausalLM, *, layers: int = 2) -> LlamaForCausalL
 
 
 def soft_ce(model: LlamaForCausalLM, target: LlamaForCausalLM, ids: Tensor, mask: int) -> Tensor:
-    """Soft cross-entropy with the target, nats per token of ``ids [B, L]``, bf16 autocast."""
-    with torch.autocast(ids.device.type, torch.bfloat16):
+    """Soft cross-entropy with the target, nats per token of ``ids [B, L]``, in mixed precision."""
+    with autocast(ids.device):
         with torch.no_grad():
             states = target.model(input_ids=ids, use_cache=False).last_hidden_state
             labels = probs_without(target.lm_head(states), mask)

@@ -24,7 +24,7 @@ from specdiff_core.models.dflash import DFlashDraftModel, from_folder
 from specdiff_core.models.files import write_folder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
-from specdiff_core.train.learners import block_hidden, draft_states, draw_blocks, sizes_of
+from specdiff_core.train.learners import autocast, block_hidden, draft_states, draw_blocks, sizes_of
 from specdiff_core.train.losses import weighted_mean
 
 DECAY = 4.0
@@ -115,13 +115,13 @@ def with_markov(model: DFlashDraftModel, width: int, seed: int = 0) -> DFlashDra
 
 @torch.no_grad()
 def read_target(target: LlamaForCausalLM, tokens: Tensor, layers: list[int]) -> tuple[Tensor, Tensor]:
-    """Run the frozen target over clean text ``tokens [B, L]``, bf16 autocast.
+    """Run the frozen target over clean text ``tokens [B, L]``, in mixed precision.
 
     Returns:
         the hidden states of ``layers`` (0 = after the first layer) side by side, ``[B, L, F·W]``,
         and the last ones, which its head reads, ``[B, L, W]``; both float32.
     """
-    with torch.autocast(tokens.device.type, torch.bfloat16):
+    with autocast(tokens.device):
         out = target.model(input_ids=tokens, use_cache=False, output_hidden_states=True)
     features = torch.cat([out.hidden_states[layer + 1] for layer in layers], dim=-1)
     return features.float(), out.last_hidden_state.float()
@@ -154,7 +154,7 @@ def block_loss(
     look_up, head = partial(F.embedding, weight=words.weight.detach()), target.lm_head.weight.detach()
     options: Any = {"alone": ALONE, "hidden_of": hidden_of}
     where, drafted, before = draft_states(model, blocks, features, look_up, random, **options)
-    with torch.autocast(tokens.device.type, torch.bfloat16):
+    with autocast(tokens.device):
         log_q, logits = F.linear(drafted, head).float().log_softmax(-1), F.linear(states[before], head)
     nats = -(logits.float().softmax(-1) * log_q).sum(-1)
     masked = blocks.masked[..., 1:]

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdiff_core.models.eagle import EagleHead, load_eagle, save_eagle
-from specdiff_core.train.learners import FEATURE, OWN, PASSES, eagle_readings, new_eagle
+from specdiff_core.train.learners import FEATURE, OWN, PASSES, autocast, eagle_readings, new_eagle
 
 SUMMARY = (
     "EAGLE's head (arXiv 2401.15077, and with a dynamic tree EAGLE-2, 2406.16858): one decoder "
@@ -33,7 +33,7 @@ def objective(head: EagleHead, target: LlamaForCausalLM, ids: Tensor, own: Tenso
     Args:
         own: ``[P − 1, B, L − 2, 1]`` bool, which features of the later readings are the head's own.
     """
-    with torch.autocast(ids.device.type, torch.bfloat16):
+    with autocast(ids.device):
         with torch.no_grad():
             states = target.model(input_ids=ids, use_cache=False).last_hidden_state
             labels = probs_without(target.lm_head(states[:, 1:]), mask)  # after tokens 2 .. L

@@ -20,9 +20,9 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdiff_core.models.files import write_folder
-from specdiff_core.models.kernels import computes_bf16
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.fields import ask
+from specdiff_core.train.learners import autocast
 from specdiff_core.train.losses import weighted_mean
 
 EPSILON = 1e-3
@@ -122,7 +122,7 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
     t = EPSILON + (1 - EPSILON) * (np.arange(len(rows)) + rng.random(len(rows))) / len(rows)
     drawn = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
     ids, masked, times = (torch.as_tensor(part).to(model.device) for part in (rows, drawn, t.astype(np.float32)))
-    with torch.autocast(ids.device.type, torch.bfloat16):
+    with autocast(ids.device):
         logits = model(ids.masked_fill(masked, model.config.mask_id))
     return subs_loss(logits, ids, masked, times, model.config.mask_id)
 
@@ -163,13 +163,8 @@ def draw_windows(
     return Windows(ids, length - context - size, masked, rank, row, columns[:, -SLOTS:].clip(0))
 
 
-def autocast(device: torch.device) -> torch.autocast:
-    """bf16 where the device computes it; elsewhere it would be slower than fp32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or computes_bf16())
-
-
 class DraftTask:
-    """Soft cross-entropy to a frozen target's distribution in windows of masks, bf16 autocast. The
+    """Soft cross-entropy to a frozen target's distribution in windows of masks, in mixed precision. The
     target reads each row once; many windows are cut from it."""
 
     def __init__(self, model: Mdlm, target: LlamaForCausalLM, mask_id: int, settings: Settings) -> None:

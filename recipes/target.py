@@ -16,6 +16,7 @@ from transformers import LlamaForCausalLM
 
 from specdiff_core.schema.fields import ask
 from specdiff_core.train.drafter import with_mean
+from specdiff_core.train.learners import autocast
 
 
 class Settings(ModelSettings, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ def main(settings: Settings) -> Path:
     model = begin_llama(session, lambda: new_llama(len(text.tokenizer), **sizes))
 
     def next_token_loss(ids: Tensor) -> Tensor:
-        with torch.autocast(ids.device.type, torch.bfloat16):
+        with autocast(ids.device):
             hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
             logits = F.linear(hidden, model.lm_head.weight)
         return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())

@@ -111,7 +111,6 @@ class Learner(ABC):
         self.embedding = table.read_embedding()  # in memory, wherever the target reads it
         self.device = self.embedding.device
         self._frequent = words.first(FREQUENT)
-        self._autocast = self.device.type == "cuda" or computes_bf16()
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
@@ -162,8 +161,7 @@ class BlockLearner(Learner):
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
         blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
         given = batch.features.flatten(2), self._embed, generator
-        options: Any = {"alone": ALONE, "autocast": self._autocast}
-        where, states, before = draft_states(self.model, blocks, *given, **options)
+        where, states, before = draft_states(self.model, blocks, *given, alone=ALONE)
         values, logs = losses.top_loss(
             states,
             words.rows,
@@ -236,7 +234,7 @@ class EagleLearner(Learner):
         own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
         embedded = self._embed(batch.tokens[:, 1:])
         loss = torch.zeros((), device=self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
+        with autocast(self.device):
             readings = list(eagle_readings(self.model, embedded, states.to(embedded), own))
         for found in readings:
             rows = found[where].float()
@@ -258,6 +256,11 @@ class EagleLearner(Learner):
 
 
 # Networks in training.
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bf16 where the device computes it; elsewhere it would be emulated, and slower than fp32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or computes_bf16())
 
 
 class Blocks(NamedTuple):
@@ -342,7 +345,6 @@ def draft_states(
     generator: torch.Generator,
     *,
     alone: float,
-    autocast: bool = True,
     hidden_of: Callable[..., Tensor] = block_hidden,
 ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
     """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
@@ -354,7 +356,7 @@ def draft_states(
         alone: share of the slots without the Markov head.
     """
     ids = blocks.text.masked_fill(blocks.masked, int(model.config.mask_token_id))
-    with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
+    with autocast(ids.device):
         embedded = embed(ids.flatten(1))
         hidden = hidden_of(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
     where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
