@@ -223,13 +223,13 @@ def longest_window(pair: str, drafter: str) -> int:
     most = int(SETTINGS["gamma"].high or 0)
     known = known_pair(pair)
     specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
-    return specs[0].fit(most) if specs else most
+    return specs[0].clamp_gamma(most) if specs else most
 
 
 def drafter_choices(pair: str) -> list[tuple[str, str]]:
     """(label, name) of the available drafters of a pair, by default the embedded pair's."""
     spec = known_pair(pair) or EMBEDDED
-    return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.is_here]
+    return [(drafter.label, drafter.name) for drafter in spec.drafters if drafter.has_files]
 
 
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:

@@ -35,10 +35,10 @@ def test_a_pair_brings_its_drafters() -> None:
     assert "value" not in live.drafters_of("gpt2-mdlm", "mdlm")
     assert live.drafters_of("gpt2-mdlm", "eagle")["value"] == "mdlm"
     for name, spec in PAIRS.items():
-        here = [drafter.name for drafter in spec.drafters if drafter.is_here]
+        here = [drafter.name for drafter in spec.drafters if drafter.has_files]
         assert [drafter for _, drafter in controls.drafter_choices(name)] == here
     gone = dataclasses.replace(PAIRS["embedded"].drafters[0], source=str(ROOT / "not" / "here"))
-    assert not gone.is_here and PAIRS["gpt2-mdlm"].drafter("mdlm").is_here, "that one is fetched"
+    assert not gone.has_files and PAIRS["gpt2-mdlm"].drafter("mdlm").has_files, "that one is fetched"
     assert [name for _, name in controls.pair_choices(dict.fromkeys([*PAIRS][1:], "no files"))] == ["embedded"]
 
 
@@ -70,7 +70,7 @@ def test_every_pair_has_something_to_start_from(pair: str) -> None:
     chips, *_ = updates = controls.of_model(pair)
     assert len(updates) == MOST + len(controls.model_of(pair)) and chips["value"] == examples_of(pair)[0].flavour
     for preset in map(PRESETS.__getitem__, presets_of(pair)):
-        assert PAIRS.get(pair, EMBEDDED).playing(preset.config.drafter)
+        assert PAIRS.get(pair, EMBEDDED).drafter_for(preset.config.drafter)
 
 
 def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> None:

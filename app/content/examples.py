@@ -101,4 +101,4 @@ def presets_of(pair: str) -> list[int]:
     if own := [index for index, config in configs.items() if config.pair == pair]:
         return own
     spec = known_pair(pair) or EMBEDDED
-    return [index for index, own in configs.items() if own.pair == EMBEDDED.name and spec.playing(own.drafter)]
+    return [index for index, own in configs.items() if own.pair == EMBEDDED.name and spec.drafter_for(own.drafter)]

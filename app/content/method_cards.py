@@ -67,7 +67,7 @@ def typeset(formulas: Iterable[Formula], meanings: str) -> str:
 
 def card(method: Method, pair: str) -> str:
     """One method of a pair."""
-    spec = find_pair(pair).playing(method.drafter)
+    spec = find_pair(pair).drafter_for(method.drafter)
     assert spec is not None, "the methods of a pair have its drafters"
     use = element("a", text="Use in Live", href=link(method), class_="sd-use", aria_label=f"Use {method.label} in Live")
     facts = element(

@@ -1,7 +1,7 @@
 // The Learn tab: figures described by the server, and lessons, which open the other tabs.
 
 import { Guide } from './views/guide.js';
-import { glossed, Held, html, render } from './views/ui.js';
+import { ElementSlot, glossed, html, render } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
 import { Charts } from './views/charts.js';
 import { gloss, know } from './views/glossary.js';
@@ -200,7 +200,7 @@ export class Learn {
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const held = (part) => {
       const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
-      return element && html`<${Held} element=${element} />`;
+      return element && html`<${ElementSlot} element=${element} />`;
     };
     return [
       {

@@ -66,7 +66,7 @@ def settings_of(preset: str, pair: str) -> list[Any]:
     if preset not in presets:
         return [gr.skip()] * len(controls.preset_values(PRESETS[0]))
     values = controls.preset_values(presets[preset])
-    drafter = find_pair(pair).playing(values["drafter"])
+    drafter = find_pair(pair).drafter_for(values["drafter"])
     return [*{**values, "drafter": drafter.name if drafter else gr.skip()}.values()]
 
 

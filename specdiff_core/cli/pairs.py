@@ -66,7 +66,7 @@ def show(pair: PairSpec, here: Here) -> None:
     print(f"    {'available' if available else 'not available: ' + reason}")
     print(f"    {refusal(pair, here.machine, loaded(pair)) or memory(pair, here.machine) + ' of memory'}")
     for drafter in pair.drafters:
-        gone = "" if drafter.is_here else " (its weights are not here)"
+        gone = "" if drafter.has_files else " (its weights are not here)"
         print(f"    --drafter {drafter.name:14} {drafter.about}{_notes(drafter)}{gone}")
 
 
@@ -82,7 +82,7 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 def fetch(pair: PairSpec, names: str | None) -> None:
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    sources = {pair.target: pair.revision} | {one.source: one.revision for one in chosen if one.source and one.is_here}
+    sources = {pair.target: pair.revision} | {one.source: one.revision for one in chosen if one.source and one.has_files}
     with hub.reporting(options.say):
         for source, revision in sources.items():
             folder = resolve(source, revision)

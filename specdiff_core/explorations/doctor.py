@@ -68,7 +68,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         declared = Variant("", "", "as declared", drafter)
         layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
-        gamma = max(1, min(spec.fit(self.gamma), window))
+        gamma = max(1, min(spec.clamp_gamma(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
         trials = list[_Trial]()
         done, total = itertools.count(1), len(prompts) * (2 * len(ways) + len(changes))

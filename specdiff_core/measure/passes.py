@@ -50,7 +50,7 @@ class PassTimes:
 
     def __init__(self, engine: Engine, drafter_name: str, gammas: Sequence[int], *, tokens: int = 48) -> None:
         self._drafter, self._spec = engine.drafter(drafter_name), engine.pair.spec.drafter(drafter_name)
-        self._engine, self._gammas = engine, [gamma for gamma in gammas if self._spec.fit(gamma) == gamma]
+        self._engine, self._gammas = engine, [gamma for gamma in gammas if self._spec.clamp_gamma(gamma) == gamma]
         self._base = DecodeConfig(pair=engine.pair.spec.name, temperature=0.0, max_new_tokens=tokens)
         self._scores: dict[int, list[float]] = {}
         self._drafts: dict[tuple[int, int], list[float]] = {}

@@ -55,8 +55,8 @@ class Method:
         """``base`` with this method's settings and the pair's drafter for it; other method settings
         are :data:`PLAIN`."""
         pair = PAIRS.get(base.pair)
-        plays = pair.playing(self.drafter) if pair else None
-        own = {"drafter": plays.name} if plays else {}
+        drafter = pair.drafter_for(self.drafter) if pair else None
+        own = {"drafter": drafter.name} if drafter else {}
         return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings, **own})
 
 
@@ -354,8 +354,8 @@ def methods_of(pair: str) -> tuple[Method, ...]:
         ConfigError: there is no such pair.
     """
     spec = find_pair(pair)
-    playing = ((method, spec.playing(method.drafter)) for method in METHODS)
-    return tuple(method for method, drafter in playing if drafter is not None and drafter.is_here)
+    offered = ((method, spec.drafter_for(method.drafter)) for method in METHODS)
+    return tuple(method for method, drafter in offered if drafter is not None and drafter.has_files)
 
 
 def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:

@@ -51,13 +51,13 @@ class DrafterSpec:
     trees: bool = False  # can make draft trees although it does not denoise
     logit_shift: int = 0  # declared, never detected: slot i - shift predicts token i
     mask_id: Annotated[int, msgspec.Meta(ge=0)] | None = None  # if its files don't say
-    plays: str = ""  # the drafter that it replaces in methods
+    replaces: str = ""  # the drafter that it replaces in methods
     declared: str = ""  # the name of its kind for ``--kind``
     marks: tuple[str, ...] = ()  # one is in each config.json of its kind: a type, class or key
     published: Model | None = None  # published facts about ``source``
     about: str = ""
 
-    def fit(self, gamma: int) -> int:
+    def clamp_gamma(self, gamma: int) -> int:
         """γ, at most the window that it was trained for."""
         return gamma if self.window is None else min(gamma, self.window)
 
@@ -67,7 +67,7 @@ class DrafterSpec:
         return ":" in self.module
 
     @property
-    def is_here(self) -> bool:
+    def has_files(self) -> bool:
         """Whether its files exist, for shipped drafters; True for others."""
         return not Path(self.source).is_absolute() or (Path(self.source) / "config.json").is_file()
 
@@ -84,7 +84,7 @@ class DrafterSpec:
         """``config`` limited to what this drafter supports: its window; one denoising pass for a
         tree or several drafts; without denoising, one draft from left to right, and a tree only if
         it can. Adaptive lengths need single windows that cost passes, or trees from one pass."""
-        gamma = self.fit(config.gamma)
+        gamma = self.clamp_gamma(config.gamma)
         steps = self.passes(gamma, config.steps)
         if self.drafting == "denoise":
             single = config.num_drafts == 1 and not config.tree_nodes
@@ -139,10 +139,10 @@ class PairSpec:
         drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)
         return ((self.target, self.revision), *drafters)
 
-    def playing(self, part: str) -> DrafterSpec | None:
-        """The drafter that methods call ``part``, by ``name`` or ``plays``; or None."""
+    def drafter_for(self, part: str) -> DrafterSpec | None:
+        """The drafter that methods call ``part``, by ``name`` or because it replaces it; or None."""
         named = [spec for spec in self.drafters if spec.name == part]
-        return next(iter([*named, *(spec for spec in self.drafters if spec.plays == part)]), None)
+        return next(iter([*named, *(spec for spec in self.drafters if spec.replaces == part)]), None)
 
     def drafter(self, name: str) -> DrafterSpec:
         """Find a drafter by name.
@@ -184,9 +184,9 @@ DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
 
 
 def drafter_of(kind: str, **fields: Any) -> DrafterSpec:
-    """A drafter of a kind, with ``fields`` replaced. Under another name it ``plays`` its kind."""
-    plays = "" if fields.get("name", kind) == kind else kind
-    return dataclasses.replace(DRAFTER_KINDS[kind], **{"plays": plays, **fields})
+    """A drafter of a kind, with ``fields`` replaced. Under another name it replaces its kind."""
+    replaces = "" if fields.get("name", kind) == kind else kind
+    return dataclasses.replace(DRAFTER_KINDS[kind], **{"replaces": replaces, **fields})
 
 
 NONE, PROMPT_LOOKUP = DRAFTER_KINDS["none"], DRAFTER_KINDS["prompt_lookup"]
@@ -212,7 +212,7 @@ EMBEDDED = PairSpec(
         _shipped("embedded", "block", window=16),
         _shipped("embedded", "block_markov", window=16),
         _shipped("embedded", "mdlm", context=32),
-        _shipped("embedded", "mdlm", name="mdlm_streak", plays="", context=32,
+        _shipped("embedded", "mdlm", name="mdlm_streak", replaces="", context=32,
             label="Masked diffusion, streak-distilled (SpecDiff-2)",
             about="The same denoiser, trained on the target's text for long accepted runs."),
         _shipped("embedded", "autoregressive"),

@@ -3,7 +3,7 @@
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, Facts, glossed, Held, html, Link, Pick, Select } from './ui.js';
+import { Component, ElementSlot, Facts, glossed, html, Link, Pick, Select } from './ui.js';
 import { isShown, settled } from './figure.js';
 import { Slider } from './widgets.js';
 import {
@@ -18,7 +18,7 @@ import { cell as inCell } from '../state/format.js';
 import { download } from './dom.js';
 import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
-import { Seat } from './notes.js';
+import { RoomNotice } from './notes.js';
 /** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
@@ -416,12 +416,12 @@ export function Explored({ app }) {
   return html`
     <div class="sd-cmp-legend sd-exp-questions" role="group" aria-label="Questions"
       hidden=${questions.length < 2}>${buttons(questions)}</div>
-    <${Held} element=${app.card.element} />
+    <${ElementSlot} element=${app.card.element} />
     <section class="sd-panel sd-exp-ask" aria-label="What to measure">
       <header><h2>${forms[name].title}</h2></header>
-      <p class="sd-exp-question">${glossed(forms[name].question)}</p><${Seat} />
+      <p class="sd-exp-question">${glossed(forms[name].question)}</p><${RoomNotice} />
       ${form}</section>
-    <${Held} element=${app.status.element} />
+    <${ElementSlot} element=${app.status.element} />
     <div class="sd-voice" aria-live="polite">${app.voice}</div>
     <${Sources} app=${app} />
     <p class="sd-busy-machine" role="status">${answer && busyMachine(answer, crowded)}</p>

@@ -47,7 +47,7 @@ export class CardView {
 }
 
 /** Why a page of a room starts no run, and the way out; hidden when the room is closed. */
-export const Seat = () =>
+export const RoomNotice = () =>
   seated && html`
     <p class="sd-sub sd-seat">While the room is open, nobody can start a run on this page. <a
       class="sd-link" href="?">Leave the room</a></p>

@@ -7,8 +7,8 @@ import { Component, glossed, Held, html } from './ui.js';
 import { DraftWindow } from './window.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
-import { Lead, Source } from './source.js';
-import { Seat } from './notes.js';
+import { LeadSentence, Source } from './source.js';
+import { RoomNotice } from './notes.js';
 import { TourOffer } from './tour.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
@@ -47,8 +47,8 @@ export class Player extends Component {
       `;
     return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
       <${Held} element=${app.card.element} />
-      <${Lead} ...${of} /><${Source} ...${of} />
-      <${Seat} /><p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
+      <${LeadSentence} ...${of} /><${Source} ...${of} />
+      <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
       <${Held} element=${app.status.element} />
       <p class="sd-panel sd-empty">${app.options.empty}</p>
       <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>

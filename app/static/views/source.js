@@ -29,7 +29,7 @@ const WAIT =
 
 /** The first sentence; its result is hidden until the replay ends.
  *  @param {{app: App, scene: Scene}} props */
-export function Lead({ app, scene }) {
+export function LeadSentence({ app, scene }) {
   const { stage } = app;
   const { first, names, lanes, baseline, named } = stage;
   const who = !first

@@ -39,7 +39,7 @@ export class View extends Component {
 export const classes = (...names) => names.filter(Boolean).join(' ');
 
 /** Holds an element that other code fills, such as a job's card. */
-export class Held extends View {
+export class ElementSlot extends View {
   /** @override */ keys = [];
 
   /** @override */ drawn() {
