@@ -162,7 +162,8 @@ def gguf_of(pair: PairSpec) -> Path | None:
 def usual_settings(pair: PairSpec) -> list[str]:
     """Keys of the settings with a counterpart in transformers, in the order of :data:`USUAL`."""
     known = {spec.name: spec for spec in pair.drafters}
-    return [f"{name}/{known[name].clamp_gamma(gamma)}/{steps}" for name, (gamma, steps) in USUAL.items() if name in known]
+    usual = ((name, *sizes) for name, sizes in USUAL.items() if name in known)
+    return [f"{name}/{known[name].clamp_gamma(gamma)}/{steps}" for name, gamma, steps in usual]
 
 
 def lanes_of(

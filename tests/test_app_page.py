@@ -398,7 +398,8 @@ def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: Any) ->
 def test_presets_fill_their_widgets_in_order() -> None:
     """With the pair's own drafter; passing by the list changes nothing."""
     names = list(controls.preset_values(PRESETS[0]))
-    for pair, drafter in (("embedded", "mdlm"), ("llama2-diffullama", PAIRS["llama2-diffullama"].drafter_for("mdlm").name)):
+    for pair in ("embedded", "llama2-diffullama"):
+        drafter = PAIRS[pair].drafter_for("mdlm").name
         index = next(index for index in presets_of(pair) if PRESETS[index].config.drafter == "mdlm")
         found = dict(zip(names, live.settings_of(str(index), pair), strict=True))
         assert found == {**controls.preset_values(PRESETS[index]), "drafter": drafter}

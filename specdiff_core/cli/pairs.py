@@ -82,7 +82,8 @@ def memory(pair: PairSpec, machine: Machine) -> str:
 
 def fetch(pair: PairSpec, names: str | None) -> None:
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    sources = {pair.target: pair.revision} | {one.source: one.revision for one in chosen if one.source and one.has_files}
+    drafters = {one.source: one.revision for one in chosen if one.source and one.has_files}
+    sources = {pair.target: pair.revision} | drafters
     with hub.reporting(options.say):
         for source, revision in sources.items():
             folder = resolve(source, revision)

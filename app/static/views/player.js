@@ -3,7 +3,7 @@
 import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/charts.js';
 import { Bar } from './bar.js';
 import { Charts } from './charts.js';
-import { Component, glossed, Held, html } from './ui.js';
+import { Component, ElementSlot, glossed, html } from './ui.js';
 import { DraftWindow } from './window.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
@@ -46,10 +46,10 @@ export class Player extends Component {
         </section>
       `;
     return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
-      <${Held} element=${app.card.element} />
+      <${ElementSlot} element=${app.card.element} />
       <${LeadSentence} ...${of} /><${Source} ...${of} />
       <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
-      <${Held} element=${app.status.element} />
+      <${ElementSlot} element=${app.status.element} />
       <p class="sd-panel sd-empty">${app.options.empty}</p>
       <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
         <${Hero} ...${of} /><${Lanes} ...${of} /><${Bar} ...${of} />
