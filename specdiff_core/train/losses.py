@@ -37,14 +37,7 @@ ROWS = {"cpu": 768, "cuda": 8192}
 
 
 def top_loss(
-    hidden: Tensor,
-    table: Tensor,
-    labels: Tensor,
-    ids: Tensor,
-    probs: Tensor,
-    *,
-    tv: float = 0.0,
-    rows: int | None = None,
+    hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, probs: Tensor, *, tv: float = 0.0, rows: int = 0
 ) -> tuple[Tensor, Tensor]:
     """(1 − tv)·CE + tv·TV against the target's most probable words, and the text's own.
 
@@ -61,7 +54,7 @@ def top_loss(
 
     Returns:
         ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without
-        one (−∞ where the label is −1); computed in chunks of ``rows`` (:data:`ROWS`).
+        one (−∞ where the label is −1); computed in chunks of ``rows``, or of :data:`ROWS`.
     """
     parts, logs, rows = [], [], rows or ROWS[hidden.device.type]
     with torch.no_grad():
