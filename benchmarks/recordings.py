@@ -108,14 +108,15 @@ def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str =
 
 
 def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvents:
-    """Run all lanes several times and return the run with the median total time.
+    """Run all lanes several times and return the run with the median speed-up, of all lanes together.
 
     Raises:
         SpecDiffError: threads had to wait for a processor, so its times are useless.
     """
     runs = runner.race(engine, recording.values["prompt"], recording.plan(), repeats=repeats, detail=True)
-    totals = [sum(fold(run).seconds for run in repeat) for repeat in zip(*runs.values(), strict=True)]
-    kept: LaneEvents = {lane: own[totals.index(median_low(totals))] for lane, own in runs.items()}
+    seconds = [[fold(run).seconds for run in repeat] for repeat in zip(*runs.values(), strict=True)]
+    speedups = [vanilla / sum(others) for vanilla, *others in seconds]
+    kept: LaneEvents = {lane: own[speedups.index(median_low(speedups))] for lane, own in runs.items()}
     if any(fold(run).crowded for run in kept.values()):
         raise SpecDiffError(
             f"{recording.title}: threads waited for a processor, so its times are useless.",

@@ -441,7 +441,7 @@ def reference(smollm2: Any) -> Any:
 @pytest.mark.slow
 @torch.inference_mode()
 def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cache: None) -> None:
-    """Over a prompt, token by token from the cache, and after a rollback. Bitwise in bf16, too, without AMX."""
+    """Over a prompt, token by token from the cache, and after a rollback. Bitwise in bf16, too."""
     ids = smollm2.tokenizer("Why is the sky blue? Sunlight has all colours, 1 to 7.")["input_ids"]
     theirs = reference(torch.tensor([ids])).logits[0]
     target = Target(smollm2.model, context=2048)
@@ -454,7 +454,7 @@ def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cac
     found = [run.score([token]).logits for token in ids[6:]]
     close(torch.cat(found), theirs[6:])
     half = Engine.load("smollm2", device="cpu", dtype="bf16", drafters=[])
-    assert half.target.exactness() == "bitwise" or torch.cpu._is_amx_tile_supported() or not computes_bf16()
+    assert half.target.exactness() == "bitwise" or not computes_bf16()
 
 
 @real

@@ -4,8 +4,9 @@ texts must not depend on the machine's load.
 
 With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
 Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
-With AMX, which makes more rows nearly free, bf16 lacks this property (``Target.exactness`` tests it).
-MKL, which ``F.linear`` uses in fp32, has no such property."""
+AMX, which computes bf16, sums more than :data:`TILES` rows differently, so a window is computed in
+parts of that size, and a prompt, which every method reads at once, is not. MKL, which ``F.linear``
+uses in fp32, has no such property. ``Target.exactness`` tests it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it; not a stable API."""
 LONG = 1024  # numbers in a row up to which oneDNN sums one row as it sums many
+TILES = 32  # rows up to which AMX sums alike
 PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 
 
@@ -49,6 +51,7 @@ class Product:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.clone(), None) if self.packed else weight
         self._bias = bias
         self._long = weight.shape[1] > LONG
+        self._tiled = self.packed and weight.dtype is torch.bfloat16 and torch.cpu._is_amx_tile_supported()
 
     @classmethod
     def of(cls, parts: Sequence[nn.Linear], *, keep: bool = False) -> Product:
@@ -73,6 +76,9 @@ class Product:
         if self._long and rows.numel() == rows.shape[-1]:  # a single row is summed differently
             twice = None if residual is None else torch.cat([residual, residual], -2)
             return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
+        if self._tiled and TILES < rows.shape[-2] <= 2 * TILES:
+            beside = (None, None) if residual is None else torch.split(residual, TILES, -2)
+            return torch.cat([self(*part) for part in zip(torch.split(rows, TILES, -2), beside, strict=True)], -2)
         if residual is None:
             out = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         else:
