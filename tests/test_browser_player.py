@@ -443,7 +443,7 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
 def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
     why, say = "#live-player .sd-why", "#live-player .sd-say"
     assert page.locator(why).count() == 0, "the opening race is won"
-    opened(page, "smollm2-chat-sampling-at-0-7-exact-ratio-test")
+    opened(page, "dialogue-sampling-exact-ratio-test")
     assert "slower" in page.inner_text("#live-player .sd-speed")
     assert re.search(r"\d+ of \d+ rounds", page.inner_text(why))
     page.click(f"{why} button")
