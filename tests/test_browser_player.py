@@ -445,15 +445,17 @@ def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
     assert page.locator(why).count() == 0, "the opening race is won"
     opened(page, "dialogue-sampling-exact-ratio-test")
     assert "slower" in page.inner_text("#live-player .sd-speed")
-    assert re.search(r"\d+ of \d+ rounds", page.inner_text(why))
+    named = re.search(r"See (round \d+)", page.inner_text(why))
+    assert named, "a cost, and a round that shows it"
     page.click(f"{why} button")
     page.wait_for_function(ready("live"))
     assert page.locator(why).count() == 0, "the replay has not come so far"
     assert page.evaluate("document.activeElement.matches('.sd-window')")
-    assert "p = " in page.inner_text(say), "the round says why it accepts nothing"
+    said = page.inner_text(say)
+    drawn = re.search(r"u = ([\d.]+)", said)
+    assert named[1] in said.lower() and drawn, "the round says why it accepts no more"
     page.locator("#live-player .sd-v-no").click()
-    reason = page.inner_text(say).split(". ", 1)[1]
-    assert reason in page.inner_text("#live-player .sd-inspector"), "and so does its position, in the same words"
+    assert f"{drawn[1]}: rejected" in page.inner_text("#live-player .sd-inspector"), "and so does its position"
 
 
 @pytest.mark.parametrize("size", ["desktop", pytest.param("phone", marks=pytest.mark.slow)])
