@@ -174,7 +174,7 @@ def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., 
         run,
         [*card.inputs, card.threads],
         player,
-        js=scripts.run(card.tab),
+        js=scripts.run(card.tab, [*card.fields]),
     )
     running.then(model_of, card.settings["pair"], card.model, **QUIET)  # a run may have fetched it
     card.stop.click(stop, None, None, **QUIET)

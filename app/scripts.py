@@ -36,14 +36,21 @@ _CONTROLS = """(...values) => {
   window.specdiff?.players[TAB]?.controls(asked);
 }"""
 
-_RUN = "(...values) => [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began() ?? '')]"
+_RUN = """(...values) => {
+  const asked = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
+  return [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began(asked) ?? '')];
+}"""
 
 
 def controls(tab: str, names: Sequence[str]) -> str:
     """Send the controls' values by their names in a link to the player, or keep them until it is there."""
-    return _CONTROLS.replace("NAMES", json_for_script(list(names))).replace("TAB", json_for_script(tab))
+    return _filled(_CONTROLS, tab, names)
 
 
-def run(tab: str) -> str:
-    """A run's values, the last of which is the player's number of threads for this run."""
-    return _RUN.replace("TAB", json_for_script(tab))
+def run(tab: str, names: Sequence[str]) -> str:
+    """Send a run's values to the player; the last becomes the player's number of threads for this run."""
+    return _filled(_RUN, tab, names)
+
+
+def _filled(script: str, tab: str, names: Sequence[str]) -> str:
+    return script.replace("NAMES", json_for_script(list(names))).replace("TAB", json_for_script(tab))

@@ -121,6 +121,7 @@ export class App extends Job {
     this.place = null;
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.wanted = ''; // the settings of the controls
+    this.sent = ''; // those of the latest run; the controls may have changed since
     this.chosen = false; // the visitor or a link chose a race
     /** @type {number | null} threads for the next run */
     this.threads = null;
@@ -332,7 +333,7 @@ export class App extends Job {
       file,
       shown: stage,
       source,
-      asked: asked ?? (own ? this.wanted : ''),
+      asked: asked ?? (own ? this.sent : ''),
     });
     if (wanted) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
@@ -537,9 +538,11 @@ export class App extends Job {
     this.redraw();
   }
 
-  /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen. */
-  began() {
+  /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen.
+   *  @param {Asked} values */
+  began(values) {
     const { threads } = this;
+    this.sent = linkOf(values);
     if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;
