@@ -69,7 +69,7 @@ def occupied(folder: Path) -> Iterator[None]:
 
 def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, address: str, folder: Path) -> None:
     """And a measurement waits its turn, leaves the queue, or follows another."""
-    url = coins(address, runs=200, rules="ratio,naive")
+    url = coins(address, runs=200, rules="ratio,naive", gamma=1, steps=1, length=1)
     with visit(browser, url, size="1440x2200", until=THERE) as page:
         assert page.input_value("#explore-losslessness-runs") == "200"
         boxes = page.eval_on_selector_all(
