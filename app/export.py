@@ -76,7 +76,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             name = shown.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two files may share a name
             url = f"traces/{tab}/{name}"
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
-            recorded[tab].append({"title": trace.title or path.name, "url": url, "asked": {}})
+            recorded[tab].append({"title": trace.title or path.name, "url": url, "settings": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
             recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))

@@ -36,7 +36,7 @@ from specdiff_core.schema.symbols import glossary
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
-"""Beside recordings: file name -> {"title", "asked"}: the controls' values, as in a link."""
+"""Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
     "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
@@ -315,7 +315,7 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
         return query
     within = folder / race.TAB if query.get("tab") == race.TAB else folder
     found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
-    values = {name: str(value) for name, value in found[0]["asked"].items() if value != ""} if found else {}
+    values = {name: str(value) for name, value in found[0]["settings"].items() if value != ""} if found else {}
     return {**values, **lesson}
 
 

@@ -31,14 +31,14 @@ SHARE = """() => {
 """In a Space, the link is also sent to the surrounding frame."""
 
 _CONTROLS = """(...values) => {
-  const asked = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
-  (window.specdiffAsked ??= {})[TAB] = asked;
-  window.specdiff?.players[TAB]?.controls(asked);
+  const settings = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
+  (window.specdiffControls ??= {})[TAB] = settings;
+  window.specdiff?.players[TAB]?.controls(settings);
 }"""
 
 _RUN = """(...values) => {
-  const asked = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
-  return [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began(asked) ?? '')];
+  const settings = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
+  return [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began(settings) ?? '')];
 }"""
 
 

@@ -102,7 +102,7 @@ def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str =
         values = {name: ",".join(one) if isinstance(one, list) else one for name, one in recording.values.items()}
         if recording.file.is_file():
             index = indices.setdefault(recording.file.parent, {})
-            index[recording.file.name] = {"title": recording.title, "asked": values}
+            index[recording.file.name] = {"title": recording.title, "settings": values}
     for parent, index in indices.items():
         (parent / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -111,7 +111,7 @@ def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) 
         widgets = {getattr(block, "elem_id", None): block for block in built.blocks.values()}
         shown = {name: widgets[f"{tab}-{name}" + ("-setting" if name == "stop" else "")].value for name in names}
         shown |= {name: ",".join(value) for name, value in shown.items() if isinstance(value, list)}
-        assert list(first["asked"].items()) == list(shown.items())
+        assert list(first["settings"].items()) == list(shown.items())
 
 
 def test_nothing_on_the_page_points_outside() -> None:
@@ -316,7 +316,7 @@ def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
     recording = page.recordings(TRACES)[0]
     moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
-    assert (found["live-prompt"], found["tab"].selected) == (recording["asked"]["prompt"], "learn")
+    assert (found["live-prompt"], found["tab"].selected) == (recording["settings"]["prompt"], "learn")
     found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
     assert (found["live-seed"], found["tab"].selected) == (7, "learn")
     assert opened(cards_of, page.of_moment({**moment, "trace": "../../etc/passwd"}, TRACES)).keys() == {"tab"}
@@ -391,7 +391,7 @@ def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: Any) ->
     config = method.config(DecodeConfig()).to_dict()
     asked = {name: found[f"live-{name}"] for name in SETTINGS}
     assert asked == {name: "" if value is None else value for name, value in config.items()}
-    known = [one["asked"] for one in page.recordings(TRACES)]
+    known = [one["settings"] for one in page.recordings(TRACES)]
     assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
 
 

@@ -217,7 +217,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
             page.locator("#race-methods label").filter(has_text=name).first.locator("input").uncheck()
         page.check("#race-methods label:has-text('Prompt lookup') input")
         number(page, "race", "max_new_tokens", 32)
-        page.wait_for_function("window.specdiffAsked.race.max_new_tokens === 32")
+        page.wait_for_function("window.specdiffControls.race.max_new_tokens === 32")
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
@@ -495,7 +495,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         "const get = window.fetch; const pause = (ms) => new Promise((next) => setTimeout(next, ms)); let asked = 0;"
         "window.fetch = async (...words) => { const url = String(words[0]);"
         " if (url.endsWith('.jsonl.gz')) { const wait = 300 * asked++;"
-        " while (!window.specdiff?.players?.live?.wanted) await pause(20); await pause(wait); }"
+        " while (!window.specdiff?.players?.live?.formSettings) await pause(20); await pause(wait); }"
         " else if (url.includes('/run/predict')) while (!asked) await pause(20);"
         " return get(...words); };"
     )
@@ -509,7 +509,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.wait_for_function(
             f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}"
         )
-        page.wait_for_function(f"{app('live')}.wanted && {ready('live')}")  # as it opened
+        page.wait_for_function(f"{app('live')}.formSettings && {ready('live')}")  # as it opened
         assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
     with visit(browser, address + "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E&tab=no+such") as page:
         assert playhead(page)["duration"] > 0

@@ -190,7 +190,7 @@ def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(bro
     with visit(browser, f"{address}?{query}", until=f"{SLIDE} && {ready('live')}", logged="404") as room:
         room.route("**/qr?*", lambda code: code.fulfill(body=CODE, content_type="image/svg+xml"))
         room.wait_for_selector(".sd-guide-here")
-        room.wait_for_function(f"{app('live')}.wanted.includes('seed=5')")
+        room.wait_for_function(f"{app('live')}.formSettings.includes('seed=5')")
         room.keyboard.press(".")
         room.keyboard.press(".")
         stop = playhead(room)["stop"]

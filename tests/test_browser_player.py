@@ -346,7 +346,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
-    first = f"{RACE}.wanted = ''; {RACE}.controls({RACE}.options.recordings[0].asked)"
+    first = f"{RACE}.formSettings = ''; {RACE}.controls({RACE}.options.recordings[0].settings)"
     page.evaluate(
         f"(url) => {{ Object.assign({RACE}, {{ asked: '', chosen: false }});"
         f" window.specdiff.openRace({{ url }}); {first}; }}",

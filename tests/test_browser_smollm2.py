@@ -99,7 +99,7 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
         assert "scatter" in text and "<|" not in text, "an answer, and no token of the chat template"
         says(page, "#live-about", "SmolLM2")
         assert not overflows(page)
-        first, other = (f"{LIVE}.recordings.find((one) => one.asked.includes('pair={name}&'))" for name in EXAMPLES)
+        first, other = (f"{LIVE}.recordings.find((one) => one.settings.includes('pair={name}&'))" for name in EXAMPLES)
         page.evaluate(f"{LIVE}.open({other})")
         page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
         page.evaluate(f"{LIVE}.open({first})")

@@ -46,7 +46,7 @@ import { sentenceOf } from './views/window.js';
 /** @import { Labels } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
-/** @import { Asked, Moment } from './state/moment.js' */
+/** @import { Moment, Settings } from './state/moment.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
 
@@ -58,7 +58,7 @@ import { sentenceOf } from './views/window.js';
  * @property {Record<string, string>} exactness what is claimed about a text, by a run's exactness
  * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
- * @property {{title: string, url: string, asked: Asked}[]} recordings the first opens the page
+ * @property {{title: string, url: string, settings: Settings}[]} recordings the first opens the page
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
@@ -106,7 +106,10 @@ export class App extends Job {
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.recordings = options.recordings.map((one) => ({ ...one, asked: linkOf(one.asked) }));
+    this.recordings = options.recordings.map((one) => ({
+      ...one,
+      settings: linkOf(one.settings),
+    }));
     this.noSteps = new Set(options.noSteps);
     this.shown = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
@@ -116,12 +119,12 @@ export class App extends Job {
     /** @type {Trace | null} */
     this.trace = null;
     this.source = ''; // where the trace comes from
-    this.asked = ''; // the settings of the trace, as a link's query
+    this.settings = ''; // of the trace, as a link's query
     /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
     this.place = null;
     this.file = ''; // the name in a link of a recording, or of a run that the server keeps
-    this.wanted = ''; // the settings of the controls
-    this.sent = ''; // those of the latest run; the controls may have changed since
+    this.formSettings = ''; // of the controls
+    this.runSettings = ''; // of the latest run; the controls may have changed since
     this.chosen = false; // the visitor or a link chose a race
     /** @type {number | null} threads for the next run */
     this.threads = null;
@@ -165,7 +168,7 @@ export class App extends Job {
 
   /** Whether another model is on the stage than the form's, which the page describes. */
   get foreign() {
-    const pair = new URLSearchParams(this.wanted).get('pair');
+    const pair = new URLSearchParams(this.formSettings).get('pair');
     const lane = Object.values(this.stage.lanes).find((one) => one?.header);
     return Boolean(pair && lane && lane.header?.config.pair !== pair);
   }
@@ -280,11 +283,12 @@ export class App extends Job {
   /**
    * Show a trace that the server offers as a file.
    * @param {{url: string, lanes?: string[] | null, title?: string, labels?: Labels,
-   *   source?: string, asked?: string}} race
+   *   source?: string, settings?: string}} race
    * @param {boolean} [chosen] by the visitor or a link, not by the controls or the opening page
    */
   async open(race, chosen = true) {
-    const { url, lanes = null, title = '', labels = {}, source = 'recording', asked = '' } = race;
+    const { url, lanes = null, title = '', labels = {}, source = 'recording', settings = '' } =
+      race;
     if (measuring()) {
       this.card.show(REFUSAL);
       return;
@@ -298,9 +302,9 @@ export class App extends Job {
       if (call !== this.calls || measuring()) return;
       const known = this.recordings.find((one) => one.url === url);
       this.show({ ...trace, title: title || trace.title }, source, {
-        wanted: lanes,
+        lanes,
         labels,
-        asked: known ? known.asked : asked,
+        settings: known ? known.settings : settings,
         file: known || isRun(fileOf(url)) ? fileOf(url) : '',
       });
     } catch (error) {
@@ -323,23 +327,23 @@ export class App extends Job {
   // ---- the stage ----
 
   /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source
-   *  @param {{wanted?: string[] | null, labels?: Labels, asked?: string | null, file?: string}}
+   *  @param {{lanes?: string[] | null, labels?: Labels, settings?: string | null, file?: string}}
    *  [more] `file`: its name in a link */
-  show(trace, source, { wanted = null, labels = {}, asked = null, file = '' } = {}) {
-    const stage = Stage.of(trace.lanes, wanted, this.options, labels);
+  show(trace, source, { lanes = null, labels = {}, settings = null, file = '' } = {}) {
+    const stage = Stage.of(trace.lanes, lanes, this.options, labels);
     const own = ['run', 'failed', 'stopped'].includes(source); // and no recording or file
     Object.assign(this, {
       trace,
       file,
       shown: stage,
       source,
-      asked: asked ?? (own ? this.sent : ''),
+      settings: settings ?? (own ? this.runSettings : ''),
     });
-    if (wanted) this.selected = null; // the first of these lanes
+    if (lanes) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
-    const again = { url: `runs/${file}`, source: own ? 'kept' : source, asked: this.asked };
-    if (asked === null) this.place = isRun(file) ? again : null;
+    const again = { url: `runs/${file}`, source: own ? 'kept' : source, settings: this.settings };
+    if (settings === null) this.place = isRun(file) ? again : null;
     if (own && file) this.remember();
     mark();
     if (own) {
@@ -356,12 +360,12 @@ export class App extends Job {
   /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to
    *  the previous run, and in the list of runs. */
   remember() {
-    const query = runQuery(this.options.kind, this.file, this.asked);
+    const query = runQuery(this.options.kind, this.file, this.settings);
     if (!fits(query)) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
     const run = this.numbersOf(this.shown.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
-    const prompt = new URLSearchParams(this.asked).get('prompt') ?? '';
+    const prompt = new URLSearchParams(this.settings).get('prompt') ?? '';
     keepRun({
       query,
       at: Date.now(),
@@ -511,38 +515,38 @@ export class App extends Job {
 
   // ---- actions of the visitor ----
 
-  /** Show the recording that matches changed controls. @param {Asked} values */
+  /** Show the recording that matches changed controls. @param {Settings} values */
   controls(values) {
-    const before = this.wanted;
-    const asked = linkOf(values);
-    this.wanted = asked;
+    const before = this.formSettings;
+    const settings = linkOf(values);
+    this.formSettings = settings;
     if (this.live || this.busy) return;
-    const same = asked === this.asked || (before ? asked === before : this.chosen);
-    const match = same ? null : this.recordings.find((one) => one.asked === asked);
+    const same = settings === this.settings || (before ? settings === before : this.chosen);
+    const match = same ? null : this.recordings.find((one) => one.settings === settings);
     if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url }, false);
     else this.compare();
   }
 
   /** Note whether the controls match the stage. */
   compare() {
-    const other = this.trace && this.wanted && this.wanted !== this.asked &&
+    const other = this.trace && this.formSettings && this.formSettings !== this.settings &&
       !['measured', 'file'].includes(this.source);
-    const drafter = new URLSearchParams(this.wanted).get('drafter') ?? '';
+    const drafter = new URLSearchParams(this.formSettings).get('drafter') ?? '';
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
     this.stale = other
       ? `${NOT_RUN}${this.pressWords} ${
-        predictedWords(predictions, typical, this.wanted, denoises)
+        predictedWords(predictions, typical, this.formSettings, denoises)
       }`
       : '';
     this.redraw();
   }
 
   /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen.
-   *  @param {Asked} values */
+   *  @param {Settings} values */
   began(values) {
     const { threads } = this;
-    this.sent = linkOf(values);
+    this.runSettings = linkOf(values);
     if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;
@@ -577,8 +581,8 @@ export class App extends Job {
       }
       return;
     }
-    if (this.wanted && fits(this.wanted)) {
-      history.replaceState(null, '', `${location.pathname}?${this.wanted}`); // Gradio reloads it
+    if (this.formSettings && fits(this.formSettings)) {
+      history.replaceState(null, '', `${location.pathname}?${this.formSettings}`); // Gradio reloads it
     }
     const keeps = kept && ' Download it if you want to keep it.';
     this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
@@ -680,15 +684,15 @@ export class App extends Job {
   momentQuery() {
     const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
     const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
-    const { file: trace, asked, options: { kind: tab } } = this;
-    return found ? momentQuery({ tab, trace, lane: name, asked, ...found }) : '';
+    const { file: trace, settings, options: { kind: tab } } = this;
+    return found ? momentQuery({ tab, trace, lane: name, settings, ...found }) : '';
   }
 
   /** The query of a link to what the tab shows: the visitor's run, or else the controls; without
    *  controls, in an export, the moment. */
   query() {
-    if (isRun(this.file)) return runQuery(this.options.kind, this.file, this.asked);
-    return this.wanted || this.momentQuery();
+    if (isRun(this.file)) return runQuery(this.options.kind, this.file, this.settings);
+    return this.formSettings || this.momentQuery();
   }
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
@@ -705,12 +709,12 @@ export class App extends Job {
   /** Show a recording, or a run that is kept, at one of its moments. @param {Moment} moment
    *  @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
-    const wanted = this.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
+    const race = this.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
       (isRun(moment.trace)
-        ? { url: `runs/${moment.trace}`, source: 'kept', asked: moment.asked }
+        ? { url: `runs/${moment.trace}`, source: 'kept', settings: moment.settings }
         : null);
-    if (!wanted) return false;
-    if (this.file !== moment.trace) await this.open(wanted);
+    if (!race) return false;
+    if (this.file !== moment.trace) await this.open(race);
     if (this.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
     return true;
   }
@@ -807,8 +811,8 @@ export function mount(element, props, watch, options) {
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   register(options.kind, app); // which may open a race that was asked for
   listen(app, props, watch, UNREADABLE);
-  const values = /** @type {any} */ (window).specdiffAsked?.[options.kind] ?? {}; // app/scripts.py
-  if (app.calls) app.wanted = linkOf(values);
+  const values = /** @type {any} */ (window).specdiffControls?.[options.kind] ?? {}; // app/scripts.py
+  if (app.calls) app.formSettings = linkOf(values);
   else app.controls(values);
   const moment = readMoment(location.search);
   const wanted = moment &&

@@ -32,7 +32,7 @@ const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
 const STEPS = 4; // of each lesson: predict, watch, explain, check
 const CHECK = STEPS - 1;
 // of a round that a lesson shows
-const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', asked: '' };
+const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', settings: '' };
 
 /** The tab that a lesson points at. @param {Watch} watch */
 const tabOf = ({ trace, explore }) =>
@@ -256,9 +256,10 @@ export class Learn {
         query.set(key, value);
       }
     }
-    const own = [live?.recordings[0]?.asked, live?.file && live.asked].includes(live?.wanted)
-      ? ''
-      : live?.wanted;
+    const own =
+      [live?.recordings[0]?.settings, live?.file && live.settings].includes(live?.formSettings)
+        ? ''
+        : live?.formSettings;
     for (const [key, value] of new URLSearchParams(own)) {
       if (key === 'drafter' || value !== String(this.defaults?.[key] ?? '')) query.set(key, value);
     }
@@ -343,8 +344,8 @@ export class Learn {
 
   /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
-    if (player.asked) player.press('fill');
-    await until(() => !player.asked || player.wanted === player.asked);
+    if (player.settings) player.press('fill');
+    await until(() => !player.settings || player.formSettings === player.settings);
     player.press('run');
   }
 

@@ -50,7 +50,7 @@ def build() -> Controls:
     pair.change(drafters_of, both, widgets["drafter"], **QUIET)
     gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
-    query = "() => [window.specdiff.players.live.asked]"
+    query = "() => [window.specdiff.players.live.settings]"
     fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=query, **QUIET)
     return own
 

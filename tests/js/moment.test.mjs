@@ -23,8 +23,8 @@ test('every stop of a lane has a name that finds it again', () => {
   for (const [index, stop] of stops.entries()) {
     const found = momentAt(lane, stop.n);
     assert.equal(stopOf(stops, lane, 'drafted', found), index);
-    const recording = { tab: 'live', trace: 'a file.jsonl.gz', lane: 'drafted', asked: '' };
-    const run = { ...recording, trace: RUN, asked: 'prompt=a+b%26&gamma=4' };
+    const recording = { tab: 'live', trace: 'a file.jsonl.gz', lane: 'drafted', settings: '' };
+    const run = { ...recording, trace: RUN, settings: 'prompt=a+b%26&gamma=4' };
     for (const one of [recording, run]) {
       const moment = { ...one, ...found, whole: false };
       assert.deepEqual(readMoment(`?${momentQuery(moment)}`), moment);
@@ -44,8 +44,8 @@ test('before the first stop there is no moment, and a link may ask for what is n
 });
 
 test('a link to a whole run holds its settings', () => {
-  const { trace: file, whole, asked, tab } = readMoment(`?${runQuery('race', RUN, 'prompt=x')}`);
-  assert.deepEqual([file, whole, asked, tab], [RUN, true, 'prompt=x', 'race']);
+  const { trace: file, whole, settings, tab } = readMoment(`?${runQuery('race', RUN, 'prompt=x')}`);
+  assert.deepEqual([file, whole, settings, tab], [RUN, true, 'prompt=x', 'race']);
   assert.ok(isRun(RUN));
   for (const other of ['', 'x.jsonl', '../secret', `${RUN}.gz`, `a${RUN}`]) {
     assert.ok(!isRun(other));
@@ -61,7 +61,7 @@ test('an address without a recording asks for nothing, and a foreign one is read
     round: 1,
     at: 'commit',
     whole: true,
-    asked: '',
+    settings: '',
   });
   for (const round of ['-1', '1.5', 'x', '']) {
     assert.equal(readMoment(`?trace=x&round=${round}`).round, 1);

@@ -5,16 +5,16 @@
 /** @import { Stop } from './race.js' */
 
 /** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean,
- *  asked: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify,
- *  commit; `whole`: the link names no moment; `asked`: the settings in a run's link */
+ *  settings: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify,
+ *  commit; `whole`: the link names no moment; `settings`: the settings in a run's link */
 
-/** @typedef {Record<string, string | number | boolean | null>} Asked settings, and the prompt;
+/** @typedef {Record<string, string | number | boolean | null>} Settings settings, and the prompt;
  *  empty ones are null or '' */
 
-/** Settings as a link's query. @param {Asked} asked */
-export const linkOf = (asked) =>
+/** Settings as a link's query. @param {Settings} settings */
+export const linkOf = (settings) =>
   new URLSearchParams(
-    Object.entries(asked).flatMap(([name, value]) =>
+    Object.entries(settings).flatMap(([name, value]) =>
       (value ?? '') === '' ? [] : [[name, String(value)]]
     ),
   ).toString();
@@ -58,15 +58,15 @@ export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
 /** The query of a link to a whole run; it includes the settings, which still work when the run is
  *  gone. @param {string} run the file's name
- *  @param {string} asked the settings as a link holds them */
-export const runQuery = (tab, run, asked) =>
-  [new URLSearchParams({ tab, run }), asked].filter(String).join('&');
+ *  @param {string} settings the settings as a link holds them */
+export const runQuery = (tab, run, settings) =>
+  [new URLSearchParams({ tab, run }), settings].filter(String).join('&');
 
 /** @param {Moment} moment */
-export const momentQuery = ({ tab, trace, lane, round, at, asked }) => {
+export const momentQuery = ({ tab, trace, lane, round, at, settings }) => {
   const moment = new URLSearchParams({ lane, round: String(round), at });
   return isRun(trace)
-    ? `${runQuery(tab, trace, asked)}&${moment}`
+    ? `${runQuery(tab, trace, settings)}&${moment}`
     : `${new URLSearchParams({ tab, trace })}&${moment}`;
 };
 
@@ -83,5 +83,5 @@ export function readMoment(search) {
     whole: !query.has('round'),
   };
   for (const name of ['tab', 'open', 'trace', 'run', 'lane', 'round', 'at']) query.delete(name);
-  return moment.trace ? { ...moment, asked: query.toString() } : null;
+  return moment.trace ? { ...moment, settings: query.toString() } : null;
 }

@@ -60,9 +60,9 @@ function nearest(known, config, denoises, dtype = '') {
   return near && near.far <= 1 ? near : null;
 }
 
-/** The settings of a link's query. @param {string} asked @returns {Record<string, any>} */
-const settingsOf = (asked) =>
-  Object.fromEntries([...new URLSearchParams(asked)].map(([name, value]) => [
+/** The settings of a link's query. @param {string} settings @returns {Record<string, any>} */
+const settingsOf = (settings) =>
+  Object.fromEntries([...new URLSearchParams(settings)].map(([name, value]) => [
     name,
     value === 'true' ? true : value === 'false' ? false : Number.isNaN(+value) ? value : +value,
   ]));
@@ -74,11 +74,11 @@ const named = (device) => device.replace(/^\w+: /, '');
  * The prediction for settings, in words: interpolated for a plain window, otherwise the measured
  * range of the nearest settings. Empty without a drafter. @param {Predictions} predictions
  * @param {Measured[]} typical
- * @param {string} asked settings as a link's query
+ * @param {string} settings settings as a link's query
  * @param {boolean} denoises whether the drafter uses T
  */
-export function predictedWords(predictions, typical, asked, denoises) {
-  const config = settingsOf(asked);
+export function predictedWords(predictions, typical, settings, denoises) {
+  const config = settingsOf(settings);
   const { pair, drafter, temperature, gamma } = config;
   if (!drafter || drafter === 'none') return '';
   const map = predictions[pair]?.[drafter];
