@@ -116,7 +116,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "glyphs": figures.GLYPHS,
         "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
         "noSteps": NO_STEPS,
-        "patience": running.PATIENCE,
+        "patience": running.LAST_FRAME,
         "kept": running.KEPT,
         "recordings": recorded,
         "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
@@ -267,7 +267,7 @@ def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator
         yield from job.stream(make, JOBS, _job_name(request, own.tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, own.tab), running.PATIENCE)
+        JOBS.stop(_job_name(request, own.tab), running.LAST_FRAME)
 
     return run, stop
 

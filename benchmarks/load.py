@@ -32,7 +32,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
-PATIENCE = 900.0
+TIMEOUT = 900.0
 """Seconds after which an answer counts as missing."""
 GROWTH = 1.15
 """Largest ratio of memory after all runs to memory after the first ones."""
@@ -109,10 +109,10 @@ def memory(process: psutil.Process) -> int:
 
 async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncGenerator[tuple[str, Any]]:
     """The events of one call: (name, value)."""
-    begun = await client.post(f"/gradio_api/call/{endpoint}", json={"data": data}, timeout=PATIENCE)
+    begun = await client.post(f"/gradio_api/call/{endpoint}", json={"data": data}, timeout=TIMEOUT)
     begun.raise_for_status()
     async with client.stream(
-        "GET", f"/gradio_api/call/{endpoint}/{begun.json()['event_id']}", timeout=PATIENCE
+        "GET", f"/gradio_api/call/{endpoint}/{begun.json()['event_id']}", timeout=TIMEOUT
     ) as answer:
         name = ""
         async for line in answer.aiter_lines():
@@ -204,10 +204,10 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 data[draw.randrange(len(data))] = draw.choice(ODD)
             body = draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], ODD[draw.randrange(len(ODD))]])
             try:
-                answer = await client.post("/gradio_api/call/race", json={"data": body}, timeout=PATIENCE)
+                answer = await client.post("/gradio_api/call/race", json={"data": body}, timeout=TIMEOUT)
                 if answer.status_code == 200:
                     event = answer.json()["event_id"]
-                    answer = await client.get(f"/gradio_api/call/race/{event}", timeout=PATIENCE)
+                    answer = await client.get(f"/gradio_api/call/race/{event}", timeout=TIMEOUT)
                 if re.search(r"Traceback|File \"|\.py\b", answer.text):
                     met.errors.append(f"a traceback for {body!r:.200}: {answer.text[:300]}")
             except (httpx.HTTPError, ValueError, KeyError) as error:

@@ -39,7 +39,7 @@ from specdiff_core.schema.summary import final
 LANES = ("vanilla", "drafted")
 SETTLE = 500  # milliseconds in which the browser closes the page it left
 BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
-PATIENCE = 120_000  # milliseconds
+TIMEOUT = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 THERE = "window.specdiff?.players.live?.trace"
 PLAYING = f"{THERE} && {LIVE}.player.t > 0"
@@ -77,7 +77,7 @@ def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> It
 def open_page(page: Any, url: str) -> None:
     """Open the page and wait until its recording plays."""
     page.goto(url)
-    page.wait_for_function(PLAYING, timeout=PATIENCE)
+    page.wait_for_function(PLAYING, timeout=TIMEOUT)
 
 
 def first_visit(browser: Any, url: str) -> dict[str, float]:
@@ -90,7 +90,7 @@ def first_visit(browser: Any, url: str) -> dict[str, float]:
     network.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"] / 1000))
     began = time.monotonic()
     page.goto(url)
-    page.wait_for_function(THERE, timeout=PATIENCE)
+    page.wait_for_function(THERE, timeout=TIMEOUT)
     found = {"there": time.monotonic() - began, "size": sum(sizes)}
     found["painted"] = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
     page.wait_for_timeout(2000)
@@ -104,10 +104,10 @@ def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
     before = page.evaluate(STARTED)
     began = time.monotonic()
     page.click("#live-run")
-    page.wait_for_function(FIRST_EVENT, timeout=PATIENCE, polling=50)
+    page.wait_for_function(FIRST_EVENT, timeout=TIMEOUT, polling=50)
     first_event = time.monotonic() - began
     over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
-    page.wait_for_function(over, timeout=PATIENCE, polling=500)  # not in every frame
+    page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
     return first_event, page.evaluate(RESULT)
 

@@ -85,7 +85,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 def load(pair: str, progress: Any) -> Any:
     """For the other process."""
     progress("loading")
-    exploration.SLICE = process.GLANCE / 10
+    exploration.SLICE = process.STOP_CHECK / 10
     return FakeDecoder()
 
 

@@ -216,7 +216,7 @@ def test_leaving_a_call_to_a_dead_process_does_not_end_its_successor() -> None:
 
 
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "PATIENCE", 0.5)
+    monkeypatch.setattr(process, "STOPS_WITHIN", 0.5)
     far, messages, stop = Remote(load), [], threading.Event()
     engines = Engines(far.load, alive=far.alive)
     decoder = engines("embedded", "block", lambda message: None)

@@ -32,9 +32,9 @@ from specdiff_core.schema.trace import event_of_line
 
 STOP = "stop"
 """Message that ends the current call, if any."""
-GLANCE = 0.2
+STOP_CHECK = 0.2
 """Seconds between checks of the visitor's stop event."""
-PATIENCE = 20.0
+STOPS_WITHIN = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
 HELD = 4
 """Paused explorations that are kept: more than run at once, because abandoned ones never end."""
@@ -140,11 +140,11 @@ class Remote:
     def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
         """Wait for the next answer; forward the visitor's stop to the process."""
         stopped_at = math.inf
-        while time.monotonic() - stopped_at <= PATIENCE:
+        while time.monotonic() - stopped_at <= STOPS_WITHIN:
             if stopped_at == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
                 stopped_at = time.monotonic()
-            if pipe.poll(GLANCE):
+            if pipe.poll(STOP_CHECK):
                 return pipe.recv()
         raise EOFError("it does not stop")
 
@@ -152,7 +152,7 @@ class Remote:
         """Stop the current call and read its remaining answers."""
         with contextlib.suppress(EOFError, OSError):  # the process died; the next call reports it
             pipe.send(STOP)
-            while pipe.poll(PATIENCE):
+            while pipe.poll(STOPS_WITHIN):
                 if _is_last(pipe.recv()):
                     return
         self._give_up(pipe)

@@ -39,7 +39,7 @@ BETWEEN = 0.5
 """Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
 FLUSH = 1.0
 """Seconds between flushes of a trace file, each of which becomes an update of the page."""
-PATIENCE = 6.0
+LAST_FRAME = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
 """Seconds to keep a trace file, so that links to a run work."""

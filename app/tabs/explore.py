@@ -26,7 +26,7 @@ COMPARE = "compare"
 RECORDED = {tab: ASSETS / tab for tab in (TAB, COMPARE)}
 TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="NAME"></div>'
 NAMES = {TAB: "Questions", COMPARE: "Comparison of methods"}
-PATIENCE = 30.0
+LAST_FRAME = 30.0
 """Seconds to wait for the last frame of a stopped measurement."""
 
 
@@ -85,7 +85,7 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
         "folder": f"{served(folder)}/",
         "recorded": {name: recordings(folder, name) for name in forms},
         "crowded": CROWDED,
-        "patience": PATIENCE,
+        "patience": LAST_FRAME,
     }
 
 
@@ -121,7 +121,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         yield from exploration.stream(measure, message)
 
     def stop(message: str) -> None:
-        exploration.JOBS.stop(exploration.request_of(message).get("token", ""), PATIENCE)
+        exploration.JOBS.stop(exploration.request_of(message).get("token", ""), LAST_FRAME)
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.asked() ?? ''"

@@ -174,9 +174,9 @@ def progress_bar(unit: str) -> Iterator[Callable[..., None]]:
         yield show
 
 
-PATIENCE = 10.0
+REPORT_EVERY = 10.0
 """Seconds between two lines about one download if they cannot overwrite each other."""
-_download = {"reported": -PATIENCE, "open": 0.0}
+_download = {"reported": -REPORT_EVERY, "open": 0.0}
 
 
 def say(message: str) -> None:
@@ -188,6 +188,6 @@ def say(message: str) -> None:
         err.write(("\r\x1b[K" if _download["open"] else "") + message + ("" if passing else "\n"))
         err.flush()
         _download["open"] = float(passing)
-    elif not passing or now - _download["reported"] >= PATIENCE:
+    elif not passing or now - _download["reported"] >= REPORT_EVERY:
         err.write(message + "\n")
-        _download["reported"] = now if passing else -PATIENCE
+        _download["reported"] = now if passing else -REPORT_EVERY

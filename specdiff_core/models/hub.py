@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable
 
-PATIENCE = 2.0  # seconds to wait for the hub before calling it unreachable
+TIMEOUT = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")
 """Config, tokenizer and chat template, of a few megabytes."""
@@ -70,19 +70,19 @@ def report(message: str) -> None:
 
 
 def answers() -> bool:
-    """Whether the hub answers within :data:`PATIENCE`, also with an error status."""
+    """Whether the hub answers within :data:`TIMEOUT`, also with an error status."""
     from huggingface_hub import constants, get_session
 
     answered = threading.Event()
 
     def ask() -> None:
         with contextlib.suppress(Exception):
-            get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+            get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
             answered.set()
 
     # In a thread, because name resolution has no timeout.
     threading.Thread(target=ask, daemon=True, name="hub-check").start()
-    return answered.wait(PATIENCE)
+    return answered.wait(TIMEOUT)
 
 
 class Transfer:
