@@ -36,11 +36,11 @@ function Bar({ kind, value, other }) {
       <span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>
     `;
   }
-  const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
+  const [bar, overlap] = [value, Math.min(value, other ?? 0)].map((share) =>
     `width: ${(100 * share).toFixed(1)}%`
   );
   return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
-    <i aria-hidden="true"><u style=${own}></u><b style=${both}></b></i><span>${
+    <i aria-hidden="true"><u style=${bar}></u><b style=${overlap}></b></i><span>${
     short(value)
   }</span></span>`;
 }
