@@ -521,8 +521,8 @@ export class App extends Job {
     const settings = linkOf(values);
     this.formSettings = settings;
     if (this.live || this.busy) return;
-    const same = settings === this.settings || (before ? settings === before : this.chosen);
-    const match = same ? null : this.recordings.find((one) => one.settings === settings);
+    const unchanged = settings === this.settings || (before ? settings === before : this.chosen);
+    const match = unchanged ? null : this.recordings.find((one) => one.settings === settings);
     if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url }, false);
     else this.compare();
   }
@@ -592,10 +592,10 @@ export class App extends Job {
    *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
-    const came = Object.values(live?.events ?? {}).some((events) =>
+    const hasTokens = Object.values(live?.events ?? {}).some((events) =>
       events.some((event) => event.kind === 'Committed')
     );
-    if (live && came) this.show(await live.file.trace(), 'stopped');
+    if (live && hasTokens) this.show(await live.file.trace(), 'stopped');
     else this.restage();
   }
 

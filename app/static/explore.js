@@ -141,9 +141,9 @@ export class Explore extends Job {
 
   /** Follow a measurement that was running when the page was reloaded. */
   async again() {
-    const kept = recall(this.kept, 'sessionStorage');
-    if (!kept) return;
-    this.token = kept;
+    const token = recall(this.kept, 'sessionStorage');
+    if (!token) return;
+    this.token = token;
     this.follows = true;
     const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
     await until(() => document.getElementById(id), Infinity);
@@ -169,14 +169,14 @@ export class Explore extends Job {
 
   /** The answer that is shown and its source: the chosen one, or one that exists. */
   get shown() {
-    const all = {
+    const answers = {
       recorded: this.answers.recorded[this.stem],
       live: this.answers.live[this.name],
       opened: this.answers.opened[this.name],
     };
     const sources = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
-    const from = sources.find((source) => all[source]) ?? 'recorded';
-    return { from, answer: all[from] };
+    const from = sources.find((source) => answers[source]) ?? 'recorded';
+    return { from, answer: answers[from] };
   }
 
   get answer() {

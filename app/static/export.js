@@ -68,7 +68,7 @@ export async function open() {
   const plotly = data.plotly || (await unpacked());
   const tabs =
     /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
-  const made = new Set();
+  const mounted = new Set();
   const select = (chosen) => {
     for (const tab of tabs) {
       tab.tabIndex = tab === chosen ? 0 : -1;
@@ -77,8 +77,8 @@ export async function open() {
       ));
       panel.hidden = tab !== chosen;
       tab.setAttribute('aria-selected', String(tab === chosen));
-      if (tab !== chosen || made.has(panel.id)) continue;
-      made.add(panel.id);
+      if (tab !== chosen || mounted.has(panel.id)) continue;
+      mounted.add(panel.id);
       MOUNTS[panel.id](panel, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
     }
   };

@@ -319,12 +319,12 @@ export class Learn {
       await begin?.();
       let words = '';
       await until(() => {
-        const now = player.status.element.textContent;
-        if (words !== now) {
-          this.say(html`<p class="sd-sub" aria-live="off">${now}</p>`);
+        const status = player.status.element.textContent;
+        if (words !== status) {
+          this.say(html`<p class="sd-sub" aria-live="off">${status}</p>`);
           back();
         }
-        words = now;
+        words = status;
         return player.state === 'idle';
       }, Infinity);
       await ended();

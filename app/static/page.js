@@ -141,8 +141,8 @@ addEventListener('click', ({ target }) => {
   const [name] = to.split(' ');
   const lesson = query.has('lesson'); // a reload goes on with it, or with the run
   if (query.has('run') && !lesson) query.set('open', name);
-  const kept = lesson || query.has('run');
-  address(kept ? query.toString() : `tab=${name}`, 'pushState', { ...historyState(), tab: to });
+  const keeps = lesson || query.has('run');
+  address(keeps ? query.toString() : `tab=${name}`, 'pushState', { ...historyState(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page

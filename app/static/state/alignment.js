@@ -57,9 +57,9 @@ function spansOf(lane) {
  */
 export function columnsOfTokens(a, b, { by, agree }) {
   const spans = { a: spansOf(a), b: spansOf(b) };
-  const [ends, others] = [spans.a, spans.b].map((runSpans) => runSpans.map(([, end]) => end));
+  const [endsA, endsB] = [spans.a, spans.b].map((runSpans) => runSpans.map(([, end]) => end));
   const shared = by === 'texts'
-    ? [...new Set(ends)].filter((end) => end <= agree && others.includes(end))
+    ? [...new Set(endsA)].filter((end) => end <= agree && endsB.includes(end))
     : [];
   const last = Math.max(0, ...shared);
   const placed = (/** @type {number[][]} */ runSpans) => {

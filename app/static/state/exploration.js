@@ -20,8 +20,8 @@ export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (value) => {
-    const plain = [value].flat().join(' '); // null is empty
-    const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
+    const joined = [value].flat().join(' '); // null is empty
+    const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${joined}` : joined;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
   return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) =>
@@ -221,7 +221,7 @@ export function breakEven(box, curve) {
 
 /** The fastest γ, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
 export function bestGamma(box, curve) {
-  const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
+  const options = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
     i + 1,
     sandbox({
       ...box,
@@ -229,21 +229,21 @@ export function bestGamma(box, curve) {
       passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes,
     }, curve).speedup,
   ]));
-  return all.reduce((best, option) => option[1] > best[1] ? option : best);
+  return options.reduce((best, option) => option[1] > best[1] ? option : best);
 }
 
 /** Set one probability of a distribution; the others share the rest in their old proportions. */
 export function withProbability(p, at, value) {
-  const others = p.reduce((sum, prob, i) => i === at ? sum : sum + prob, 0);
+  const rest = p.reduce((sum, prob, i) => i === at ? sum : sum + prob, 0);
   return p.map((prob, i) =>
-    i === at ? value : others > 0 ? (prob / others) * (1 - value) : (1 - value) / (p.length - 1)
+    i === at ? value : rest > 0 ? (prob / rest) * (1 - value) : (1 - value) / (p.length - 1)
   );
 }
 
 /** Normalise weights to a distribution; null if their sum is zero. */
 export function normalised(weights) {
-  const all = weights.reduce((a, b) => a + b, 0);
-  return all > 1e-12 ? weights.map((weight) => weight / all) : null;
+  const total = weights.reduce((a, b) => a + b, 0);
+  return total > 1e-12 ? weights.map((weight) => weight / total) : null;
 }
 
 /** Draw from a distribution: an index. @param {number} u uniform in [0, 1) */

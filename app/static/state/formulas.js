@@ -60,12 +60,12 @@ function block(answer, figure, { gamma }, lane) {
       costAt(curve.target, size + 1);
     return { size, tau, pace: tau / cost };
   };
-  const all = range(1, raceRow.gamma).map(at);
+  const grid = range(1, raceRow.gamma).map(at);
   const measured = answer.rows.filter((row) =>
     row.speedup && !row.auto && row.steps === passes(row.gamma)
   );
-  const [now, best, last] = [at(gamma), largest(all, ({ pace }) => pace), all[all.length - 1]];
-  const sizes = all.map(({ size }) => size);
+  const [now, best, last] = [at(gamma), largest(grid, ({ pace }) => pace), grid[grid.length - 1]];
+  const sizes = grid.map(({ size }) => size);
   const right = { yaxis: 'y2' };
   const round = lane && blockOf(lane, raceRow.gamma);
   const accepted = Math.min(round?.verified?.accepted ?? 0, gamma);
@@ -74,8 +74,8 @@ function block(answer, figure, { gamma }, lane) {
   const column = (/** @type {string} */ field) => measured.map((row) => row[field]);
   return {
     data: [
-      trace('τ, predicted', sizes, all.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
-      trace('tokens per second, predicted', sizes, all.map(({ pace }) => pace), '@lane-2', {
+      trace('τ, predicted', sizes, grid.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
+      trace('tokens per second, predicted', sizes, grid.map(({ pace }) => pace), '@lane-2', {
         dash: 'dash',
         ...right,
       }),
@@ -149,8 +149,8 @@ function serving(answer, figure, { people }) {
   const gammas = [1, 2, 4, 8, 16].filter((gamma) => gamma <= raceRow.alpha_at.length);
   const looks = ['circle', 'square', 'diamond', 'triangle-up', 'cross'];
   const dashes = ['solid', 'dash', 'dot', 'dashdot', 'longdash'];
-  const now = gammas.filter((gamma) => people <= most(gamma));
-  const best = largest(now, (gamma) => speed(gamma, people));
+  const feasible = gammas.filter((gamma) => people <= most(gamma));
+  const best = largest(feasible, (gamma) => speed(gamma, people));
   const ends = gammas.map((gamma) => {
     const pays = range(1, most(gamma)).map((count) => speed(gamma, count) >= 1);
     const [stop, last] = [pays.indexOf(false) + 1, pays.lastIndexOf(true) + 1];
@@ -170,7 +170,7 @@ function serving(answer, figure, { people }) {
           { dash: dashes[i] },
         );
       }),
-      ...now.map((gamma) => {
+      ...feasible.map((gamma) => {
         const i = gammas.indexOf(gamma);
         return trace(`γ ${gamma}`, [people], [speed(gamma, people)], `@lane-${i + 1}`, {
           mark: looks[i],
@@ -185,7 +185,7 @@ function serving(answer, figure, { people }) {
     ],
     words: [
       `Predicted with ${people === 1 ? 'one person' : `${people} people`} served at once: ${
-        now.length
+        feasible.length
           ? `γ ${best} is the fastest, ${times(speed(best, people))}${
             speed(best, people) < 1 ? ' (slower than vanilla)' : ''
           }.`

@@ -73,13 +73,13 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       : [dash, 'target passes are counted at the end, because the clock was disturbed'];
   }
   if (final === null || !vanilla || !over) {
-    const far = speedUp(clocks.drafted, clocks.vanilla);
+    const soFar = speedUp(clocks.drafted, clocks.vanilla);
     return [
-      times(far),
-      far === null
+      times(soFar),
+      soFar === null
         ? 'the speed-up appears when both lanes have tokens'
         : 'vanilla’s tokens per second, so far',
-      far !== null && far < 1,
+      soFar !== null && soFar < 1,
     ];
   }
   const [paces, clock] = [

@@ -48,12 +48,12 @@ export function standings(lanes, names) {
   const full = done.filter((name) => length(name) === most);
   return Object.fromEntries(names.map((name) => {
     const ahead = full.filter((rival) => duration(rival) < duration(name) - EPSILON).length;
-    const came = done.includes(name);
+    const finished = done.includes(name);
     return [name, {
       place: full.includes(name) ? ahead + 1 : null,
       tokens: length(name),
-      short: came && length(name) < most,
-      done: came,
+      short: finished && length(name) < most,
+      done: finished,
     }];
   }));
 }

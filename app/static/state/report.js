@@ -76,7 +76,7 @@ const serversOf = (lanes) =>
 export function factsOf(lanes, header, title) {
   const drafted = headersOf(lanes).filter(({ run }) => run.config.drafter !== 'none');
   const several = drafted.length > 1;
-  const all = (/** @type {Record<string, unknown>} */ values) =>
+  const listOf = (/** @type {Record<string, unknown>} */ values) =>
     Object.entries(values).map(([name, value]) => `${name} ${(value ?? '') === '' ? '–' : value}`)
       .join(', ');
   const model = ({ name = '', run = header }) =>
@@ -92,12 +92,12 @@ export function factsOf(lanes, header, title) {
     ['Processor', processorOf(lanes)],
     ...serversOf(lanes),
     ['Models', [`target: ${header.models.target || 'unknown'}`, ...drafted.map(model)].join('; ')],
-    ['Versions', all(header.versions)],
+    ['Versions', listOf(header.versions)],
     [
       'Settings',
       several
-        ? drafted.map(({ name, run }) => `${name}: ${all(run.config)}`).join('; ')
-        : all(header.config),
+        ? drafted.map(({ name, run }) => `${name}: ${listOf(run.config)}`).join('; ')
+        : listOf(header.config),
     ],
     ['Started', header.started_at || 'unknown'],
     ['Trace', title || 'untitled'],

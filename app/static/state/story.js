@@ -37,8 +37,8 @@ function why(what, greedy, word) {
   if (!greedy && chance >= SURE) {
     return `It was chance: ${Math.round(100 * chance)} of 100 draws would accept it.`;
   }
-  const mine = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
-  const [guess] = mine.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
+  const draftedRows = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
+  const [guess] = draftedRows.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
   const [q, p] = [guess?.q ?? null, guess?.p ?? (greedy ? null : test.p)];
   const sure = q !== null && q >= SURE;
   const likely = holds === 'all' ? rows[0] : null;

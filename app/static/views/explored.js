@@ -358,7 +358,7 @@ function Sources({ app }) {
   };
   const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
   const open = (run) => app.readRun(titleOf(run), run);
-  const mine = name === OPENS ? keptRuns(Infinity) : [];
+  const ownRuns = name === OPENS ? keptRuns(Infinity) : [];
   const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
     `${title} · ${new Date(at).toLocaleTimeString()}`;
   const lanes = opened.lanes.map((run, i) => [i, `${run.name} of ${run.file}`]);
@@ -385,7 +385,7 @@ function Sources({ app }) {
     `
   }
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
-    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
+    <${Pick} label="Open one of my runs" all=${ownRuns} words=${titleOf} open=${open} />
     <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }

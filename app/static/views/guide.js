@@ -151,7 +151,7 @@ export class Guide {
   /** @param {Option[]} options */
   answers(options) {
     const { at, room, open, votes } = this;
-    const all = votes?.reduce((sum, count) => sum + count, 0) ?? 0;
+    const total = votes?.reduce((sum, count) => sum + count, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, i) =>
@@ -169,16 +169,16 @@ export class Guide {
             ? String(option.right)
             : null} onclick=${() => this.choose(i)}>
           ${option.words}${room && right && html`<small>${mark(option)}</small>`}
-          ${room && open && all > 0 &&
+          ${room && open && total > 0 &&
             html`<span class="sd-guide-votes" style="--share: ${
-              count / all
+              count / total
             }">${count}</span>`}</button>
       `;
     };
     return html`
       <div class="sd-guide-options" role="group" aria-label="Answers">${options.map(choice)}</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
-      ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
+      ${room && total > 0 && html`<p class="sd-sub">${plural(total, 'answer')} from the room</p>`}
       ${proof && html`<div class="sd-guide-proof">${proof()}</div>`}
     `;
   }

@@ -93,12 +93,12 @@ class WhatIf extends Component {
     const { what, lane } = this.props;
     const { accepted, counts } = again(what, what.test?.threshold ?? 0, DRAWS, this.state.seed);
     const walks = what.test?.kind === 'tree';
-    const came = what.rows.flatMap(({ id }, i) =>
+    const outcomes = what.rows.flatMap(({ id }, i) =>
       counts[i] && (walks || id !== what.drafted) ? [`${wordsOf(lane)(id)} ${counts[i]}`] : []
     ).join(', ');
     return `Simulated, not decoded: ${accepted} of ${DRAWS} draws ${
       walks ? 'go on in the tree' : 'accept it'
-    }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
+    }${outcomes ? `; ${walks ? 'drawn' : 'replaced by'}: ${outcomes}` : ''}.`;
   }
 
   /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state @override */

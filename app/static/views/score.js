@@ -45,7 +45,7 @@ export function Hero({ app, scene }) {
     : alone
     ? ['–', 'only vanilla ran, so there is nothing to compare']
     : outcome(pair, clocks, race, baseline);
-  const far = speedUp(clocks.drafted, clocks.vanilla);
+  const soFar = speedUp(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 && !scene.running
     ? scene.named[scene.selected ?? '']?.label
@@ -58,7 +58,7 @@ export function Hero({ app, scene }) {
   const slow = over && whySlow(drafted, vanilla);
   const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
   const share = (value) => `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
-  const sizes = { '--one': share(1), '--far': share(far ?? 0) };
+  const sizes = { '--one': share(1), '--far': share(soFar ?? 0) };
   const scale = race.final !== null && race.trusted && !baseline && html`
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>

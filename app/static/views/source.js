@@ -94,8 +94,8 @@ export class Source extends Component {
     const run = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const mine = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
-    const kind = scene.running ? 'measuring' : mine ? 'run' : source;
+    const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
+    const kind = scene.running ? 'measuring' : isOwn ? 'run' : source;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
     return html`

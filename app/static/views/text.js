@@ -59,14 +59,14 @@ export class Text extends View {
     );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = Boolean(lane && isGreedy(lane));
-    const now = round && round.committed ? round.round : -1;
+    const currentRound = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
     const tokenView = (/** @type {Token} */ token, i) => {
       const hasText = lane?.pieces[token.id] !== undefined;
       const source = plain ? 'plain' : SOURCES[token.source] ? token.source : 'target';
       const unknown = hasText ? '' : `token ${token.id}, its text was not recorded; `;
       const title = unknown + tokenTitle(token, plain, greedy);
-      const fresh = !plain && token.round === now && 'sd-now';
+      const fresh = !plain && token.round === currentRound && 'sd-now';
       const kinds = [`sd-t-${source}`, !hasText && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
       return html`
         <span key=${i} class=${classes('sd-t', ...kinds)} title=${title}

@@ -145,11 +145,11 @@ export class Sandbox {
       const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
       return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
     });
-    const made = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
+    const madeUp = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
       words,
       { alpha, gamma, passes, draft, shape, ...(count && { count }) },
     ]);
-    return Object.fromEntries([...made, ...measured]);
+    return Object.fromEntries([...madeUp, ...measured]);
   }
 
   take(preset) {
