@@ -49,7 +49,7 @@ class Controls:
         last: called with the widgets to place more below them in the drawer.
 
     Attributes:
-        beside: the widget of ``line``, which runs don't read.
+        beside_prompt: the widget of ``line``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
         threads: hidden; the player fills it for one run.
         missing: in the drawer: which pairs are not available, and why.
@@ -83,7 +83,7 @@ class Controls:
                 box: dict[str, Any] = {"lines": 1, "max_lines": 4, "scale": 5, "min_width": 240}
                 prompt = examples_of(OPENING.pair)[0].prompt
                 self.prompt = gr.Textbox(prompt, label="Prompt", elem_id=f"{tab}-prompt", **box)
-                self.beside: Any = line() if line else None
+                self.beside_prompt: Any = line() if line else None
                 self.run = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
                 self.stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
             made: dict[str, Any] = {"pair": pair}
@@ -129,7 +129,7 @@ def about(pair: str) -> str:
 def chips_of(pair: str) -> list[dict[str, Any]]:
     """Label and visibility of the example buttons; their number is the same for every pair."""
     flavours = [example.flavour for example in examples_of(pair)]
-    return [{"value": one, "visible": bool(one)} for one in [*flavours, *[""] * (MOST - len(flavours))]]
+    return [{"value": flavour, "visible": bool(flavour)} for flavour in [*flavours, *[""] * (MOST - len(flavours))]]
 
 
 def of_model(pair: str) -> list[Any]:
@@ -154,9 +154,9 @@ def example(index: int, pair: str) -> Any:
 
 def first_example(pair: str, prompt: str) -> Any:
     """Replace another pair's example with this pair's first; keep a visitor's own prompt."""
-    own = examples_of(pair)
-    known = {one.prompt for examples in EXAMPLES.values() for one in examples}
-    return own[0].prompt if prompt in known - {one.prompt for one in own} else gr.skip()
+    own_examples = examples_of(pair)
+    prompts = {item.prompt for examples in EXAMPLES.values() for item in examples}
+    return own_examples[0].prompt if prompt in prompts - {item.prompt for item in own_examples} else gr.skip()
 
 
 def prompt_of(query: Mapping[str, str], pair: str) -> str:
@@ -164,20 +164,20 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
     return query.get("prompt", examples_of(pair)[0].prompt)
 
 
-def wire(card: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
+def wire(form: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
     """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
-    changes = [component.change for component in card.inputs]
-    gr.on(changes, None, card.inputs, None, js=scripts.controls(card.tab, [*card.fields]))
+    changes = [component.change for component in form.inputs]
+    gr.on(changes, None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]))
     running = start_job(
-        card.tab,
-        [card.run.click, card.prompt.submit],
+        form.tab,
+        [form.run.click, form.prompt.submit],
         run,
-        [*card.inputs, card.threads],
+        [*form.inputs, form.threads],
         player,
-        js=scripts.run(card.tab, [*card.fields]),
+        js=scripts.run(form.tab, [*form.fields]),
     )
-    running.then(model_of, card.settings["pair"], card.model, **QUIET)  # a run may have fetched it
-    card.stop.click(stop, None, None, **QUIET)
+    running.then(model_of, form.settings["pair"], form.model, **QUIET)  # a run may have fetched it
+    form.stop.click(stop, None, None, **QUIET)
 
 
 def start_job(
@@ -221,8 +221,8 @@ def widget_values(config: DecodeConfig) -> dict[str, Any]:
 def longest_window(pair: str, drafter: str) -> int:
     """The largest γ of a drafter; the setting's maximum if it is unknown or has no limit."""
     most = int(SETTINGS["gamma"].high or 0)
-    known = known_pair(pair)
-    specs = [spec for spec in known.drafters if spec.name == drafter] if known else []
+    pair_spec = known_pair(pair)
+    specs = [spec for spec in pair_spec.drafters if spec.name == drafter] if pair_spec else []
     return specs[0].clamp_gamma(most) if specs else most
 
 
@@ -235,8 +235,8 @@ def drafter_choices(pair: str) -> list[tuple[str, str]]:
 def pair_choices(unavailable: Mapping[str, str], chosen: str = "") -> list[tuple[str, str]]:
     """(label, name) of the available pairs, and of the ``chosen`` one, which may be the visitor's
     own: once it is loaded, the free memory is too small to load it again."""
-    here = [(spec.label, name) for name, spec in PAIRS.items() if name == chosen or name not in unavailable]
-    return here + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else here
+    available = [(spec.label, name) for name, spec in PAIRS.items() if name == chosen or name not in unavailable]
+    return available + [(OWN_PAIRS[chosen].label, chosen)] if chosen in OWN_PAIRS else available
 
 
 def widget(name: str, tab: str) -> gr.components.Component:

@@ -44,7 +44,7 @@ def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, A
     shared = [name for name in SETTINGS if name in race.SETTINGS]
     return [
         _endpoint(decode, "race", RACE, live, [*SETTINGS], _pair),
-        _endpoint(decode, "race_methods", RACE_METHODS, race, shared, dict, own={"methods": (methods, about)}),
+        _endpoint(decode, "race_methods", RACE_METHODS, race, shared, dict, extra={"methods": (methods, about)}),
     ]
 
 
@@ -55,18 +55,18 @@ def _endpoint(
     tab: Any,
     settings: Sequence[str],
     summary: Callable[[dict[str, Any]], dict[str, Any]],
-    own: Mapping[str, tuple[inspect.Parameter, str]] | None = None,
+    extra: Mapping[str, tuple[inspect.Parameter, str]] | None = None,
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """A generator function with the typed, documented signature that Gradio reads.
 
     Args:
         tab: the module that plans the race.
         summary: ``race_summary`` -> the answer.
-        own: name -> a parameter that is not a setting, and its description.
+        extra: name -> a parameter that is not a setting, and its description.
     """
     parameters = [inspect.Parameter("prompt", POSITIONAL, annotation=str)]
     words = {"prompt": f"The text to continue, 1 to {LONGEST_PROMPT:,} characters."}
-    for parameter, what in (own or {}).values():
+    for parameter, what in (extra or {}).values():
         parameters.append(parameter)
         words[parameter.name] = what
     for setting in map(SETTINGS.__getitem__, settings):
@@ -96,9 +96,9 @@ def _endpoint(
                     result = {"finished": True, **numbers, "events": events}
                 yield result
         except Exception as error:
-            shown = card(error, new_run_id())  # the log gets the traceback
-            message = f"{shown['message']} {shown['hint']}".strip()
-            raise gr.Error(message, print_exception=False, title=shown["title"]) from None
+            failure = card(error, new_run_id())  # the log gets the traceback
+            message = f"{failure['message']} {failure['hint']}".strip()
+            raise gr.Error(message, print_exception=False, title=failure["title"]) from None
 
     arguments = "\n".join(f"    {name}: {what}" for name, what in words.items())  # one line each: Gradio reads no more
     endpoint.__name__ = endpoint.__qualname__ = name

@@ -60,28 +60,28 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     Raises:
         SpecDiffError: a file is missing or not a trace, or there is no such lesson.
     """
-    known = {lesson.name: lesson for lesson in workshop.WORKSHOP}
-    if unknown := [name for name in names or () if name not in known]:
-        raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(known)}.")
+    by_name = {lesson.name: lesson for lesson in workshop.WORKSHOP}
+    if unknown := [name for name in names or () if name not in by_name]:
+        raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(by_name)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
-    shown = {(TRACES / name).resolve(): name for one in chosen for name in (one.watch.trace, one.recorded) if name}
+    added = {(TRACES / name).resolve(): name for one in chosen for name in (one.watch.trace, one.recorded) if name}
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:
-        for path in dict.fromkeys(path.resolve() for path in (*traces, *shown)):
+        for path in dict.fromkeys(path.resolve() for path in (*traces, *added)):
             try:
                 trace, tab = read_race(path)
             except TraceError as error:
                 raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
-            name = shown.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two files may share a name
+            name = added.get(path) or f"{len(files)}-{quote(path.name, errors='replace')}"  # two files may share a name
             url = f"traces/{tab}/{name}"
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "settings": {}})
     else:
         for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
             recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))
-            for one in recorded[tab]:
-                files[one["url"]] = _base64((folder / one["url"].rsplit("/", 1)[-1]).read_bytes())
+            for recording in recorded[tab]:
+                files[recording["url"]] = _base64((folder / recording["url"].rsplit("/", 1)[-1]).read_bytes())
     return Chosen(recorded, files, chosen)
 
 

@@ -53,11 +53,11 @@ def modules() -> dict[str, str]:
     """Every module of the page by its name in the import map, with its imports renamed."""
 
     def renamed(path: Path) -> str:
-        here = path.relative_to(STATIC).parent.as_posix()
+        folder = path.relative_to(STATIC).parent.as_posix()
         source = path.read_text(encoding="utf-8")
         if path.parent.name != "vendor":  # its comment names its licence
             source = _COMMENT.sub("", source)
-        return _IMPORT.sub(lambda found: f"{found[1]}sd/{normpath(f'{here}/{found[2]}')}{found[3]}", source)
+        return _IMPORT.sub(lambda match: f"{match[1]}sd/{normpath(f'{folder}/{match[2]}')}{match[3]}", source)
 
     return {f"sd/{path.relative_to(STATIC).as_posix()}": renamed(path) for path in sorted(STATIC.rglob("*.js"))}
 
@@ -68,11 +68,11 @@ def _module(name: str) -> str:
 
 def first() -> set[str]:
     """The names of the modules that the first tab needs."""
-    known, found, left = modules(), set[str](), {FIRST}
+    sources, needed, left = modules(), set[str](), {FIRST}
     while left:
-        found |= left
-        left = {name for one in left for _, name, _ in _IMPORT.findall(known[one])} - found
-    return found
+        needed |= left
+        left = {name for module in left for _, name, _ in _IMPORT.findall(sources[module])} - needed
+    return needed
 
 
 def import_map(sent: Iterable[str] | None = None) -> str:
@@ -193,7 +193,7 @@ class Kept:
         encoding = encoding_of(Headers(scope=scope))
         body = b"".join(message.get("body", b"") for message in rest)
         if scope["path"] == "/":
-            body = _BASE.sub(lambda found: found[0] + self.scripts, body, count=1)
+            body = _BASE.sub(lambda match: match[0] + self.scripts, body, count=1)
         if encoding and headers.get("content-type", "").startswith(("text/", "application/")):
             body, headers["content-encoding"] = PACKERS[encoding](body), encoding
             headers.add_vary_header("Accept-Encoding")

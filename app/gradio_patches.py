@@ -79,7 +79,7 @@ def answer_json() -> None:
     @functools.wraps(write)
     def write_json(self: Any, data: Sequence[Any], root_url: str) -> Any:
         return write(
-            self, [json.dumps(one, ensure_ascii=False) if "finished" in one else one for one in data], root_url
+            self, [json.dumps(item, ensure_ascii=False) if "finished" in item else item for item in data], root_url
         )
 
     GradioMCPServer.postprocess_output_data = write_json  # type: ignore[method-assign]  # a patch

@@ -83,14 +83,14 @@ def theme() -> Any:
         "deep": "button_primary_background_fill_hover link_text_color_hover",
         "draft-tint": "color_accent_soft",
     }
-    both = {
+    colours = {
         f"{name}{mode}": f"var(--sd-{role})"
         for role, names in roles.items()
         for name in names.split()
         for mode in ("", "_dark")
     }
     base = gr.themes.Base(font=fonts, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md")
-    return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **both)
+    return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **colours)
 
 
 def lan_address() -> str:

@@ -48,7 +48,7 @@ def patterns() -> tuple[str, ...]:
 def may_fetch(source: str) -> bool:
     """Whether a visitor's run may download a hub repository: on a public host only one of a single
     small file, or one that the environment allows."""
-    return not is_public() or source in FILES or any(fnmatchcase(source, one) for one in patterns())
+    return not is_public() or source in FILES or any(fnmatchcase(source, pattern) for pattern in patterns())
 
 
 def check(name: str) -> None:
@@ -60,11 +60,11 @@ def check(name: str) -> None:
     """
     if not name.startswith(OWN):
         return
-    own = named(name)
-    for source in filter(None, (own.target, own.drafter)):
+    pair = named(name)
+    for source in filter(None, (pair.target, pair.drafter)):
         # On a public host, a pattern for repositories must not open the server's own folders.
-        fitting = [one for one in patterns() if not (is_local(source) and is_public()) or one[:1] in "/."]
-        if ".." in source or not any(fnmatchcase(source, one) for one in fitting):
+        fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
+        if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
             raise ConfigError(
                 f"{source} may not be loaded on this server.",
                 field="pair",

@@ -91,11 +91,11 @@ def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[di
     """The recordings in a folder's index: title, address, settings; none if it cannot be read."""
     index = folder / INDEX
     try:
-        known = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+        entries = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
     except (OSError, ValueError) as error:  # the page also works without recordings
         LOG.warning("%s is left out: %s", index, error)
-        known = {}
-    return [{**known[name], "url": address(folder / name)} for name in known if (folder / name).is_file()]
+        entries = {}
+    return [{**entries[name], "url": address(folder / name)} for name in entries if (folder / name).is_file()]
 
 
 def mount(script: str, options: dict[str, Any]) -> str:
@@ -150,9 +150,9 @@ def build(
         players: dict[str, gr.HTML] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
-                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as shown:
-                    by_tab[tab] = own = TABS[tab].build()
-                    shown.select(controls.model_of, own.settings["pair"], own.model, **QUIET)  # fetched elsewhere
+                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as panel:
+                    by_tab[tab] = form = TABS[tab].build()
+                    panel.select(controls.model_of, form.settings["pair"], form.model, **QUIET)  # fetched elsewhere
                     players[tab] = gr.HTML(
                         "",
                         html_template=TEMPLATE,
@@ -170,22 +170,22 @@ def build(
                         pair=by_tab[live.TAB].settings["pair"],
                     )
             with gr.Tab("Learn", id="learn"):
-                own = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
-                script = mount("learn.js", own)
+                options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
+                script = mount("learn.js", options)
                 gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
-        for tab, own in by_tab.items():
-            run, stop = _runs(decode, own)
-            controls.wire(own, run, stop, players[tab])
+        for tab, form in by_tab.items():
+            run, stop = _runs(decode, form)
+            controls.wire(form, run, stop, players[tab])
             page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
-            pair = own.settings["pair"]
-            own.drawer.expand(pairs_here, pair, [pair, own.missing], **QUIET)
-            _fetch_model(decoders, own)
-        pairs = [own.settings["pair"] for own in by_tab.values()]
-        lists = [part for own in by_tab.values() for part in (own.settings["pair"], own.missing)]
-        page.load(lambda *chosen: [part for one in chosen for part in pairs_here(one)], pairs, lists, **QUIET)
+            pair = form.settings["pair"]
+            form.drawer.expand(pairs_here, pair, [pair, form.missing], **QUIET)
+            _fetch_model(decoders, form)
+        pairs = [form.settings["pair"] for form in by_tab.values()]
+        lists = [part for form in by_tab.values() for part in (form.settings["pair"], form.missing)]
+        page.load(lambda *chosen: [part for name in chosen for part in pairs_here(name)], pairs, lists, **QUIET)
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
@@ -193,9 +193,9 @@ def build(
                 yield [element("p", text=f"In the background: {message}")] * len(TABS)
             yield [""] * len(TABS)
 
-        loaded = page.load(doing, None, [own.model[1] for own in by_tab.values()], **UNLIMITED)
-        for own in by_tab.values():
-            loaded.then(controls.model_of, own.settings["pair"], own.model, **QUIET)
+        loaded = page.load(doing, None, [form.model[1] for form in by_tab.values()], **UNLIMITED)
+        for form in by_tab.values():
+            loaded.then(controls.model_of, form.settings["pair"], form.model, **QUIET)
         upload.upload(
             show_file,
             upload,
@@ -210,10 +210,10 @@ def build(
         def opened(request: gr.Request) -> dict[Any, Any]:
             return from_link(by_tab, players, tabs, of_moment(dict(request.query_params), traces))
 
-        filled = [component for own in by_tab.values() for component in own.inputs]
-        link = page.load(opened, None, [*filled, by_tab["live"].beside, *players.values(), tabs], **QUIET)
-        for own in by_tab.values():
-            link.then(None, own.inputs, None, js=scripts.controls(own.tab, [*own.fields]), **QUIET)
+        filled = [component for form in by_tab.values() for component in form.inputs]
+        link = page.load(opened, None, [*filled, by_tab["live"].beside_prompt, *players.values(), tabs], **QUIET)
+        for form in by_tab.values():
+            link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
         for endpoint in endpoints(decode):
             gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
     return page
@@ -228,9 +228,9 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def _fetch_model(decoders: Factory, own: Controls) -> None:
+def _fetch_model(decoders: Factory, form: Controls) -> None:
     """Wire the buttons beside a model, which fetch its file and stop that."""
-    pair, (*_, get, stop), tab = own.settings["pair"], own.model, f"{own.tab}/model"
+    pair, (*_, get, stop), tab = form.settings["pair"], form.model, f"{form.tab}/model"
     load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
 
     def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
@@ -243,31 +243,31 @@ def _fetch_model(decoders: Factory, own: Controls) -> None:
     def halt(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, tab), 0)
 
-    get.click(fetch, pair, own.model, trigger_mode="multiple", **UNLIMITED)
+    get.click(fetch, pair, form.model, trigger_mode="multiple", **UNLIMITED)
     stop.click(halt, None, None, **QUIET)
 
 
-def _runs(decode: running.Decode, own: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
+def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
     """The functions that start and stop a tab's race."""
 
     def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
         *settings, threads = values
-        named = dict(zip(own.settings, settings, strict=True))
+        named = dict(zip(form.settings, settings, strict=True))
 
         def make(run: str) -> running.Race:
             ask = running.Ask(
                 prompt=controls.check_prompt(prompt),
-                plan=TABS[own.tab].plan(named),
+                plan=TABS[form.tab].plan(named),
                 run=run,
                 watched=True,
                 threads=1 if threads == "1" else 0,
             )
             return running.Race(decode, ask, request.session_hash or "")
 
-        yield from job.stream(make, JOBS, _job_name(request, own.tab))
+        yield from job.stream(make, JOBS, _job_name(request, form.tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, own.tab), running.LAST_FRAME)
+        JOBS.stop(_job_name(request, form.tab), running.LAST_FRAME)
 
     return run, stop
 
@@ -292,18 +292,18 @@ def from_link(
     if opened not in {*explore.RECORDED, *by_tab, "learn", "api"}:
         opened = tab
     updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
-    own = by_tab[tab]
+    form = by_tab[tab]
     named = SETTINGS.keys() & query.keys()
     if tab == live.TAB and named == {"pair"} and query["pair"] in PAIRS:
         query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
-        found = {} if "explore" in query else TABS[tab].from_query(query)
-        updates |= own.fill(found)
-        if tab == live.TAB and found.keys() > {"prompt"}:
-            updates[own.beside] = _preset_of(found)
+        values = {} if "explore" in query else TABS[tab].from_query(query)
+        updates |= form.fill(values)
+        if tab == live.TAB and values.keys() > {"prompt"}:
+            updates[form.beside_prompt] = _preset_of(values)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         updates[players[tab]] = job.refusal(error)
-        updates[own.prompt] = query.get("prompt") or gr.skip()
+        updates[form.prompt] = query.get("prompt") or gr.skip()
     return updates
 
 
@@ -314,8 +314,8 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
     if "trace" not in query or (lesson and query.keys() & {"prompt", *SETTINGS}):
         return query
     within = folder / race.TAB if query.get("tab") == race.TAB else folder
-    found = [one for one in recordings(within) if one["url"].endswith("/" + query["trace"])]
-    values = {name: str(value) for name, value in found[0]["settings"].items() if value != ""} if found else {}
+    matches = [recording for recording in recordings(within) if recording["url"].endswith("/" + query["trace"])]
+    values = {name: str(value) for name, value in matches[0]["settings"].items() if value != ""} if matches else {}
     return {**values, **lesson}
 
 
@@ -337,8 +337,8 @@ def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) ->
         label = pairs[0].label
         if len(pairs) > 1:
             label = f"{label.rpartition(' · ')[0]} · {', '.join(pair.size for pair in pairs)}"
-        more = " Its larger sizes need more." if len(reasons) > 1 else ""
-        by_reason.setdefault(f"{next(iter(reasons))}{more}", []).append(label)
+        size_note = " Its larger sizes need more." if len(reasons) > 1 else ""
+        by_reason.setdefault(f"{next(iter(reasons))}{size_note}", []).append(label)
     lines = [
         element("p", element("b", text="; ".join(labels)), element("small", text=f" Not available here: {reason}"))
         for reason, labels in by_reason.items()

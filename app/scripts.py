@@ -13,9 +13,9 @@ THEME = """() => {
 }"""
 
 OWN_ADDRESS = """
-const own = document.baseURI.split(/[?#]/)[0];
+const address = document.baseURI.split(/[?#]/)[0];
 element.querySelectorAll('code').forEach((code) => {
-  code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', own);
+  code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', address);
 });"""
 
 STEPS = """(gamma, steps) => {

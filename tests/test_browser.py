@@ -267,7 +267,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         assert player.locator(".sd-rd").count() == 0 and player.locator(".sd-steps").count() == 0
         assert player.locator(".sd-time").text_content() == "measuring"
         assert page.evaluate(FRAME) > 700
-        page.wait_for_function(f"{LIVE}.stage.lanes.vanilla?.shown.length > 0")  # what it wrote
+        page.wait_for_function(f"{LIVE}.stage.lanes.vanilla?.texts.length > 0")  # what it wrote
         page.click("#live-stop")
         page.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")

@@ -25,10 +25,10 @@ def twins() -> str:
     cold, warm = evidence.twins(0.0), evidence.twins(1.0)
     size = len(cold[0]["alpha_at"])
     lines = [
-        _line(range(1, size + 1), one["alpha_at"], [*[""] * (size - 2), name, ""], *style)
-        for one, (name, style) in zip(cold, STYLES.items(), strict=True)
+        _line(range(1, size + 1), row["alpha_at"], [*[""] * (size - 2), name, ""], *style)
+        for row, (name, style) in zip(cold, STYLES.items(), strict=True)
     ]
-    before, after = (", ".join(f"{alpha:.2f}" for alpha in one["alpha_at"]) for one in cold)
+    before, after = (", ".join(f"{alpha:.2f}" for alpha in row["alpha_at"]) for row in cold)
     said = (
         f"γ {size}, temperature 0, {cold[0]['prompts']} prompts: {before} for mdlm, {after} for "
         f"its twin. Tokens per round: {cold[0]['tau']:.2f} and {cold[1]['tau']:.2f}; at "
@@ -42,17 +42,17 @@ def drafts() -> str:
     """Speed-up and tokens per round by K under self-selection, beside one greedy window."""
     temperature, points = evidence.selection()
     ks, taus, speeds = zip(*points, strict=True)
-    found = evidence.answer("compare/selection")
-    prompts, gamma = sum(found.prompts.values()), found.entries[-1].gamma
+    sweep = evidence.answer("compare/selection")
+    prompts, gamma = sum(sweep.prompts.values()), sweep.entries[-1].gamma
     tau, speed = evidence.GREEDY
-    more = next(k for k, own, _ in points if own > tau)
+    enough = next(k for k, k_tau, _ in points if k_tau > tau)
     said = (
         f"γ {gamma}, greedy target, drafter at temperature {temperature:g}, {prompts} prompts: "
         f"from K = {ks[0]} to {ks[-1]}, the tokens per round rise from {taus[0]:.2f} to "
         f"{taus[-1]:.2f}, but the speed-up falls from {draw.times(speeds[0])} to "
         f"{draw.times(speeds[-1])}: scoring a draft costs more than it gains. One window of the "
         f"same drafter at temperature 0 gives τ {tau:.2f} and {draw.times(speed)} (another sweep, "
-        f"{evidence.SWEPT} prompts): faster than any K; only K = {more} or more gives more tokens."
+        f"{evidence.SWEPT} prompts): faster than any K; only K = {enough} or more gives more tokens."
     )
     where = [*["top right"] * (len(ks) - 1), "bottom left"]
     names = [str(k) for k in ks]

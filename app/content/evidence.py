@@ -31,7 +31,7 @@ def answer(stem: str) -> Any:
 
 def row(stem: str, **values: object) -> dict[str, Any]:
     """The first row of a recorded answer with these values."""
-    return next(one for one in answer(stem).rows if all(one[name] == value for name, value in values.items()))
+    return next(entry for entry in answer(stem).rows if all(entry[name] == value for name, value in values.items()))
 
 
 def compared(method: str, temperature: float, stem: str = "compare/compare") -> dict[str, Any]:
@@ -52,14 +52,14 @@ if it is as greedy as the target, over so many prompts (BENCHMARKS.md)."""
 def selection() -> tuple[float, list[tuple[int, float, float]]]:
     """The drafter's temperature under self-selection; K, tokens per round and speed-up at the
     target's temperature 0, on the same prompts."""
-    found = answer("compare/selection")
-    points = [(one.num_drafts, one.tau, one.speedup.value) for one in found.entries if one.drafter != "none"]
-    return found.settings["draft_temperature"], points
+    sweep = answer("compare/selection")
+    points = [(entry.num_drafts, entry.tau, entry.speedup.value) for entry in sweep.entries if entry.drafter != "none"]
+    return sweep.settings["draft_temperature"], points
 
 
-def gain(alphas: Sequence[float], position: int, more: float = 0.05) -> float:
+def gain(alphas: Sequence[float], position: int, increase: float = 0.05) -> float:
     """Tokens per round gained by a slightly higher acceptance rate at one position."""
-    raised = [*alphas[:position], alphas[position] + more, *alphas[position + 1 :]]
+    raised = [*alphas[:position], alphas[position] + increase, *alphas[position + 1 :]]
     return expected_tau(raised) - expected_tau(alphas)
 
 
@@ -82,15 +82,15 @@ def _one_pass() -> str:
 
 
 def _gamma() -> str:
-    found = []
+    sentences = []
     for stem in MAPS:
         few, many = (row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem).rows)))
-        found.append(
+        sentences.append(
             f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at "
             f"{few['speedup']:.2f}× and a window of {many['gamma']} at {many['speedup']:.2f}×; the "
             f"tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def _accept() -> str:
@@ -109,7 +109,7 @@ def _denoise() -> str:
 
 def _temperature() -> str:
     stem = "explore/temperature"
-    cold, warm = (row(stem, temperature=own, draft_temperature=own) for own in (0.0, 1.0))
+    cold, warm = (row(stem, temperature=temperature, draft_temperature=temperature) for temperature in (0.0, 1.0))
     return (
         f"With {_model(stem)}, over {cold['prompts']} prompts, it falls from "
         f"{percent(cold['alpha'])} at temperature 0 to {percent(warm['alpha'])} at temperature 1, "
@@ -131,23 +131,23 @@ def _alignment() -> str:
 
 
 def _trees() -> str:
-    found = []
+    sentences = []
     for stem in COMPARISONS:
         words = []
         for temperature in (0.0, 1.0):
             rows = [compared(method, temperature, stem) for method in ("ddtree", "dflash")]
-            tree, window = (one["tau"] for one in rows)
+            tree, window = (entry["tau"] for entry in rows)
             lead = f"{percent(abs(tree / window - 1))} {'more' if tree > window else 'fewer'} tokens per round"
             words.append(f"{lead} at temperature {temperature:g} ({tree:.2f} against {window:.2f})")
-        found.append(
+        sentences.append(
             f"With {_model(stem)}, over {rows[0]['prompts']} texts, the tree gives {words[0]}, and {words[1]}."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def _lossless() -> str:
-    rows = [one for one in answer("explore/losslessness.coins").rows if one["rule"] == "naive"]
-    seen = next(one for one in rows if one["distance"] > one["floor_high"])
+    rows = [entry for entry in answer("explore/losslessness.coins").rows if entry["rule"] == "naive"]
+    seen = next(entry for entry in rows if entry["distance"] > entry["floor_high"])
     hidden = seen["floor_high"] * (seen["runs"] / 10) ** 0.5
     return (
         f"It stands out after {seen['runs']:,} runs: its text is {seen['distance']:.2f} away from "

@@ -98,7 +98,7 @@ OPENING = PRESETS[0].config
 def presets_of(pair: str) -> list[int]:
     """Indices in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
     configs = {index: preset.config for index, preset in enumerate(PRESETS)}
-    if own := [index for index, config in configs.items() if config.pair == pair]:
-        return own
+    if indices := [index for index, config in configs.items() if config.pair == pair]:
+        return indices
     spec = known_pair(pair) or EMBEDDED
-    return [index for index, own in configs.items() if own.pair == EMBEDDED.name and spec.drafter_for(own.drafter)]
+    return [index for index, item in configs.items() if item.pair == EMBEDDED.name and spec.drafter_for(item.drafter)]

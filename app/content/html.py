@@ -47,7 +47,7 @@ def _block(text: str, heading: str) -> str:
 
 
 def _inline(text: str) -> str:
-    found = escape(" ".join(text.split()))
+    marked = escape(" ".join(text.split()))
     for mark, tag in ((r"\*\*", "b"), (r"\*", "em"), ("`", "code")):
-        found = re.sub(f"{mark}(.+?){mark}", rf"<{tag}>\1</{tag}>", found)
-    return found
+        marked = re.sub(f"{mark}(.+?){mark}", rf"<{tag}>\1</{tag}>", marked)
+    return marked

@@ -34,8 +34,8 @@ def parameters() -> str:
     rows = [("prompt", "text", "required", "The text to continue.")]
     for name, setting in SETTINGS.items():
         default = setting.default
-        shown = "the target's" if default is None else str(default) or "none"
-        rows.append((name, values_words(setting), shown, setting.help))
+        default_text = "the target's" if default is None else str(default) or "none"
+        rows.append((name, values_words(setting), default_text, setting.help))
     rows.append(("include_events", "true or false", "False", "Add every event of both lanes to the result (large)."))
     titles = ("values", "default", "meaning")
     head = element(

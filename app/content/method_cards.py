@@ -45,13 +45,13 @@ def link(method: Method) -> str:
     )
 
 
-def formula(one: Formula) -> str:
+def formula(equation: Formula) -> str:
     """A formula as MathML, with a text alternative. Its parts, separated by ``quad`` in LaTeX, wrap
     on narrow screens. Two bars enclose what is between them, without a space."""
-    latex = re.sub(r"\|([^|]+)\|", r"\\left|\1\\right|", one.latex)
+    latex = re.sub(r"\|([^|]+)\|", r"\\left|\1\\right|", equation.latex)
     parts = (convert(part, display="block") for part in re.split(r"\\q?quad", latex))
     inner = "".join(part[part.index(">") + 1 : -len("</math>")] for part in parts)
-    return element("math", inner, alttext=one.words, aria_label=one.words, display="block")
+    return element("math", inner, alttext=equation.words, aria_label=equation.words, display="block")
 
 
 def letters(words: str) -> str:

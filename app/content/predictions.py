@@ -29,19 +29,19 @@ LOG = logging.getLogger(__name__)
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
     cell, as measured."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in _recorded(folder, "window-map"):
-        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
+    by_pair: dict[str, dict[str, Any]] = {}
+    for answer in _recorded(folder, "window-map"):
+        settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
         pair, drafter, temperature = settings.pair, settings.drafter, settings.temperature
-        device = one.machine["device"].removeprefix("cpu: ")
+        device = answer.machine["device"].removeprefix("cpu: ")
         if settings.controller:
             continue
-        entry = found.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
-        for cell in one.rows:
+        entry = by_pair.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
+        for cell in answer.rows:
             steps = cell["steps"] if denoises(drafter) else 1
             values = round(cell["speedup"], 4), round(cell["tau"], 4)
             entry["cells"].append([temperature, steps, cell["gamma"], *values])
-    return found
+    return by_pair
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
         if header and gain and not header.server:
             races[DecodeConfig.parse(header.config), header.device, header.dtype].append(gain)
     for (config, device, dtype), gains in races.items():
-        if len(gains) > 2 and _usual(config):
+        if len(gains) > 2 and _samples_as_recorded(config):
             over = f"over {len(gains)} prompts"
             about = "The lowest and the highest speed-up of this page's recordings, one for each prompt"
             ranges = {BenchSetting.of_config(config): (min(gains), max(gains))}
@@ -76,36 +76,36 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
             yield {**where, "spread": True, "over": over, "about": about, "cells": _cells(ranges)}
 
 
-def _usual(config: DecodeConfig) -> bool:
+def _samples_as_recorded(config: DecodeConfig) -> bool:
     """Whether it samples as the recorded maps and comparisons do."""
-    usual = replace(DecodeConfig(), temperature=config.temperature)
+    recorded = replace(DecodeConfig(), temperature=config.temperature)
     names = ("top_k", "top_p", "draft_temperature", *(["rule"] if config.temperature else []))
-    return all(getattr(config, name) == getattr(usual, name) for name in names)
+    return all(getattr(config, name) == getattr(recorded, name) for name in names)
 
 
 def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in _recorded(folder, "compare"):
+    for answer in _recorded(folder, "compare"):
         groups: dict[float, dict[BenchSetting, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
-        for row in one.rows:
+        for row in answer.rows:
             if row["setting"] != VANILLA.key and row["flavour"] != "mean" and row.get("speedup"):
                 groups[row["temperature"]][BenchSetting.parse(row["setting"])][row["flavour"]] = row
         for temperature, settings in groups.items():
             kinds = next(iter(settings.values()))
-            speeds = {own: [row["speedup"] for row in rows.values()] for own, rows in settings.items()}
-            ranges = {own: (min(found), max(found)) for own, found in speeds.items()}
+            speeds = {setting: [row["speedup"] for row in rows.values()] for setting, rows in settings.items()}
+            ranges = {setting: (min(speedups), max(speedups)) for setting, speedups in speeds.items()}
             over = f"(means of {len(kinds)} kinds of text)"
             about = (
                 f"The lowest and the highest mean of a kind of text ({', '.join(kinds)}) in the recorded "
                 f"comparison, {sum(row['prompts'] for row in kinds.values())} prompts in all"
             )
-            where = {"pair": one.settings["pair"], "temperature": temperature, **_machine(one)}
+            where = {"pair": answer.settings["pair"], "temperature": temperature, **_machine(answer)}
             yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in _recorded(folder, "window-map"):
-        settings: Any = parse(EXPLORATIONS["window-map"], one.settings)
-        rows = [row for row in one.rows if row.get("low")]
+    for answer in _recorded(folder, "window-map"):
+        settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
+        rows = [row for row in answer.rows if row.get("low")]
         most = max((row["prompts"] for row in rows), default=0)
         rows = [row for row in rows if row["prompts"] == most]
         few = f", a bootstrap over {most} prompts, so too narrow" if narrow(rows) else ""
@@ -114,12 +114,12 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
         ranges = {cell: (row["low"], row["high"]) for cell, row in zip(cells, rows, strict=True)}
         over = f"(95 % interval of the mean of {most} prompts)"
         about = f"The 95 % interval of the mean speed-up in the recorded γ × T map{few}"
-        where = {"pair": settings.pair, "temperature": settings.temperature, **_machine(one)}
+        where = {"pair": settings.pair, "temperature": settings.temperature, **_machine(answer)}
         yield {**where, "spread": False, "over": over, "about": about, "cells": _cells(ranges)}
 
 
-def _machine(one: ExplorationResult) -> dict[str, str]:
-    return {name: one.machine[name] for name in ("device", "dtype")}
+def _machine(answer: ExplorationResult) -> dict[str, str]:
+    return {name: answer.machine[name] for name in ("device", "dtype")}
 
 
 def _cells(ranges: Mapping[BenchSetting, tuple[float, float]]) -> dict[str, list[list[Any]]]:

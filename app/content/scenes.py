@@ -31,7 +31,7 @@ class Round(NamedTuple):
     parents: tuple[int, ...]
     branches: tuple[tuple[int, ...], ...]
     verified: Verified
-    own: str  # the target's token
+    extra: str  # the target's token
     passes: int  # of the drafter
 
     @property
@@ -50,19 +50,19 @@ class Round(NamedTuple):
             for i, node in enumerate(nodes)
         ]
         tokens = [(self.draft[node], "shared" if i < shared else became[i]) for i, node in enumerate(nodes)]
-        return [*tokens, (self.own, "target")] if set(nodes) >= set(kept) else tokens
+        return [*tokens, (self.extra, "target")] if set(nodes) >= set(kept) else tokens
 
     def tree(self) -> Iterator[list[Token]]:
         """The paths from the root to each leaf."""
-        inner, shown, ended = set(self.parents), set[int](), False
+        inner, drawn, ended = set(self.parents), set[int](), False
         for leaf in (node for node in range(len(self.draft)) if node not in inner):
             way = [leaf]
             while self.parents[way[0]] >= 0:
                 way.insert(0, self.parents[way[0]])
-            tokens = self.path(way, self.kept, len(shown & set(way)))
+            tokens = self.path(way, self.kept, len(drawn & set(way)))
             yield tokens[:-1] if ended and tokens[-1][1] == "target" else tokens
             ended |= tokens[-1][1] == "target"
-            shown.update(way)
+            drawn.update(way)
 
 
 @cache
@@ -73,7 +73,7 @@ def _trace(name: str) -> Trace:
 @cache
 def rounds(name: str) -> dict[int, Round]:
     """The rounds of a recording, by the number of answer tokens at their beginning."""
-    found: dict[int, Round] = {}
+    by_start: dict[int, Round] = {}
     events = _trace(name).lanes["drafted"]
     pieces = pieces_of(events)
     (prompt,) = (len(event.prompt_ids) for event in events if isinstance(event, RunStarted))
@@ -87,19 +87,19 @@ def rounds(name: str) -> dict[int, Round]:
         elif isinstance(event, Verified) and draft:
             before = "".join(pieces[token] for token in ids[max(0, start - 3) : start]) or "Assistant:"
             words = tuple(pieces[token] for token in draft.ids)
-            own = pieces[event.extra]
-            found[start] = Round(before, words, draft.parents, draft.branches, event, own, draft.nfe)
-    return found
+            extra = pieces[event.extra]
+            by_start[start] = Round(before, words, draft.parents, draft.branches, event, extra, draft.nfe)
+    return by_start
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     return text.replace("\n", "↵").strip() or "␣"
 
 
 def _row(label: str, tokens: Sequence[Token], before: str = "") -> str:
     """A line of a scene."""
     lead = [("…" + before, "before")] if before else []
-    spans = (element("span", text=_shown(text), data_is=became) for text, became in [*lead, *tokens])
+    spans = (element("span", text=_visible(text), data_is=became) for text, became in [*lead, *tokens])
     return element("p", element("b", text=label), *spans)
 
 
@@ -110,7 +110,7 @@ def _figure(caption: str, *rows: str) -> str:
 
 def _one_pass() -> str:
     drafted = rounds(WINDOW)[FIRST]
-    written = [*drafted.draft, drafted.own]
+    written = [*drafted.draft, drafted.extra]
     caption = (
         f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here the drafter "
         f"guessed {len(drafted.draft)} of them in {drafted.passes} pass, and one pass of the "
@@ -121,26 +121,26 @@ def _one_pass() -> str:
 
 
 def _gamma() -> str:
-    own = rounds(WINDOW)[LIKE_TO]
-    kept = own.verified.accepted
+    window = rounds(WINDOW)[LIKE_TO]
+    kept = window.verified.accepted
     caption = (
-        f"The first {kept} guesses are accepted, “{_shown(own.draft[kept])}” is rejected: the "
-        f"target writes “{_shown(own.own)}”. The rest of the draft is discarded untested. The "
+        f"The first {kept} guesses are accepted, “{_visible(window.draft[kept])}” is rejected: the "
+        f"target writes “{_visible(window.extra)}”. The rest of the draft is discarded untested. The "
         f"round commits {kept + 1} tokens."
     )
-    return _figure(caption, _row(f"γ = {len(own.draft)}", own.window(), own.before))
+    return _figure(caption, _row(f"γ = {len(window.draft)}", window.window(), window.before))
 
 
 def _accept() -> str:
-    own = rounds(SAMPLED)[WHAT_TIME]
-    test = own.verified.tests[-1]
+    sampled = rounds(SAMPLED)[WHAT_TIME]
+    test = sampled.verified.tests[-1]
     caption = (
-        f"The drafter drew “{_shown(own.draft[own.verified.accepted])}” with q = {test.q:.2f}; the "
+        f"The drafter drew “{_visible(sampled.draft[sampled.verified.accepted])}” with q = {test.q:.2f}; the "
         f"target gives it p = {test.p:.2f}. So it is accepted with probability p/q, about "
         f"{test.threshold:.1f}. The random number was {test.draw:.2f}: it is rejected, and "
-        f"“{_shown(own.own)}” is drawn from the residual."
+        f"“{_visible(sampled.extra)}” is drawn from the residual."
     )
-    return _figure(caption, _row("temperature 1", own.window(), own.before), *map(_areas, evidence.P))
+    return _figure(caption, _row("temperature 1", sampled.window(), sampled.before), *map(_areas, evidence.P))
 
 
 def _areas(token: str) -> str:
@@ -176,24 +176,26 @@ def _temperature() -> str:
         f"{len(cold.draft)} guesses at temperature 0, and {warm.verified.accepted} of "
         f"{len(warm.draft)} at temperature 1."
     )
-    found = {"temperature 0": cold, "temperature 1": warm}
-    return _figure(caption, *(_row(label, own.window(), own.before) for label, own in found.items()))
+    by_label = {"temperature 0": cold, "temperature 1": warm}
+    return _figure(caption, *(_row(label, drafted.window(), drafted.before) for label, drafted in by_label.items()))
 
 
 def _alignment() -> str:
-    own = rounds(DRAFTS)[LIKE_TO]
-    scores, chosen = own.verified.scores, own.verified.chosen or 0
+    drafts = rounds(DRAFTS)[LIKE_TO]
+    scores, chosen = drafts.verified.scores, drafts.verified.chosen or 0
     rows = (
         _row(
             f"S = {score:.1f}",
-            own.path(branch, own.verified.path) if i == chosen else [(own.draft[node], "untested") for node in branch],
+            drafts.path(branch, drafts.verified.path)
+            if i == chosen
+            else [(drafts.draft[node], "untested") for node in branch],
         )
-        for i, (branch, score) in enumerate(zip(own.branches, scores, strict=True))
+        for i, (branch, score) in enumerate(zip(drafts.branches, scores, strict=True))
     )
     caption = (
         f"{len(scores)} drafts from one pass. S is the expected number of accepted tokens. The "
         f"target tests the draft with S = {scores[chosen]:.1f} and accepts "
-        f"{own.verified.accepted}; the first has S = {scores[0]:.1f}."
+        f"{drafts.verified.accepted}; the first has S = {scores[0]:.1f}."
     )
     return _figure(caption, *rows)
 
@@ -202,7 +204,7 @@ def _trees() -> str:
     window, tree = rounds(WINDOW)[OKAY], rounds(TREE)[OKAY]
     caption = (
         f"The same place, and {len(window.draft)} guesses each. The window ends at "
-        f"“{_shown(window.draft[window.verified.accepted])}” and commits {window.verified.accepted + 1} tokens. The "
+        f"“{_visible(window.draft[window.verified.accepted])}” and commits {window.verified.accepted + 1} tokens. The "
         f"tree also holds another guess there and commits {tree.verified.accepted + 1}."
     )
     ways = (_row("" if i else "tree", way) for i, way in enumerate(tree.tree()))
@@ -222,8 +224,8 @@ def _lossless() -> str:
         f"temperature 0 wrote the {len(texts[0][0])} tokens that vanilla wrote."
     )
     rows = (
-        _row(label, own.path(own.kept, own.kept), own.before)
-        for label, own in (("window", rounds(WINDOW)[OKAY]), ("tree", rounds(TREE)[OKAY]))
+        _row(label, drafted.path(drafted.kept, drafted.kept), drafted.before)
+        for label, drafted in (("window", rounds(WINDOW)[OKAY]), ("tree", rounds(TREE)[OKAY]))
     )
     return _figure(caption, *rows)
 

@@ -79,13 +79,13 @@ def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
 def article(number: int, lesson: Lesson) -> str:
     """A lesson to read and to print. An answer, or skipping it, shows the explanation."""
 
-    def button(words: str, **more: object) -> str:
-        return element("button", text=words, type="button", data_lesson=lesson.name, **more)
+    def button(words: str, **attributes: object) -> str:
+        return element("button", text=words, type="button", data_lesson=lesson.name, **attributes)
 
     def options(words: Iterable[str]) -> str:
         """Answers to choose from, which start the lesson at their question."""
-        chosen = (button(one, class_="sd-link", data_option=i) for i, one in enumerate(words))
-        return element("ol", *(element("li", one) for one in chosen), type="a")
+        chosen = (button(text, class_="sd-link", data_option=i) for i, text in enumerate(words))
+        return element("ol", *(element("li", item) for item in chosen), type="a")
 
     start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
 

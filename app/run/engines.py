@@ -269,11 +269,11 @@ _looking = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _unavailable(_: int) -> dict[str, str]:
-    here, reasons = Here(), dict[str, str]()
+    machine, reasons = Here(), dict[str, str]()
     for name, spec in PAIRS.items():
         try:
             _check_download(spec, NONE.name)
-            usable, reasons[name] = availability(spec, here)
+            usable, reasons[name] = availability(spec, machine)
         except SpecDiffError as error:
             usable, reasons[name] = False, error.message
         if usable:

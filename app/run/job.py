@@ -37,10 +37,10 @@ def frame(run: str, seq: int, **content: Any) -> str:
     return json.dumps({"run": run, "seq": seq, **content}, ensure_ascii=False, separators=(",", ":"))
 
 
-def refusal(error: BaseException, run: str = "", **more: str) -> str:
+def refusal(error: BaseException, run: str = "", **extra: str) -> str:
     """A single frame with an error card; the page keeps everything else."""
     run = run or new_run_id()
-    return frame(run, 0, phase="failed", finished=True, card=card(error, run), **more)
+    return frame(run, 0, phase="failed", finished=True, card=card(error, run), **extra)
 
 
 class Job(ABC):
@@ -181,11 +181,11 @@ class Jobs:
         """Start a job. Stops an older one of the same name, and those without a page. Without a
         name it is not stored."""
         with self._lock:
-            for held, other in list(self._jobs.items()):
-                if held == name or other.left_at is not None:
-                    other.stop.set()
-                    if other.done.is_set():
-                        del self._jobs[held]
+            for key, older in list(self._jobs.items()):
+                if key == name or older.left_at is not None:
+                    older.stop.set()
+                    if older.done.is_set():
+                        del self._jobs[key]
             if name:
                 self._jobs[name] = job
         job.start()
@@ -244,14 +244,14 @@ def follow(job: Job, jobs: Jobs, name: str = "") -> Iterator[str]:
     """Yield the frames of a started job: progress, then the result. Repeats are heartbeats."""
     began = time.monotonic()
     jobs.join(job)
-    shown: Mapping[str, Any] = job.frame()
-    seq, last = 0, frame(job.run, 0, **shown)
+    sent: Mapping[str, Any] = job.frame()
+    seq, last = 0, frame(job.run, 0, **sent)
     try:
         yield last
         while job.wait():
             content = job.frame()
-            if content != shown:
-                seq, shown = seq + 1, content
+            if content != sent:
+                seq, sent = seq + 1, content
                 last = frame(job.run, seq, **content)
             yield last
         try:

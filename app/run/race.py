@@ -183,14 +183,14 @@ class Update:
 
     def failed(self, trace: Path, lane: str, error: Exception, run: str) -> Update:
         """End a lane with a Failed event; its earlier events stay."""
-        shown = card(error, run)
-        event = Failed(code=shown["code"], message=shown["message"], hint=shown["hint"], run=shown["run"])
+        failure = card(error, run)
+        event = Failed(code=failure["code"], message=failure["message"], hint=failure["hint"], run=failure["run"])
         with storing(), trace.open("r+b") as file:
             file.truncate(self.size)  # a killed process may have left half a line
             file.seek(0, 2)
             size = self.size + file.write(event_line(event, lane))
         events = {**self.events, lane: self.events.get(lane, 0) + 1}
-        return replace(self, size=size, events=events, failures={**self.failures, lane: shown})
+        return replace(self, size=size, events=events, failures={**self.failures, lane: failure})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,8 @@ def limit(name: str) -> float:
 
 def duration(seconds: float) -> str:
     """Seconds in words, rounded up: "40 seconds", "3 minutes"."""
-    whole, unit = (math.ceil(seconds), "second") if seconds < 90 else (math.ceil(seconds / 60), "minute")
-    return f"{whole} {unit}{'s' if whole != 1 else ''}"
+    count, unit = (math.ceil(seconds), "second") if seconds < 90 else (math.ceil(seconds / 60), "minute")
+    return f"{count} {unit}{'s' if count != 1 else ''}"
 
 
 class QueuePosition(NamedTuple):
@@ -131,12 +131,12 @@ class Queue:
         """About how many seconds until the job at this position is done."""
         if not self._seconds:
             return None
-        usual, now = statistics.fmean(self._seconds), time.monotonic()
+        mean, now = statistics.fmean(self._seconds), time.monotonic()
         running = [*self._jobs.values()][: self.at_once]
-        ends = [max(0.0, usual - (now - began if began else 0.0)) for began in running]
+        ends = [max(0.0, mean - (now - began if began else 0.0)) for began in running]
         heapq.heapify(ends)
         for _ in range(number):
-            last = usual + heapq.heapreplace(ends, usual + ends[0])
+            last = mean + heapq.heapreplace(ends, mean + ends[0])
         return last
 
     def wait_gap(self, ended: int, seconds: float) -> bool:
@@ -197,8 +197,8 @@ class Shares:
             with self._lock:
                 if visitor:
                     self._used.setdefault(visitor, []).append(ended)
-                recent = {one: [run for run in runs if run.at > ended.at - WINDOW] for one, runs in self._used.items()}
-                self._used = {one: runs for one, runs in recent.items() if runs}
+                recent = {who: [run for run in runs if run.at > ended.at - WINDOW] for who, runs in self._used.items()}
+                self._used = {who: runs for who, runs in recent.items() if runs}
 
     def _check(self, visitor: str, *running: Used) -> None:
         """Raise LimitReached if no seconds or no tokens are left beside the ``running`` run."""

@@ -106,12 +106,12 @@ export class App extends Job {
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.recordings = options.recordings.map((one) => ({
-      ...one,
-      settings: linkOf(one.settings),
+    this.recordings = options.recordings.map((recording) => ({
+      ...recording,
+      settings: linkOf(recording.settings),
     }));
     this.noSteps = new Set(options.noSteps);
-    this.shown = new Stage([], {}, options); // of the trace
+    this.traceStage = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
     this.follow = true; // while measuring, select the measured lane
@@ -155,15 +155,15 @@ export class App extends Job {
 
   /** The lanes on the screen: of the trace, or of the race that is measured. */
   get stage() {
-    return this.live ? this.live.stage : this.shown;
+    return this.live ? this.live.stage : this.traceStage;
   }
 
   get names() {
-    return this.shown.names;
+    return this.traceStage.names;
   }
 
   get lanes() {
-    return this.shown.lanes;
+    return this.traceStage.lanes;
   }
 
   /** Whether another model is on the stage than the form's, which the page describes. */
@@ -214,7 +214,7 @@ export class App extends Job {
     const { live } = this;
     const file = live && live.run === run ? live.file : new GrowingTrace(trace);
     await file.upTo(size);
-    return file.whole();
+    return file.trace();
   }
 
   /**
@@ -300,12 +300,12 @@ export class App extends Job {
     try {
       const trace = await fetchTrace(url);
       if (call !== this.calls || measuring()) return;
-      const known = this.recordings.find((one) => one.url === url);
+      const recording = this.recordings.find((one) => one.url === url);
       this.show({ ...trace, title: title || trace.title }, source, {
         lanes,
         labels,
-        settings: known ? known.settings : settings,
-        file: known || isRun(fileOf(url)) ? fileOf(url) : '',
+        settings: recording ? recording.settings : settings,
+        file: recording || isRun(fileOf(url)) ? fileOf(url) : '',
       });
     } catch (error) {
       if (call !== this.calls) return;
@@ -331,22 +331,22 @@ export class App extends Job {
    *  [more] `file`: its name in a link */
   show(trace, source, { lanes = null, labels = {}, settings = null, file = '' } = {}) {
     const stage = Stage.of(trace.lanes, lanes, this.options, labels);
-    const own = ['run', 'failed', 'stopped'].includes(source); // and no recording or file
+    const ran = ['run', 'failed', 'stopped'].includes(source); // no recording or file
     Object.assign(this, {
       trace,
       file,
-      shown: stage,
+      traceStage: stage,
       source,
-      settings: settings ?? (own ? this.runSettings : ''),
+      settings: settings ?? (ran ? this.runSettings : ''),
     });
     if (lanes) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
     this.restage();
-    const again = { url: `runs/${file}`, source: own ? 'kept' : source, settings: this.settings };
+    const again = { url: `runs/${file}`, source: ran ? 'kept' : source, settings: this.settings };
     if (settings === null) this.place = isRun(file) ? again : null;
-    if (own && file) this.remember();
+    if (ran && file) this.remember();
     mark();
-    if (own) {
+    if (ran) {
       keepRuns(
         stage.names.flatMap((name) => name === stage.baseline ? [] : this.numbersOf(name) ?? []),
       );
@@ -363,7 +363,7 @@ export class App extends Job {
     const query = runQuery(this.options.kind, this.file, this.settings);
     if (!fits(query)) return;
     if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
-    const run = this.numbersOf(this.shown.first ?? '');
+    const run = this.numbersOf(this.traceStage.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
     const prompt = new URLSearchParams(this.settings).get('prompt') ?? '';
     keepRun({
@@ -375,16 +375,16 @@ export class App extends Job {
 
   /** A lane compared with the baseline of the race, in numbers that lessons quote. */
   numbersOf(name) {
-    const { lanes, baseline } = this.shown;
-    const quiet = !this.shown.disturbed(name).length;
+    const { lanes, baseline } = this.traceStage;
+    const quiet = !this.traceStage.disturbed(name).length;
     return runOf(lanes[name], lanes[baseline ?? ''], this.noSteps, quiet);
   }
 
   /** The numbers of a shipped recording; null if there is none or a measurement is running. */
   async numbersOfRecording(file) {
-    const found = this.recordings.find(({ url }) => fileOf(url) === file);
-    if (!found || measuring()) return null;
-    const { title, lanes } = await fetchTrace(found.url);
+    const recording = this.recordings.find(({ url }) => fileOf(url) === file);
+    if (!recording || measuring()) return null;
+    const { title, lanes } = await fetchTrace(recording.url);
     const [drafted, vanilla] = [lanes.drafted ?? [], lanes.vanilla ?? []].map(buildLane);
     const run = runOf(drafted, vanilla, this.noSteps);
     return run && { title, run };
@@ -392,8 +392,8 @@ export class App extends Job {
 
   /** Show the trace again after a race under way has ended. */
   restage() {
-    const { there, first, latest } = this.shown;
-    if (this.follow || !there.includes(this.selected ?? '')) this.selected = first ?? latest;
+    const { present, first, latest } = this.traceStage;
+    if (this.follow || !present.includes(this.selected ?? '')) this.selected = first ?? latest;
     this.point();
     this.compare();
   }
@@ -411,7 +411,7 @@ export class App extends Job {
   /** Step through the selected lane. */
   point() {
     if (!this.live) {
-      this.player.stops = this.shown.stops(this.selected);
+      this.player.stops = this.traceStage.stops(this.selected);
       this.pinned = null;
       this.game = null;
     }
@@ -440,14 +440,14 @@ export class App extends Job {
    *  @param {boolean} byKey the focus follows */
   pinToken(name, token, byKey) {
     const lane = this.lanes[name];
-    const found = lane && tokenOf(lane, token);
-    if (this.live || !lane || !found) return;
+    const origin = lane && tokenOf(lane, token);
+    if (this.live || !lane || !origin) return;
     this.select(name);
-    const { view, place } = found;
+    const { view, place } = origin;
     if (name === this.selected && !isVanilla(lane)) this.jump(view.round);
     const who = name === this.selected && this.names.length <= 2
       ? ''
-      : this.shown.named[name].label;
+      : this.traceStage.named[name].label;
     this.pinned = { name, token, lane, view, place, who };
     this.draw();
     const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
@@ -521,20 +521,20 @@ export class App extends Job {
     const settings = linkOf(values);
     this.formSettings = settings;
     if (this.live || this.busy) return;
-    const same = settings === this.settings || (before ? settings === before : this.chosen);
-    const match = same ? null : this.recordings.find((one) => one.settings === settings);
+    const unchanged = settings === this.settings || (before ? settings === before : this.chosen);
+    const match = unchanged ? null : this.recordings.find((one) => one.settings === settings);
     if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url }, false);
     else this.compare();
   }
 
   /** Note whether the controls match the stage. */
   compare() {
-    const other = this.trace && this.formSettings && this.formSettings !== this.settings &&
+    const differs = this.trace && this.formSettings && this.formSettings !== this.settings &&
       !['measured', 'file'].includes(this.source);
     const drafter = new URLSearchParams(this.formSettings).get('drafter') ?? '';
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
-    this.stale = other
+    this.stale = differs
       ? `${NOT_RUN}${this.pressWords} ${
         predictedWords(predictions, typical, this.formSettings, denoises)
       }`
@@ -592,10 +592,10 @@ export class App extends Job {
    *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
-    const came = Object.values(live?.events ?? {}).some((events) =>
+    const hasTokens = Object.values(live?.events ?? {}).some((events) =>
       events.some((event) => event.kind === 'Committed')
     );
-    if (live && came) this.show(await live.file.whole(), 'stopped');
+    if (live && hasTokens) this.show(await live.file.trace(), 'stopped');
     else this.restage();
   }
 
@@ -683,9 +683,9 @@ export class App extends Job {
   /** The moment on the stage as a link's query; empty if it has none. */
   momentQuery() {
     const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
-    const found = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
+    const moment = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
     const { file: trace, settings, options: { kind: tab } } = this;
-    return found ? momentQuery({ tab, trace, lane: name, settings, ...found }) : '';
+    return moment ? momentQuery({ tab, trace, lane: name, settings, ...moment }) : '';
   }
 
   /** The query of a link to what the tab shows: the visitor's run, or else the controls; without
@@ -815,11 +815,11 @@ export function mount(element, props, watch, options) {
   if (app.calls) app.formSettings = linkOf(values);
   else app.controls(values);
   const moment = readMoment(location.search);
-  const wanted = moment &&
+  const opensHere = moment &&
     (isRun(moment.trace)
       ? moment.tab === options.kind
       : options.recordings.some(({ url }) => fileOf(url) === moment.trace));
   const [opening] = options.recordings;
-  if (moment && wanted) app.openMoment(moment);
+  if (moment && opensHere) app.openMoment(moment);
   else if (opening && !app.trace && !app.live && !app.calls) app.open({ url: opening.url }, false);
 }

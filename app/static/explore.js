@@ -131,19 +131,19 @@ export class Explore extends Job {
   begin() {
     const query = new URLSearchParams(location.search);
     const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
-    const asked = this.options.renamed[named] ?? named;
-    const known = Object.keys(this.forms);
-    if (Object.hasOwn(this.options.recorded[asked] ?? {}, answer)) this.stems[asked] = answer;
-    this.select(known.includes(asked) ? asked : known[0]);
-    if (known.includes(asked)) this.form.fill(Object.fromEntries(query));
-    if (Object.keys(this.form.changed()).length) this.linked = asked;
+    const question = this.options.renamed[named] ?? named;
+    const questions = Object.keys(this.forms);
+    if (Object.hasOwn(this.options.recorded[question] ?? {}, answer)) this.stems[question] = answer;
+    this.select(questions.includes(question) ? question : questions[0]);
+    if (questions.includes(question)) this.form.fill(Object.fromEntries(query));
+    if (Object.keys(this.form.changed()).length) this.linked = question;
   }
 
   /** Follow a measurement that was running when the page was reloaded. */
   async again() {
-    const kept = recall(this.kept, 'sessionStorage');
-    if (!kept) return;
-    this.token = kept;
+    const token = recall(this.kept, 'sessionStorage');
+    if (!token) return;
+    this.token = token;
     this.follows = true;
     const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
     await until(() => document.getElementById(id), Infinity);
@@ -169,14 +169,14 @@ export class Explore extends Job {
 
   /** The answer that is shown and its source: the chosen one, or one that exists. */
   get shown() {
-    const all = {
+    const answers = {
       recorded: this.answers.recorded[this.stem],
       live: this.answers.live[this.name],
       opened: this.answers.opened[this.name],
     };
-    const known = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
-    const from = known.find((one) => all[one]) ?? 'recorded';
-    return { from, answer: all[from] };
+    const sources = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
+    const from = sources.find((source) => answers[source]) ?? 'recorded';
+    return { from, answer: answers[from] };
   }
 
   get answer() {
@@ -207,7 +207,7 @@ export class Explore extends Job {
   }
 
   /** Called by Gradio for the arguments of a run, a stop or a reload. */
-  asked() {
+  request() {
     if (this.follows) return JSON.stringify({ token: this.token });
     const choice = { ...this.form.values(), ...this.branch };
     return JSON.stringify({ token: this.token, explore: this.name, choice });
@@ -223,8 +223,8 @@ export class Explore extends Job {
         query.set(name, Array.isArray(value) ? value.join(',') : String(value));
       }
     }
-    const usual = this.stemOf(this.name);
-    if (this.shown.from !== 'live' && this.stem !== usual) query.set('answer', this.stem);
+    const defaultStem = this.stemOf(this.name);
+    if (this.shown.from !== 'live' && this.stem !== defaultStem) query.set('answer', this.stem);
     return query.toString();
   }
 
@@ -250,9 +250,9 @@ export class Explore extends Job {
     const url = await this.race(race);
     if (url === this.drafted.url) return;
     this.drafted = { url, lane: null };
-    const found = url && await fetchTrace(url).catch(() => null); // shown without it
+    const trace = url && await fetchTrace(url).catch(() => null); // shown without it
     if (this.drafted.url !== url) return;
-    if (found) this.drafted.lane = buildLane(found.lanes.drafted ?? []);
+    if (trace) this.drafted.lane = buildLane(trace.lanes.drafted ?? []);
     this.draw();
   }
 
@@ -260,11 +260,11 @@ export class Explore extends Job {
   get about() {
     const { takes, scales } = this.options.forms[this.name];
     const live = this.answers.live[this.name];
-    const known = live?.seconds && live.done === live.total
+    const measured = live?.seconds && live.done === live.total
       ? { choice: live.choice, seconds: live.seconds }
       : { choice: this.form.defaults, seconds: takes };
     const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
-    return aboutWords(this.form.values(), scales, known, weight);
+    return aboutWords(this.form.values(), scales, measured, weight);
   }
 
   get place() {
@@ -336,27 +336,27 @@ export class Explore extends Job {
   async answerOf(name, file) {
     const live = this.answers.live[name];
     if (live) {
-      return { answer: live, own: true, busy: Boolean(busyMachine(live, this.options.crowded)) };
+      return { answer: live, live: true, busy: Boolean(busyMachine(live, this.options.crowded)) };
     }
     const stem = this.stemOf(name, file);
     await this.fetchRecorded(stem);
     const answer = this.answers.recorded[stem];
-    return answer ? { answer, own: false, busy: false } : null;
+    return answer ? { answer, live: false, busy: false } : null;
   }
 
   /** Fetch a recorded answer when it is first shown. */
   async fetchRecorded(stem = this.stem) {
     if (!stem || this.answers.recorded[stem]) return;
     try {
-      const found = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
-      if (found.kind !== 'exploration' || found.schema !== 1 || !found.report) {
+      const answer = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
+      if (answer.kind !== 'exploration' || answer.schema !== 1 || !answer.report) {
         throw new Error('not a known format of an answer');
       }
-      this.answers.recorded[stem] = found;
+      this.answers.recorded[stem] = answer;
       // of the default pair, unless a link or the visitor changed it
       const form = this.form.values();
-      const other = (found.choice.pair ?? form.pair) !== form.pair;
-      if (other && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
+      const differs = (answer.choice.pair ?? form.pair) !== form.pair;
+      if (differs && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
       this.draw();
     } catch (error) {
       this.card.show({
@@ -456,7 +456,7 @@ export class Explore extends Job {
     }
     const { titles = {}, lanes } = this.answer.report;
     const title = titles[race] ??
-      race.replace(/^[^@]*/, (own) => titles[own] ?? own).replace('@', ', ');
+      race.replace(/^[^@]*/, (key) => titles[key] ?? key).replace('@', ', ');
     const labels = lanes && Object.keys(lanes).length
       ? Object.fromEntries(Object.entries(lanes).map(([lane, label]) => [lane, { label }]))
       : { vanilla: { label: 'Vanilla' }, [drafted]: { label: title } };

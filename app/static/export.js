@@ -22,18 +22,18 @@ const NO_TRACE = {
 };
 
 /** What an element of the page holds as text. */
-const held = (id) => document.getElementById(id)?.textContent ?? '';
+const textOf = (id) => document.getElementById(id)?.textContent ?? '';
 
 /** The library unpacked, as the address of a script that is loaded when a chart is first drawn. */
 async function unpacked() {
-  const source = await gunzip(fromBase64(held('sd-plotly')));
+  const source = await gunzip(fromBase64(textOf('sd-plotly')));
   return URL.createObjectURL(
     new Blob([/** @type {BlobPart} */ (source)], { type: 'text/javascript' }),
   );
 }
 
 /** The tab that the address asks for, as on the page of the lab; null: the first. */
-function wanted() {
+function linkedTab() {
   const query = new URLSearchParams(location.search);
   if (query.has('explore')) return 'explore';
   return query.has('lesson') ? 'learn' : query.get('tab');
@@ -63,22 +63,22 @@ async function openFile(file) {
 /** Fill the page. */
 export async function open() {
   /** @type {PageData} */
-  const data = JSON.parse(held('sd-data'));
+  const data = JSON.parse(textOf('sd-data'));
   for (const [url, content] of Object.entries(data.files)) carried.set(url, content);
   const plotly = data.plotly || (await unpacked());
   const tabs =
     /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.tab-container [role=tab]')]);
-  const made = new Set();
-  const select = (tab) => {
-    for (const one of tabs) {
-      one.tabIndex = one === tab ? 0 : -1;
+  const mounted = new Set();
+  const select = (chosen) => {
+    for (const tab of tabs) {
+      tab.tabIndex = tab === chosen ? 0 : -1;
       const panel = /** @type {HTMLElement} */ (document.getElementById(
-        one.getAttribute('aria-controls') ?? '',
+        tab.getAttribute('aria-controls') ?? '',
       ));
-      panel.hidden = one !== tab;
-      one.setAttribute('aria-selected', String(one === tab));
-      if (one !== tab || made.has(panel.id)) continue;
-      made.add(panel.id);
+      panel.hidden = tab !== chosen;
+      tab.setAttribute('aria-selected', String(tab === chosen));
+      if (tab !== chosen || mounted.has(panel.id)) continue;
+      mounted.add(panel.id);
       MOUNTS[panel.id](panel, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
     }
   };
@@ -91,5 +91,5 @@ export async function open() {
     file.value = ''; // the same file can be chosen again
   });
   document.getElementById('sd-share')?.addEventListener('click', share);
-  select(tabs.find((tab) => tab.getAttribute('aria-controls') === wanted()) ?? tabs[0]);
+  select(tabs.find((tab) => tab.getAttribute('aria-controls') === linkedTab()) ?? tabs[0]);
 }

@@ -5,7 +5,7 @@
 (function throttle(page, race, interval) {
   const ask = page.requestAnimationFrame.bind(page);
   const drop = page.cancelAnimationFrame.bind(page);
-  const held = new Map(); // our number -> {callback, frame}; frame 0: it waits
+  const requests = new Map(); // our number -> {callback, frame}; frame 0: it waits
   let count = 0;
   let drawn = -Infinity; // when the last frame of a measurement was drawn
   let timer = 0;
@@ -13,10 +13,10 @@
   function release() {
     page.clearTimeout(timer);
     timer = 0;
-    for (const [number, wait] of held) {
+    for (const [number, wait] of requests) {
       if (wait.frame) continue;
       wait.frame = ask((now) => {
-        held.delete(number);
+        requests.delete(number);
         drawn = page.performance.now();
         wait.callback(now);
       });
@@ -30,7 +30,7 @@
       return ask(callback);
     }
     count -= 1; // the browser's own numbers are positive
-    held.set(count, { callback, frame: 0 });
+    requests.set(count, { callback, frame: 0 });
     if (!timer) {
       timer = page.setTimeout(release, Math.max(0, drawn + interval - page.performance.now()));
     }
@@ -38,8 +38,8 @@
   };
 
   page.cancelAnimationFrame = (number) => {
-    const wait = held.get(number);
-    held.delete(number);
+    const wait = requests.get(number);
+    requests.delete(number);
     if (!wait) drop(number);
     else if (wait.frame) drop(wait.frame);
   };
@@ -48,8 +48,8 @@
 })(
   /** @type {any} */ (window),
   () =>
-    Object.values((/** @type {any} */ (window).specdiff ?? { players: {} }).players).map((one) =>
-      one.live
+    Object.values((/** @type {any} */ (window).specdiff ?? { players: {} }).players).map((player) =>
+      player.live
     ).find(Boolean),
   1000,
 );

@@ -120,8 +120,8 @@ export class Job {
     const { closed } = this;
     const waits = () => closed === this.closed && this.expects;
     setTimeout(async () => {
-      const there = waits() && (await this.watchdog.answers());
-      if (waits()) there ? this.refused() : this.lost(false);
+      const responds = waits() && (await this.watchdog.answers());
+      if (waits()) responds ? this.refused() : this.lost(false);
     }, GRACE);
   }
 

@@ -74,7 +74,7 @@ export class Learn {
     this.proof = null;
     /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link
      *  that opened the page, until it is shown */
-    this.asked = null;
+    this.linked = null;
     this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
       const part = at === CHECK ? 'answer' : 'guess';
       this.keep({ [part]: option });
@@ -116,7 +116,7 @@ export class Learn {
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
     const at = Number.isInteger(step) && step >= 1 && step <= STEPS ? step - 1 : -1;
-    this.asked = { lesson, moment: readMoment(location.search) };
+    this.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
       this.presenter.start(lesson ? this.lessons.indexOf(lesson) : 0, Math.max(0, at));
@@ -149,14 +149,14 @@ export class Learn {
 
   /** On a page of a room: where it is, and the way to the lesson that the projector shows. */
   room() {
-    const { closed, shown } = page.room;
+    const { closed, question } = page.room;
     if (!seated || (closed && this.guide.note)) return null; // the note says it
-    const number = this.lessons.findIndex(({ name }) => shown.startsWith(`${name}-`));
+    const number = this.lessons.findIndex(({ name }) => question.startsWith(`${name}-`));
     const lesson = this.lessons[number];
-    const other = !closed && lesson && (this.guide.at < 0 || this.lesson !== lesson);
+    const differs = !closed && lesson && (this.guide.at < 0 || this.lesson !== lesson);
     return html`
       <p class="sd-sub" role="status">${closed ||
-        'You’re in the room: your answers count there, without your name.'} ${other &&
+        'You’re in the room: your answers count there, without your name.'} ${differs &&
         html`
           <button type="button" class="sd-link"
             onclick=${() => this.start(lesson)}>The projector shows lesson ${number +
@@ -175,7 +175,7 @@ export class Learn {
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
       article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
-      const part = (own) => /** @type {Element} */ (article.querySelector(own));
+      const part = (selector) => /** @type {Element} */ (article.querySelector(selector));
       part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';
       part('.sd-guessed').textContent = asking ? '' : this.guessed(lesson);
       const mark = this.root.querySelector(`[data-done="${name}"]`);
@@ -198,8 +198,8 @@ export class Learn {
   steps(lesson) {
     Object.assign(this, { lesson, numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const held = (part) => {
-      const element = this.root.querySelector(`#lesson-${name} ${part}`)?.cloneNode(true);
+    const copyOf = (selector) => {
+      const element = this.root.querySelector(`#lesson-${name} ${selector}`)?.cloneNode(true);
       return element && html`<${ElementSlot} element=${element} />`;
     };
     return [
@@ -217,15 +217,15 @@ export class Learn {
             <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
             ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
           `,
-        scene: () => watch.trace && held('.sd-scene'),
+        scene: () => watch.trace && copyOf('.sd-scene'),
         show: () => this.watch(lesson),
       },
       {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        scene: () => !watch.trace && held('.sd-scene'), // shown in the step before
-        extra: () => held('.sd-formula'),
+        scene: () => !watch.trace && copyOf('.sd-scene'), // shown in the step before
+        extra: () => copyOf('.sd-formula'),
       },
       {
         title: 'Check',
@@ -248,19 +248,19 @@ export class Learn {
       ? new URLSearchParams(explore.query())
       : null;
     if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
-    const coming = this.asked?.lesson?.name === name && this.asked.moment
-      ? momentQuery(this.asked.moment)
+    const coming = this.linked?.lesson?.name === name && this.linked.moment
+      ? momentQuery(this.linked.moment)
       : ''; // requested by the link, not shown yet
     if (watch.trace) {
       for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) {
         query.set(key, value);
       }
     }
-    const own =
+    const settings =
       [live?.recordings[0]?.settings, live?.file && live.settings].includes(live?.formSettings)
         ? ''
         : live?.formSettings;
-    for (const [key, value] of new URLSearchParams(own)) {
+    for (const [key, value] of new URLSearchParams(settings)) {
       if (key === 'drafter' || value !== String(this.defaults?.[key] ?? '')) query.set(key, value);
     }
     return query;
@@ -276,9 +276,9 @@ export class Learn {
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
       this.offer([], player, 'live', () => this.race(player));
-      const asked = this.asked?.lesson === lesson ? this.asked.moment : null; // the first time
-      this.asked = null;
-      if (!(asked && (await player.openMoment(asked)))) {
+      const moment = this.linked?.lesson === lesson ? this.linked.moment : null; // the first time
+      this.linked = null;
+      if (!(moment && (await player.openMoment(moment)))) {
         await player.openMoment({ ...VERDICT, trace, round });
       }
       player.draw(); // the element must exist now, not in the next frame
@@ -290,9 +290,9 @@ export class Learn {
     player.only = lines.length ? { panel, lines } : null;
     player.select(explore);
     const offer = async () => {
-      const found = watched(lesson.name, await player.answerOf(explore, answer));
+      const sentence = watched(lesson.name, await player.answerOf(explore, answer));
       this.offer(
-        found ? [found] : [],
+        sentence ? [sentence] : [],
         player,
         tab,
         Object.keys(query).length ? () => player.ask(query) : null,
@@ -303,8 +303,8 @@ export class Learn {
     const panelOf = (key) =>
       player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     panelOf(panel)?.closest('details')?.setAttribute('open', '');
-    const own = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
-    return own ? player.root.querySelector(own) : panelOf(panel);
+    const selector = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
+    return selector ? player.root.querySelector(selector) : panelOf(panel);
   }
 
   /** Show sentences, and offer to run what a lesson shows. A room only watches the recording.
@@ -314,17 +314,17 @@ export class Learn {
   offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
     const can = begin && !this.guide.room && canRun(prefix);
     const run = async () => {
-      const { here } = this.guide;
-      const back = () => here === this.guide.here && this.guide.look(); // a run scrolls away
+      const { spot } = this.guide;
+      const back = () => spot === this.guide.spot && this.guide.look(); // a run scrolls away
       await begin?.();
       let words = '';
       await until(() => {
-        const now = player.status.element.textContent;
-        if (words !== now) {
-          this.say(html`<p class="sd-sub" aria-live="off">${now}</p>`);
+        const status = player.status.element.textContent;
+        if (words !== status) {
+          this.say(html`<p class="sd-sub" aria-live="off">${status}</p>`);
           back();
         }
-        words = now;
+        words = status;
         return player.state === 'idle';
       }, Infinity);
       await ended();
@@ -354,22 +354,22 @@ export class Learn {
   async prove(lesson) {
     const { name, watch, recorded, proof } = lesson;
     const file = recorded || watch.trace;
-    const asked = proof || watch.explore;
-    const explore = /** @type {Explorer} */ (asked ? await playerOf('explore') : null);
+    const question = proof || watch.explore;
+    const explore = /** @type {Explorer} */ (question ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== asked) explore.select(asked); // after a link
-    const widget = watch.panel === 'widget' ? explore?.widgets[asked] : null;
+    if (explore && explore.name !== question) explore.select(question); // after a link
+    const widget = watch.panel === 'widget' ? explore?.widgets[question] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
       : null;
-    const shown = live?.numbersOfRecording(file).catch((error) => {
+    const recording = live?.numbersOfRecording(file).catch((error) => {
       console.warn('recording not read:', error);
       return null;
     });
-    const explored = (await explore?.answerOf(asked, watch.answer)) ?? null;
+    const explored = (await explore?.answerOf(question, watch.answer)) ?? null;
     // making a player opened its tab
     if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch));
-    this.proof = paragraphs(proven(name, page.runs, explored, (await shown) ?? null, sliders));
+    this.proof = paragraphs(proven(name, page.runs, explored, (await recording) ?? null, sliders));
     this.guide.draw();
     return null;
   }

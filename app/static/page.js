@@ -21,12 +21,12 @@ const { classList } = document.body;
 if (seated) {
   classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
   const follow = async () => {
-    const found = await look(seated);
-    if (found) {
-      page.room = found;
+    const room = await look(seated);
+    if (room) {
+      page.room = room;
       dispatchEvent(new Event('specdiff:room'));
     }
-    if (found?.closed) classList.remove('sd-seated');
+    if (room?.closed) classList.remove('sd-seated');
     else setTimeout(follow, 5000);
   };
   setTimeout(follow);
@@ -45,16 +45,16 @@ export const canRun = (prefix) =>
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,
- *  runs: Run[], room: {closed: string, shown: string}}} `room`: that it is in */
+ *  runs: Run[], room: {closed: string, question: string}}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
   players: {},
   openRace,
   share,
   runs: [],
-  room: { closed: '', shown: '' },
+  room: { closed: '', question: '' },
 });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
-let wanted = null;
+let pendingRace = null;
 
 /** @param {Run[]} runs of one race */
 export function keepRuns(runs) {
@@ -66,9 +66,9 @@ export function keepRuns(runs) {
 export function register(kind, player) {
   page.players[kind] = player;
   mark();
-  if (kind !== 'race' || !wanted || !player.open) return;
-  player.open(wanted);
-  wanted = null;
+  if (kind !== 'race' || !pendingRace || !player.open) return;
+  player.open(pendingRace);
+  pendingRace = null;
 }
 
 /** Open the Race tab on a recorded race. @param {Asked} race */
@@ -76,7 +76,7 @@ export function openRace(race) {
   openTab('race'); // which may make the player
   const player = page.players.race;
   if (player && player.open) player.open(race);
-  else wanted = race;
+  else pendingRace = race;
 }
 
 /** The name of a tab. @param {Element | null} [button] by default the open one's */
@@ -99,8 +99,8 @@ export function share() {
 
 /** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
-  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((one) =>
-    tabOf(one) === kind
+  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((tab) =>
+    tabOf(tab) === kind
   );
   if (button instanceof HTMLElement) button.click();
 }
@@ -112,7 +112,7 @@ let run = new URLSearchParams(location.search).get('run');
 let walking = false;
 
 /** What the page shows, for an entry of the browser's history. */
-const shown = () => {
+const historyState = () => {
   const places = Object.entries(page.players).map(([kind, { place }]) => ({ kind, place }));
   return { tab: tabOf(), run, places };
 };
@@ -120,7 +120,7 @@ const shown = () => {
 /** Keep what the page shows now in the current entry of the browser's history. */
 export function mark() {
   try {
-    history.replaceState(shown(), '');
+    history.replaceState(historyState(), '');
   } catch (error) {
     console.info('not kept in the history:', error);
   } // some browsers forbid it for a page from disk
@@ -129,7 +129,7 @@ export function mark() {
 /** Begin an entry of the browser's history, so that Back returns to what is shown before. */
 export function visit(query) {
   run = new URLSearchParams(query).get('run') ?? run;
-  address(query, 'pushState', shown());
+  address(query, 'pushState', historyState());
 }
 
 addEventListener('click', ({ target }) => {
@@ -141,8 +141,8 @@ addEventListener('click', ({ target }) => {
   const [name] = to.split(' ');
   const lesson = query.has('lesson'); // a reload goes on with it, or with the run
   if (query.has('run') && !lesson) query.set('open', name);
-  const kept = lesson || query.has('run');
-  address(kept ? query.toString() : `tab=${name}`, 'pushState', { ...shown(), tab: to });
+  const keeps = lesson || query.has('run');
+  address(keeps ? query.toString() : `tab=${name}`, 'pushState', { ...historyState(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page
@@ -169,7 +169,7 @@ export const isShown = (root) =>
 
 /** Whether the server is busy with a run of this page; drawing would disturb its clock. */
 export const measuring = () =>
-  Object.values(page.players).some((one) => Boolean(one.live) || one.busy);
+  Object.values(page.players).some((player) => Boolean(player.live) || player.busy);
 
 /** Pause all replays, which would take processor time from a measurement. */
 export function pauseAll() {

@@ -29,9 +29,9 @@ export class Watchdog {
   async ask() {
     const { timer } = this;
     if (!this.waits()) return;
-    const there = await this.answers();
+    const responds = await this.answers();
     if (timer !== this.timer || !this.waits()) return; // a message arrived meanwhile
-    if (there) this.restart();
+    if (responds) this.restart();
     else this.lost();
   }
 

@@ -46,7 +46,7 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
 
     Those on the real model come first, then those nearest to the form's defaults. Invalid files are left out.
     """
-    usual = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
+    base = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     recorded: dict[str, dict[str, Any]] = {}
     for path in sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")], key=lambda path: path.stem):
         stem = path.name.removesuffix(".json")
@@ -55,11 +55,11 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
         except (OSError, ValueError) as error:  # the others still work
             LOG.warning("%s is left out: %s", path, error)
             continue
-        recorded[stem] = {**usual, **settings}
+        recorded[stem] = {**base, **settings}
 
     def order(stem: str) -> tuple[bool, int]:
-        own = recorded[stem]
-        return own.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(own[field] != usual[field] for field in usual)
+        values = recorded[stem]
+        return values.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(values[field] != base[field] for field in base)
 
     differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in recorded.values()}) > 1]
 
@@ -95,8 +95,8 @@ def described(pair: str) -> dict[str, Any]:
     spec = find_pair(pair)
     size = spec.published.parameters if spec.published else 0
     weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))
-    drafters = {one.name: one.label for one in spec.drafters}
-    methods = {one.name: one.short for one in methods_of(pair)}
+    drafters = {drafter.name: drafter.label for drafter in spec.drafters}
+    methods = {method.name: method.short for method in methods_of(pair)}
     return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
 
 
@@ -124,7 +124,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         exploration.JOBS.stop(exploration.request_of(message).get("token", ""), LAST_FRAME)
 
     player = f"window.specdiff?.players.{tab}"
-    ask = f"() => {player}?.asked() ?? ''"
+    ask = f"() => {player}?.request() ?? ''"
     template = TEMPLATE.replace("NAME", NAMES[tab])
     board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
     message = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
@@ -133,9 +133,9 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         for name in ("run", "again", "stop", "pairs")
     }  # the script presses them
     start_job(tab, [pressed["run"].click, pressed["again"].click], explore, message, board, js=ask)
-    here = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
+    available = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
 
-    pressed["pairs"].click(offered, pair, here, **QUIET).then(
-        None, here, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
+    pressed["pairs"].click(offered, pair, available, **QUIET).then(
+        None, available, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
     )
     pressed["stop"].click(stop, message, None, js=ask, **QUIET)

@@ -30,10 +30,10 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 def build() -> Controls:
     """Place the controls, and wire those that depend on each other."""
-    own = Controls(
+    form = Controls(
         TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
     )
-    widgets, preset = own.settings, own.beside
+    widgets, preset = form.settings, form.beside_prompt
     pair = widgets["pair"]
     chosen = [widgets[name] for name in controls.preset_values(PRESETS[0])]
     preset.input(settings_of, [preset, pair], chosen, **QUIET)
@@ -42,17 +42,17 @@ def build() -> Controls:
     ]
     gr.on(touched, None, None, preset, js=f"() => '{controls.CUSTOM}'")
     gamma, steps = widgets["gamma"], widgets["steps"]
-    both, window = [pair, widgets["drafter"]], [gamma, steps]
+    models, window = [pair, widgets["drafter"]], [gamma, steps]
     knobs = [gamma.input, gamma.release, steps.input, steps.release]
     gr.on(knobs, None, window, steps, js=scripts.STEPS)
     pair.select(first_preset, [pair, preset], [preset, *chosen], **QUIET)
     pair.change(presets_here, pair, preset, **QUIET)
-    pair.change(drafters_of, both, widgets["drafter"], **QUIET)
-    gr.on([pair.change, widgets["drafter"].change], window_of, [*both, *window], window, **QUIET)
+    pair.change(drafters_of, models, widgets["drafter"], **QUIET)
+    gr.on([pair.change, widgets["drafter"].change], window_of, [*models, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
     query = "() => [window.specdiff.players.live.settings]"
-    fill.click(lambda query: own.fill(from_query(dict(parse_qsl(query)))), own.threads, own.inputs, js=query, **QUIET)
-    return own
+    fill.click(lambda link: form.fill(from_query(dict(parse_qsl(link)))), form.threads, form.inputs, js=query, **QUIET)
+    return form
 
 
 def presets_here(pair: str) -> Any:
@@ -119,8 +119,8 @@ def choose_own(values: Mapping[str, Any]) -> tuple[Any, str]:
         name = parse(dict(values)).name
         own_pairs.check(name)
     except Exception as error:  # shown below the form; logged by content/error_cards.py
-        shown = card(error, new_run_id())
-        return gr.skip(), element("p", text=f"{shown['message']} {shown['hint']}", class_="sd-own-refused")
+        failure = card(error, new_run_id())
+        return gr.skip(), element("p", text=f"{failure['message']} {failure['hint']}", class_="sd-own-refused")
     words = "Selected. Its weights load when you first run it."
     return gr.update(choices=controls.pair_choices({}, name), value=name), element("p", text=words)
 
@@ -135,8 +135,8 @@ def drafters_of(pair: str, drafter: str) -> Any:
 def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
     """The maximum of γ and T, the drafter's longest window; larger values become it."""
     most = controls.longest_window(pair, drafter)
-    whole, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
-    return [cut if (value or 0) > most else whole for value in values]
+    kept, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
+    return [cut if (value or 0) > most else kept for value in values]
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigError: the link holds a setting that does not work.
     """
-    known = {name: query[name] for name in SETTINGS if name in query}
-    if not known:
+    values = {name: query[name] for name in SETTINGS if name in query}
+    if not values:
         return {name: query[name] for name in ("prompt",) if name in query}
-    config = controls.check_settings(known)
+    config = controls.check_settings(values)
     return {"prompt": controls.prompt_of(query, config.pair), **controls.widget_values(config)}

@@ -55,11 +55,11 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 
 def build() -> Controls:
     """Place the controls, and connect the pair to the list of methods."""
-    card = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
-    rule, pair, methods = card.settings["rule"], card.settings["pair"], card.settings["methods"]
+    form = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
+    rule, pair, methods = form.settings["rule"], form.settings["pair"], form.settings["methods"]
     rule.choices = [item for item in rule.choices if item[1] in RULES]
     pair.change(methods_here, [pair, methods], methods, **QUIET)
-    return card
+    return form
 
 
 def _methods() -> gr.components.Component:
@@ -81,8 +81,8 @@ def choices(pair: str) -> list[tuple[str, str]]:
 def methods_here(pair: str, chosen: list[str]) -> Any:
     """The list of methods for another pair, which keeps the chosen ones that it has, unless they are the defaults."""
     offered = choices(pair)
-    usual = any(sorted(chosen) == sorted(names) for names in DEFAULT.values())
-    kept = DEFAULT[pair] if usual and pair in DEFAULT else [name for _, name in offered if name in chosen]
+    is_default = any(sorted(chosen) == sorted(names) for names in DEFAULT.values())
+    kept = DEFAULT[pair] if is_default and pair in DEFAULT else [name for _, name in offered if name in chosen]
     return gr.update(choices=offered, value=list(kept) or [name for _, name in offered][:FEWEST])
 
 

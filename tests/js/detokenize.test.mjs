@@ -12,11 +12,11 @@ test('lanes of one target share their words; without any, ids stay', () => {
   );
   const lane = buildLane(silent);
   assert.ok(lane.wordless);
-  assert.equal(lane.shown[0], `<${lane.ids[0]}>`);
+  assert.equal(lane.texts[0], `<${lane.ids[0]}>`);
   const speaker = buildLane(trace.lanes.vanilla);
   sharePieces([speaker, lane]);
   assert.ok(!lane.wordless);
-  assert.equal(lane.shown.join(''), lane.finished.text);
+  assert.equal(lane.texts.join(''), lane.finished.text);
   const stranger = buildLane(
     silent.map((event) =>
       event.kind === 'RunStarted' ? { ...event, models: { target: 'another' } } : event
@@ -31,7 +31,7 @@ test('an id without words is told by its number', () => {
     { kind: 'PiecesSeen', pieces: { 1: ' a', 3: '' } },
     make.committed([1, 2, 3], ['target', 'target', 'target']),
   ]);
-  assert.deepEqual(lane.shown, [' a', '<2>', '']);
+  assert.deepEqual(lane.texts, [' a', '<2>', '']);
   assert.deepEqual([piece(lane, 3), lane.wordless], ['', false]);
 });
 

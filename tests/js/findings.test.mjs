@@ -22,7 +22,7 @@ const ANSWERS = {
   trees: 'what-it-takes',
   lossless: 'losslessness.coins',
 };
-const explored = (lesson, own, busy = false) => ({ answer: recorded(ANSWERS[lesson]), own, busy });
+const explored = (name, live, busy = false) => ({ answer: recorded(ANSWERS[name]), live, busy });
 
 test('a run in numbers: what was counted, and what a pass cost', () => {
   const found = run();

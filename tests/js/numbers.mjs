@@ -56,7 +56,7 @@ function alone(lane) {
       complete: complete(lane),
     },
     depths: lane.rounds.flatMap((round) => round.tree ? [round.tree.depths] : []),
-    shown: lane.shown,
+    shown: lane.texts,
     settings: lane.header && settingsWords(lane.header.config, new Set(noSteps)),
     use: lane.header && useOf(lane.header.config),
   };

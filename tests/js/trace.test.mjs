@@ -88,7 +88,7 @@ test('a trace file that grows is fetched from where it ended, and is whole at th
     ).map((event) => ({ ...event, lane }))
   );
   assert.deepEqual(events, live);
-  const whole = await file.whole();
+  const whole = await file.trace();
   assert.deepEqual(whole.lanes, trace.lanes);
   assert.equal(
     new TextDecoder().decode(await gunzip(whole.bytes)),

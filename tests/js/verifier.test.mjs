@@ -9,7 +9,7 @@ import { isJudged, Verifier } from '../../app/static/state/verifier.js';
 
 const lane = buildLane(trace.lanes.drafted);
 const word = (id) => `<${id}>`;
-const kinds = (game) => verdictsOf(game.shown, lane).map(({ kind }) => kind);
+const kinds = (game) => verdictsOf(game.judgedView, lane).map(({ kind }) => kind);
 
 test('every token that the rule tested is judged once, and agreeing with the rule is the whole score', () => {
   const game = new Verifier(lane, 0);
@@ -46,7 +46,7 @@ test('nothing gives a verdict away before its answer', () => {
   const before = stateAt(lane, lane.events.findIndex((one) => one.round === at)).tokens.length;
   game.next();
   assert.ok(
-    game.before.endsWith(lane.shown.slice(0, before + 1).join('').replace(/\s+/g, ' ').slice(-20)),
+    game.before.endsWith(lane.texts.slice(0, before + 1).join('').replace(/\s+/g, ' ').slice(-20)),
   );
   assert.ok(
     game.time < lane.times[
@@ -67,7 +67,7 @@ test('of a tree all tokens at one depth are judged together, and its way is not 
   const game = new Verifier(tree, 0);
   assert.deepEqual(game.tokens, [7, 8]);
   const walked = () =>
-    gridOf(game.shown, tree, 8).flatMap(({ cells }) =>
+    gridOf(game.judgedView, tree, 8).flatMap(({ cells }) =>
       cells.flatMap(({ node, kind }) => kind === 'sd-fresh' ? [node] : [])
     );
   assert.deepEqual(walked(), []);

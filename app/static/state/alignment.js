@@ -28,15 +28,15 @@ const letters = (words) => [...words];
 export function commonOf(a, b) {
   const lanes = [a, b];
   const [first, second] = lanes.map(({ header }) => header?.prompt ?? null);
-  const [own, other] = lanes.map(({ header }) => header?.models.target ?? null);
-  const target = own !== null && own === other &&
+  const [targetA, targetB] = lanes.map(({ header }) => header?.models.target ?? null);
+  const target = targetA !== null && targetA === targetB &&
     a.header?.config.pair === b.header?.config.pair && !isServed(a) && !isServed(b); // cut anywhere
   const prompt = first !== null && first === second
     ? null
     : 1 + Math.max(0, firstDifference(letters(first ?? ''), letters(second ?? '')));
   const by = prompt === null && target ? 'tokens' : a.wordless || b.wordless ? 'nothing' : 'texts';
-  const [left, right] = lanes.map(({ ids, shown }) =>
-    by === 'tokens' ? ids : letters(shown.join(''))
+  const [left, right] = lanes.map(({ ids, texts }) =>
+    by === 'tokens' ? ids : letters(texts.join(''))
   );
   const parts = firstDifference(left, right);
   const agree = parts < 0 ? left.length : parts;
@@ -46,7 +46,7 @@ export function commonOf(a, b) {
 /** Where each new token of a run begins and ends, in characters. @param {Lane} lane */
 function spansOf(lane) {
   let at = 0;
-  return lane.shown.map((words) => [at, at += letters(words).length]);
+  return lane.texts.map((words) => [at, at += letters(words).length]);
 }
 
 /**
@@ -57,14 +57,14 @@ function spansOf(lane) {
  */
 export function columnsOfTokens(a, b, { by, agree }) {
   const spans = { a: spansOf(a), b: spansOf(b) };
-  const [ends, others] = [spans.a, spans.b].map((own) => own.map(([, end]) => end));
+  const [endsA, endsB] = [spans.a, spans.b].map((runSpans) => runSpans.map(([, end]) => end));
   const shared = by === 'texts'
-    ? [...new Set(ends)].filter((end) => end <= agree && others.includes(end))
+    ? [...new Set(endsA)].filter((end) => end <= agree && endsB.includes(end))
     : [];
   const last = Math.max(0, ...shared);
-  const placed = (/** @type {number[][]} */ own) => {
+  const placed = (/** @type {number[][]} */ runSpans) => {
     let column = shared.length;
-    return own.map(([begin]) =>
+    return runSpans.map(([begin]) =>
       begin < last ? 1 + shared.filter((end) => end <= begin).length : column += 1
     );
   };
@@ -94,7 +94,7 @@ function roundsOf(name, lane, start = 1, measured = true) {
       u: rejected && rejected.draw,
       milliseconds: measured ? Math.round(1e7 * (committed.at - began)) / 1e4 : null,
       waiting: measured ? waiting(lane) : null,
-      text: lane.shown.slice(first, first + committed.ids.length).join(''),
+      text: lane.texts.slice(first, first + committed.ids.length).join(''),
     }];
   });
 }
@@ -112,14 +112,14 @@ export const labelOf = ({ file, name, lane }) =>
 /** Whether two runs must write the same text: the same target and prompt, and either greedy or with
  *  shared noise. @param {Lane} a @param {Lane} b @param {Common} common */
 function mustBeEqual(a, b, { by }) {
-  const [one, other] = [a.header?.config, b.header?.config];
+  const [configA, configB] = [a.header?.config, b.header?.config];
   if (
-    by !== 'tokens' || !one || !other || one.temperature !== other.temperature ||
-    (one.ignore_eos ?? false) !== (other.ignore_eos ?? false) ||
-    one.max_new_tokens !== other.max_new_tokens
+    by !== 'tokens' || !configA || !configB || configA.temperature !== configB.temperature ||
+    (configA.ignore_eos ?? false) !== (configB.ignore_eos ?? false) ||
+    configA.max_new_tokens !== configB.max_new_tokens
   ) return false;
-  return one.temperature === 0 ||
-    (one.seed === other.seed && one.rule === 'match' && other.rule === 'match');
+  return configA.temperature === 0 ||
+    (configA.seed === configB.seed && configA.rule === 'match' && configB.rule === 'match');
 }
 
 /** The answer that the page shows for two runs from files. @param {{a: Run, b: Run}} runs */
@@ -204,14 +204,14 @@ export function alignmentWords({ facts }) {
           'methods.',
     ],
   }[by];
-  const other = target || by === 'tokens' || by === 'texts' && prompt === null
+  const targets = target || by === 'tokens' || by === 'texts' && prompt === null
     ? []
     : ['The targets differ, or a trace doesn’t name its target.'];
   const clocks = files.a.machine === files.b.machine ? [] : [
     'The runs were timed on different machines or machine settings: compare rounds, not ' +
     'milliseconds.',
   ];
-  return [...why, ...(by === 'nothing' ? [] : [where]), ...other, ...clocks];
+  return [...why, ...(by === 'nothing' ? [] : [where]), ...targets, ...clocks];
 }
 
 /** Build a lane and check its events; throws if they are inconsistent. @param {Event[]} events */
@@ -238,7 +238,7 @@ export class Opened {
   constructor() {
     this.lanes = /** @type {Run[]} */ ([]);
     this.chosen = { a: -1, b: -1 };
-    this.asked = { given: '', run: /** @type {'a' | 'b'} */ ('a') };
+    this.request = { given: '', run: /** @type {'a' | 'b'} */ ('a') };
     this.answer = /** @type {Answer | null} */ (null);
     this.branch = /** @type {Lane | null} */ (null);
   }
@@ -247,16 +247,16 @@ export class Opened {
    *  Throws an Error and changes nothing if they are inconsistent. @param {Trace} trace */
   add(file, trace) {
     const before = { lanes: this.lanes, chosen: this.chosen };
-    const there = Object.entries(trace.lanes).filter(([, events]) => events.length);
-    if (!there.length) throw new Error('it holds no events of a run');
+    const entries = Object.entries(trace.lanes).filter(([, events]) => events.length);
+    if (!entries.length) throw new Error('it holds no events of a run');
     try {
-      const found = there.map(([name, events]) => ({ file, name, lane: checked(events) }));
-      this.lanes = [...before.lanes, ...found];
+      const added = entries.map(([name, events]) => ({ file, name, lane: checked(events) }));
+      this.lanes = [...before.lanes, ...added];
       const last = this.lanes.length - 1;
       // fewer than two files: a single file shows its last two lanes
-      const one = new Set(before.lanes.map((run) => run.file)).size < 2;
+      const single = new Set(before.lanes.map((run) => run.file)).size < 2;
       this.chosen = {
-        a: !before.lanes.length ? last - 1 : one ? before.lanes.length - 1 : before.chosen.a,
+        a: !before.lanes.length ? last - 1 : single ? before.lanes.length - 1 : before.chosen.a,
         b: last,
       };
       sharePieces(this.lanes.map(({ lane }) => lane));
@@ -307,17 +307,17 @@ export class Opened {
       target: header.models.target,
       after: lane.ids.slice(0, first + committed.ids.length - 1),
     });
-    this.asked = { given, run };
+    this.request = { given, run };
     return { pair, given };
   }
 
   /** Add the branch that the server decoded. @param {Record<string, any>} branch its facts
    *  @param {Event[]} events @returns {boolean} whether it belongs to a shown run */
   goOn(given, branch, events) {
-    const { runs, asked } = this;
-    if (!runs || !given || given !== asked.given) return false;
+    const { runs, request } = this;
+    if (!runs || !given || given !== request.given) return false;
     this.update();
-    const { run } = asked;
+    const { run } = request;
     const lane = (this.branch = buildLane(events));
     sharePieces([...this.lanes.map((one) => one.lane), lane]);
     const answer = /** @type {Answer} */ (this.answer);

@@ -22,29 +22,29 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
   const most = Math.max(1, total);
   const gap = most * 0.075;
   const drawn = names.flatMap((name) => { // leaves out lanes that failed before their first token
-    const [state, clock, own] = [states[name], clocks[name], named[name]];
-    if (!state || !clock || !own || (clock.done && !state.tokens.length)) return [];
-    const [colour, label] = [`@${own.colour}`, escaped(own.label)];
+    const [state, clock, look] = [states[name], clocks[name], named[name]];
+    if (!state || !clock || !look || (clock.done && !state.tokens.length)) return [];
+    const [colour, label] = [`@${look.colour}`, escaped(look.label)];
     const [x, y] = [clock.seconds, state.points.at(-1)?.total ?? 0];
     const end = { x, y, done: clock.done, left: x > 0.55 * duration };
-    return [{ name, own, colour, label, points: state.points, end }];
+    return [{ name, look, colour, label, points: state.points, end }];
   });
   if (!drawn.length) return { empty: 'A line appears for each lane once it has tokens.' };
   const heights = labelHeights(drawn.map(({ end }) => end), most, gap);
   return {
-    data: drawn.map(({ name, own, colour, label, points, end }) => ({
+    data: drawn.map(({ name, look, colour, label, points, end }) => ({
       x: [...points.map(({ t }) => t), end.x],
       y: [...points.map((point) => point.total), end.y],
-      name: own.label,
+      name: look.label,
       type: 'scatter',
       mode: 'lines+markers',
       marker: {
-        symbol: own.mark,
+        symbol: look.mark,
         size: 8,
         opacity: [...points.map(() => 0), 1],
         color: colour,
       },
-      line: { shape: 'hv', width: name === selected ? 3 : 1.8, color: colour, dash: own.dash },
+      line: { shape: 'hv', width: name === selected ? 3 : 1.8, color: colour, dash: look.dash },
       hovertemplate: `${label}: %{y} tokens at %{x:.4f} s<extra></extra>`,
     })),
     layout: {

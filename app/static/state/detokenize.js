@@ -4,8 +4,8 @@
 
 /** The text of an id, as the trace holds it. @param {Lane} lane */
 export function piece(lane, id) {
-  const known = lane.pieces[id];
-  return known === undefined ? `<${id}>` : known;
+  const text = lane.pieces[id];
+  return text === undefined ? `<${id}>` : text;
 }
 
 const RAW_BYTE = /(\\x[89a-f][0-9a-f])/i;
@@ -28,18 +28,18 @@ function decoded(bytes) {
 /** Make pieces readable. A character whose bytes are spread over tokens appears at the token that
  *  completes it; bytes that never complete one stay written as \xNN. @param {string[]} pieces */
 export function joinPieces(pieces) {
-  const shown = pieces.slice();
+  const texts = pieces.slice();
   for (let i = 0; i < pieces.length; i += 1) {
     if (!RAW_BYTE.test(pieces[i])) continue;
     const last = [i, i + 1, i + 2, i + 3].find((j) =>
       j < pieces.length && decoded(pieces.slice(i, j + 1).flatMap(bytesOf)) !== null
     );
     if (last === undefined) continue;
-    shown.fill('', i, last);
-    shown[last] = decoded(pieces.slice(i, last + 1).flatMap(bytesOf)) ?? '';
+    texts.fill('', i, last);
+    texts[last] = decoded(pieces.slice(i, last + 1).flatMap(bytesOf)) ?? '';
     i = last;
   }
-  return shown;
+  return texts;
 }
 
 /** Whether the prompt of a lane was a chat message: the token ids that the target read do not end
@@ -54,19 +54,19 @@ export function isMessage(lane) {
 /** Set the texts of a lane's ids, and `wordless` if the trace has none. @param {Lane} lane */
 export function spell(lane) {
   lane.wordless = lane.ids.length > 0 && !lane.ids.some((id) => lane.pieces[id] !== undefined);
-  lane.shown = joinPieces(lane.ids.map((id) => piece(lane, id)));
+  lane.texts = joinPieces(lane.ids.map((id) => piece(lane, id)));
 }
 
 /** Share pieces among lanes of one target, which have the same tokenizer. @param {Lane[]} lanes */
 export function sharePieces(lanes) {
-  const known = new Map(); // target -> pieces
+  const shared = new Map(); // target -> pieces
   const targets = lanes.map((lane) => (lane.header && lane.header.models.target) || '');
   lanes.forEach((lane, i) =>
-    known.set(targets[i], Object.assign(known.get(targets[i]) || {}, lane.pieces))
+    shared.set(targets[i], Object.assign(shared.get(targets[i]) || {}, lane.pieces))
   );
   lanes.forEach((lane, i) => {
     if (!targets[i]) return;
-    lane.pieces = known.get(targets[i]);
+    lane.pieces = shared.get(targets[i]);
     spell(lane);
   });
 }

@@ -20,8 +20,8 @@ export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys
 export function csvOf(rows) {
   const columns = columnsOf(rows);
   const cell = (value) => {
-    const plain = [value].flat().join(' '); // null is empty
-    const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${plain}` : plain;
+    const joined = [value].flat().join(' '); // null is empty
+    const words = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${joined}` : joined;
     return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
   return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) =>
@@ -78,17 +78,17 @@ function sizeOf(value) {
  * About how long a measurement takes, scaled from one with other settings: "about 2 minutes".
  * @param {Record<string, any>} values of the form
  * @param {string[]} scales fields that multiply the time
- * @param {{choice: Record<string, any>, seconds: number}} known a measurement with its time
+ * @param {{choice: Record<string, any>, seconds: number}} measured a measurement with its time
  * @param {(pair: string) => number} weight of a pair's target: its relative time per token
  */
-export function aboutWords(values, scales, known, weight) {
+export function aboutWords(values, scales, measured, weight) {
   const share = scales.reduce(
     (product, name) =>
-      product * sizeOf(values[name] ?? 1) / sizeOf(known.choice[name] ?? values[name] ?? 1),
+      product * sizeOf(values[name] ?? 1) / sizeOf(measured.choice[name] ?? values[name] ?? 1),
     1,
   );
-  const pairs = weight(values.pair ?? 'embedded') / weight(known.choice.pair ?? 'embedded');
-  return `about ${roughly(known.seconds * share * pairs)}`;
+  const pairs = weight(values.pair ?? 'embedded') / weight(measured.choice.pair ?? 'embedded');
+  return `about ${roughly(measured.seconds * share * pairs)}`;
 }
 
 /** The races of a mark: its own, and those of other prompts. @param {Answer | null} answer
@@ -195,13 +195,13 @@ export const alphasOf = ({ alpha, alphas, gamma }) =>
  *  @param {[number, number][]} curve */
 export function sandbox(box, curve) {
   const { gamma, passes, draft, shape, count } = box;
-  const one = costAt(curve, 1);
+  const oneRow = costAt(curve, 1);
   const alphas = alphasOf(box);
   const tau = shape === 'tree'
     ? treeTau(alphas, count)
     : expectedTau(alphas, shape === 'drafts' ? count : 1);
   const rows = 1 + (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma);
-  const cost = passes * draft + costAt(curve, rows) / one;
+  const cost = passes * draft + costAt(curve, rows) / oneRow;
   return { tau, cost, rows, speedup: tau / cost };
 }
 
@@ -221,7 +221,7 @@ export function breakEven(box, curve) {
 
 /** The fastest γ, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */
 export function bestGamma(box, curve) {
-  const all = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
+  const options = Array.from({ length: 32 }, (_, i) => /** @type {[number, number]} */ ([
     i + 1,
     sandbox({
       ...box,
@@ -229,28 +229,28 @@ export function bestGamma(box, curve) {
       passes: box.passes === box.gamma && box.gamma > 1 ? i + 1 : box.passes,
     }, curve).speedup,
   ]));
-  return all.reduce((best, one) => one[1] > best[1] ? one : best);
+  return options.reduce((best, option) => option[1] > best[1] ? option : best);
 }
 
 /** Set one probability of a distribution; the others share the rest in their old proportions. */
 export function withProbability(p, at, value) {
-  const others = p.reduce((sum, one, i) => i === at ? sum : sum + one, 0);
-  return p.map((one, i) =>
-    i === at ? value : others > 0 ? (one / others) * (1 - value) : (1 - value) / (p.length - 1)
+  const rest = p.reduce((sum, prob, i) => i === at ? sum : sum + prob, 0);
+  return p.map((prob, i) =>
+    i === at ? value : rest > 0 ? (prob / rest) * (1 - value) : (1 - value) / (p.length - 1)
   );
 }
 
 /** Normalise weights to a distribution; null if their sum is zero. */
 export function normalised(weights) {
-  const all = weights.reduce((a, b) => a + b, 0);
-  return all > 1e-12 ? weights.map((weight) => weight / all) : null;
+  const total = weights.reduce((a, b) => a + b, 0);
+  return total > 1e-12 ? weights.map((weight) => weight / total) : null;
 }
 
 /** Draw from a distribution: an index. @param {number} u uniform in [0, 1) */
 export function drawn(odds, u) {
   let left = u;
-  const found = odds.findIndex((weight) => (left -= weight) < 0);
-  return found < 0 ? odds.length - 1 : found;
+  const index = odds.findIndex((weight) => (left -= weight) < 0);
+  return index < 0 ? odds.length - 1 : index;
 }
 
 /** Acceptance Σ min(p, q) of one token, and the normalised residual (p − q)₊, or null. */
@@ -286,7 +286,7 @@ export function drawTokens(p, q, draws, seed) {
   return { counts, accepted };
 }
 
-/** @typedef {{position: number, id: number, shown: string, kind: string, round: number,
+/** @typedef {{position: number, id: number, text: string, kind: string, round: number,
  *  begins: boolean, rejected: number | null, differs: boolean}} Cell a new token of a run;
  *  `rejected`: the rejected draft token that it replaces */
 
@@ -299,7 +299,7 @@ export function trackOf(lane, start = 1, columns = null) {
   return tokens.map(({ id, source, round }, i) => ({
     position: columns?.[i] ?? start + i,
     id,
-    shown: lane.shown[i],
+    text: lane.texts[i],
     kind: vanilla ? 'vanilla' : source,
     round,
     differs: false,
@@ -319,10 +319,10 @@ export function aligned(tracks, base) {
   const ids = (/** @type {Cell[]} */ cells) => cells.map(({ id }) => id).join(' ');
   return Array.from({ length: most }, (_, i) =>
     Object.fromEntries(names.flatMap((name) => {
-      const [own, other] = [name, base[name]].map((one) =>
-        tracks[one]?.filter(({ position }) => position === i + 1) ?? []
+      const [cells, baseCells] = [name, base[name]].map((track) =>
+        tracks[track]?.filter(({ position }) => position === i + 1) ?? []
       );
-      const differs = other.length > 0 && ids(other) !== ids(own);
-      return own.length ? [[name, own.map((cell) => ({ ...cell, differs }))]] : [];
+      const differs = baseCells.length > 0 && ids(baseCells) !== ids(cells);
+      return cells.length ? [[name, cells.map((cell) => ({ ...cell, differs }))]] : [];
     })));
 }

@@ -57,12 +57,12 @@ export function runOf(lane, vanilla, noSteps, quiet = true) {
 }
 
 const sampled = (/** @type {Run} */ { config }) => config.temperature > 0;
-/** Whether two runs differ in one setting only. @param {Run} one @param {Run} other
+/** Whether two runs differ in one setting only. @param {Run} runA @param {Run} runB
  *  @param {string[]} free settings that may differ */
-const alike = (one, other, free) =>
-  one !== other && one.prompt === other.prompt &&
-  Object.entries(one.config).every(([name, value]) =>
-    free.includes(name) || other.config[name] === value
+const alike = (runA, runB, free) =>
+  runA !== runB && runA.prompt === runB.prompt &&
+  Object.entries(runA.config).every(([name, value]) =>
+    free.includes(name) || runB.config[name] === value
   );
 /**
  * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
@@ -84,9 +84,9 @@ export const FINDINGS = {
         `is 1/v = ${times(1 / v)}.`;
     },
     watch: ({ facts: { curve } }) => {
-      const [one, far] = [costAt(curve, 1), costAt(curve, 17)];
-      return `one row takes ${milliseconds(one)} and 17 rows take ${milliseconds(far)}: ` +
-        `${ratio(far / one)} times as long.`;
+      const [oneRow, manyRows] = [costAt(curve, 1), costAt(curve, 17)];
+      return `one row takes ${milliseconds(oneRow)} and 17 rows take ${milliseconds(manyRows)}: ` +
+        `${ratio(manyRows / oneRow)} times as long.`;
     },
   },
   gamma: {
@@ -96,13 +96,13 @@ export const FINDINGS = {
           `tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
         : '',
     answer: ({ rows }) => {
-      const known = rows.filter((row) => row.predicted_tau);
-      if (!known.length) return '';
-      const wide = known.reduce((most, row) => row.gamma > most.gamma ? row : most);
-      const more = known.filter((row) => row.predicted_tau > row.tau).length;
+      const cells = rows.filter((row) => row.predicted_tau);
+      if (!cells.length) return '';
+      const wide = cells.reduce((most, row) => row.gamma > most.gamma ? row : most);
+      const tooMany = cells.filter((row) => row.predicted_tau > row.tau).length;
       return `the formula predicts ${ratio(wide.predicted_tau)} tokens per round at γ ` +
         `${wide.gamma}, T ${wide.steps}; measured: τ = ${ratio(wide.tau)}. It predicts too many ` +
-        `in ${more} of ${plural(known.length, 'cell')}.`;
+        `in ${tooMany} of ${plural(cells.length, 'cell')}.`;
     },
   },
   accept: {
@@ -122,14 +122,14 @@ export const FINDINGS = {
       const { quiet, config: { steps } } = run;
       if (!quiet || !run.v || run.c === null) return '';
       const [c, v] = [run.c, run.v].map((cost) => Number(ratio(cost))); // as they are shown
-      const other = runs.find((one) => alike(run, one, ['steps']));
+      const otherRun = runs.find((one) => alike(run, one, ['steps']));
       const many = steps > 2
         ? `, and T = ${steps} over one step by more than ${
           percent((v + c * steps) / (v + c) - 1, 0)
         }`
         : '';
-      const apart = other?.tau && run.tau
-        ? ` With T = ${other.config.steps} it was ${ratio(other.tau)}.`
+      const apart = otherRun?.tau && run.tau
+        ? ` With T = ${otherRun.config.steps} it was ${ratio(otherRun.tau)}.`
         : '';
       return `c = ${ratio(c)} and v = ${ratio(v)}, so two steps must raise τ by more than c/(v ` +
         `+ c) = ${percent(c / (v + c), 0)}${many}. At T = ${steps}, τ was ${
@@ -138,19 +138,19 @@ export const FINDINGS = {
     },
   },
   temperature: {
-    run: ({ config: { temperature, draft_temperature: own }, alpha: accepted, tested }) =>
+    run: ({ config: { temperature, draft_temperature: heat }, alpha: accepted, tested }) =>
       accepted === null
         ? ''
-        : `the target’s temperature was ${temperature} and the drafter’s ${own ?? temperature}; ` +
+        : `the target’s temperature was ${temperature} and the drafter’s ${heat ?? temperature}; ` +
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
     answer: ({ rows }) => {
       const warmest = Math.max(...rows.map((row) => row.temperature));
-      const own = rows.filter((row) => row.temperature === warmest && Number.isFinite(row.alpha));
-      const found = own.map((row) =>
+      const warm = rows.filter((row) => row.temperature === warmest && Number.isFinite(row.alpha));
+      const alphas = warm.map((row) =>
         `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`
       );
-      return own.length > 1
-        ? `with the target at ${warmest}, α is ${found.join(', ')}: its temperature is in q.`
+      return warm.length > 1
+        ? `with the target at ${warmest}, α is ${alphas.join(', ')}: its temperature is in q.`
         : '';
     },
   },
@@ -183,15 +183,15 @@ export const FINDINGS = {
         ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}, so each node costs ` +
           `${percent((tree.v - 1) / nodes)} of a pass.`
         : '';
-      const beside = chain
+      const chainWords = chain
         ? `, and the window of γ = ${chain.config.gamma} τ = ${ratio(chain.tau)}`
         : '';
-      return `the tree of B = ${nodes} nodes gave τ = ${ratio(tree.tau)}${beside}.${rows}`;
+      return `the tree of B = ${nodes} nodes gave τ = ${ratio(tree.tau)}${chainWords}.${rows}`;
     },
     answer: ({ facts: { curve } }) => {
-      const one = costAt(curve, 1);
+      const oneRow = costAt(curve, 1);
       return 'from 1 to 17 rows, each extra row costs ' +
-        `${percent((costAt(curve, 17) - one) / 16 / one)} of a pass.`;
+        `${percent((costAt(curve, 17) - oneRow) / 16 / oneRow)} of a pass.`;
     },
   },
   lossless: {
@@ -216,12 +216,12 @@ export const FINDINGS = {
   },
 };
 
-/** @typedef {{answer: Answer, own: boolean, busy: boolean} | null} Explored the answer of the
+/** @typedef {{answer: Answer, live: boolean, busy: boolean} | null} Explored the answer of the
  *  lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
 /** The source of an answer, in words. @param {NonNullable<Explored>} explored */
-const sourceOf = ({ answer, own, busy }) =>
-  own
+const sourceOf = ({ answer, live, busy }) =>
+  live
     ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
     : `The recording (${answer.machine.device})`;
 
@@ -230,8 +230,8 @@ const reported = (/** @type {Answer} */ { report }) => report.answer ?? '';
 /** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
 export function watched(lesson, explored) {
   const { watch = reported } = FINDINGS[lesson] ?? {};
-  const found = explored?.own ? watch(explored.answer) : '';
-  return explored && found ? `${sourceOf(explored)}: ${found}` : '';
+  const words = explored?.live ? watch(explored.answer) : '';
+  return explored && words ? `${sourceOf(explored)}: ${words}` : '';
 }
 
 /** Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
@@ -243,27 +243,27 @@ export function watched(lesson, explored) {
  *  @returns {string[]} sentences */
 export function proven(lesson, runs, explored, recorded, sliders = null) {
   const { run: ofRun, answer: ofAnswer = reported } = FINDINGS[lesson] ?? {};
-  const by = (who, found) => found ? [`${who}: ${found}`] : [];
+  const by = (who, words) => words ? [`${who}: ${words}`] : [];
   const answered = explored ? by(sourceOf(explored), ofAnswer(explored.answer)) : [];
-  const latest = runs.map((run) => ({ run, found: ofRun?.(run, runs) })).find(({ found }) => found);
-  const own = [
-    ...(explored?.own ? answered : []),
-    ...(latest ? by(`Your run (${latest.run.words})`, latest.found) : []),
+  const latest = runs.map((run) => ({ run, words: ofRun?.(run, runs) })).find(({ words }) => words);
+  const ownWords = [
+    ...(explored?.live ? answered : []),
+    ...(latest ? by(`Your run (${latest.run.words})`, latest.words) : []),
   ];
-  const shown = recorded
+  const recordedWords = recorded
     ? by(
       `The recording “${recorded.title}” (${recorded.run.words})`,
       ofRun?.(recorded.run, [recorded.run]),
     )
     : [];
-  const lost = !own.length &&
+  const lost = !ownWords.length &&
     runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
   const disturbed = lost
     ? ['Other programs disturbed the clock of your run, so its times aren’t used.']
     : [];
   return [
     ...(sliders ? [sliderWords(sliders)] : []),
-    ...(own.length ? own : [...disturbed, ...answered, ...shown]),
+    ...(ownWords.length ? ownWords : [...disturbed, ...answered, ...recordedWords]),
   ];
 }
 

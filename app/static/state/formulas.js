@@ -18,7 +18,7 @@ const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) 
 /** A line, or marks if `mark` is given.
  *  @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
 export const trace = (name, x, y, colour, look = {}) => {
-  const { dash = '', mark = '', ...more } = look;
+  const { dash = '', mark = '', ...rest } = look;
   return {
     type: 'scatter',
     mode: dash ? 'lines' : 'markers',
@@ -28,12 +28,12 @@ export const trace = (name, x, y, colour, look = {}) => {
     line: { color: colour, width: 1.8, dash },
     marker: { symbol: mark, size: mark === 'star' ? 15 : 9, color: colour },
     hovertemplate: `${name}: %{y:.3~g}<extra></extra>`,
-    ...more,
+    ...rest,
   };
 };
 
 const largest = (all, value) =>
-  all.reduce((best, one) => value(one) > value(best) ? one : best, all[0]);
+  all.reduce((best, item) => value(item) > value(best) ? item : best, all[0]);
 
 /** The row of a figure's race. @param {Answer} answer @param {Figure} figure */
 const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row.race === race));
@@ -41,46 +41,46 @@ const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row
 /** The first whole draft of γ tokens of a run of which some, but not all, were accepted.
  *  @param {Lane} lane */
 export function blockOf(lane, gamma) {
-  const whole = lane.rounds.filter(({ draft, verified }) =>
+  const rounds = lane.rounds.filter(({ draft, verified }) =>
     verified && draft?.ids.length === gamma
   );
-  const mixed = whole.find(({ verified }) => verified?.accepted && verified.accepted < gamma);
-  return mixed ?? whole[0] ?? null;
+  const mixed = rounds.find(({ verified }) => verified?.accepted && verified.accepted < gamma);
+  return mixed ?? rounds[0] ?? null;
 }
 
 /** Tokens per round and per second by γ, for the α_j of the widest window. @param {Answer} answer
  *  @param {Figure} figure @param {Values} values @param {Lane | null} lane */
 function block(answer, figure, { gamma }, lane) {
-  const own = rowOf(answer, figure);
+  const raceRow = rowOf(answer, figure);
   const { curve } = answer.facts;
-  const passes = (size) => own.steps === own.gamma ? size : Math.min(size, own.steps);
+  const passes = (size) => raceRow.steps === raceRow.gamma ? size : Math.min(size, raceRow.steps);
   const at = (size) => {
-    const tau = expectedTau(own.alpha_at.slice(0, size).map((alpha) => alpha ?? 0));
+    const tau = expectedTau(raceRow.alpha_at.slice(0, size).map((alpha) => alpha ?? 0));
     const cost = costAt(curve.draft, size) + (passes(size) - 1) * costAt(curve.again, size) +
       costAt(curve.target, size + 1);
     return { size, tau, pace: tau / cost };
   };
-  const all = range(1, own.gamma).map(at);
+  const grid = range(1, raceRow.gamma).map(at);
   const measured = answer.rows.filter((row) =>
     row.speedup && !row.auto && row.steps === passes(row.gamma)
   );
-  const [now, best, last] = [at(gamma), largest(all, ({ pace }) => pace), all[all.length - 1]];
-  const sizes = all.map(({ size }) => size);
+  const [now, best, last] = [at(gamma), largest(grid, ({ pace }) => pace), grid[grid.length - 1]];
+  const sizes = grid.map(({ size }) => size);
   const right = { yaxis: 'y2' };
-  const round = lane && blockOf(lane, own.gamma);
+  const round = lane && blockOf(lane, raceRow.gamma);
   const accepted = Math.min(round?.verified?.accepted ?? 0, gamma);
   const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
   const tried = measured.map((row) => row.gamma);
-  const found = (/** @type {string} */ field) => measured.map((row) => row[field]);
+  const column = (/** @type {string} */ field) => measured.map((row) => row[field]);
   return {
     data: [
-      trace('τ, predicted', sizes, all.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
-      trace('tokens per second, predicted', sizes, all.map(({ pace }) => pace), '@lane-2', {
+      trace('τ, predicted', sizes, grid.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
+      trace('tokens per second, predicted', sizes, grid.map(({ pace }) => pace), '@lane-2', {
         dash: 'dash',
         ...right,
       }),
-      trace('τ, measured', tried, found('tau'), '@draft', { mark: 'circle-open' }),
-      trace('tokens per second, measured', tried, found('tokens_per_second'), '@lane-2', {
+      trace('τ, measured', tried, column('tau'), '@draft', { mark: 'circle-open' }),
+      trace('tokens per second, measured', tried, column('tokens_per_second'), '@lane-2', {
         mark: 'square-open',
         ...right,
       }),
@@ -132,25 +132,25 @@ const PUBLISHED = {
  * @param {Answer} answer @param {Figure} figure @param {Values} values
  */
 function serving(answer, figure, { people }) {
-  const own = rowOf(answer, figure);
+  const raceRow = rowOf(answer, figure);
   const { curve, drafts } = answer.facts;
   const widest = curve[curve.length - 1][0];
-  const serial = own.steps === own.gamma; // a pass for each token, over one row each
+  const serial = raceRow.steps === raceRow.gamma; // a pass for each token, over one row each
   const speed = (gamma, count) => {
     const rows = serial ? 1 : gamma;
-    const passes = serial ? gamma : Math.min(gamma, own.steps);
+    const passes = serial ? gamma : Math.min(gamma, raceRow.steps);
     const growth = costAt(curve, rows * count) / costAt(curve, rows);
-    const round = passes * costAt(drafts[own.drafter], gamma) * growth +
+    const round = passes * costAt(drafts[raceRow.drafter], gamma) * growth +
       costAt(curve, count * (gamma + 1));
-    return expectedTau(own.alpha_at.slice(0, gamma).map((alpha) => alpha ?? 0)) *
+    return expectedTau(raceRow.alpha_at.slice(0, gamma).map((alpha) => alpha ?? 0)) *
       costAt(curve, count) / round;
   };
   const most = (gamma) => Math.floor(widest / (gamma + 1));
-  const gammas = [1, 2, 4, 8, 16].filter((gamma) => gamma <= own.alpha_at.length);
+  const gammas = [1, 2, 4, 8, 16].filter((gamma) => gamma <= raceRow.alpha_at.length);
   const looks = ['circle', 'square', 'diamond', 'triangle-up', 'cross'];
   const dashes = ['solid', 'dash', 'dot', 'dashdot', 'longdash'];
-  const now = gammas.filter((gamma) => people <= most(gamma));
-  const best = largest(now, (gamma) => speed(gamma, people));
+  const feasible = gammas.filter((gamma) => people <= most(gamma));
+  const best = largest(feasible, (gamma) => speed(gamma, people));
   const ends = gammas.map((gamma) => {
     const pays = range(1, most(gamma)).map((count) => speed(gamma, count) >= 1);
     const [stop, last] = [pays.indexOf(false) + 1, pays.lastIndexOf(true) + 1];
@@ -170,7 +170,7 @@ function serving(answer, figure, { people }) {
           { dash: dashes[i] },
         );
       }),
-      ...now.map((gamma) => {
+      ...feasible.map((gamma) => {
         const i = gammas.indexOf(gamma);
         return trace(`γ ${gamma}`, [people], [speed(gamma, people)], `@lane-${i + 1}`, {
           mark: looks[i],
@@ -185,7 +185,7 @@ function serving(answer, figure, { people }) {
     ],
     words: [
       `Predicted with ${people === 1 ? 'one person' : `${people} people`} served at once: ${
-        now.length
+        feasible.length
           ? `γ ${best} is the fastest, ${times(speed(best, people))}${
             speed(best, people) < 1 ? ' (slower than vanilla)' : ''
           }.`
@@ -224,7 +224,7 @@ function matched(answer, figure, { target, drafter }) {
   const targets = places.map(({ counts, p }) => heated(counts, p, target));
   const alpha = (degree) => {
     const each = places.map(({ counts, q }, i) =>
-      heated(counts, q, degree).reduce((sum, one, k) => sum + Math.min(one, targets[i][k]), 0)
+      heated(counts, q, degree).reduce((sum, prob, k) => sum + Math.min(prob, targets[i][k]), 0)
     );
     return each.reduce((a, b) => a + b, 0) / each.length;
   };

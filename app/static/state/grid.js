@@ -42,14 +42,14 @@ export function gridOf(round, lane, most) {
   const numbers = tree ? linesShown(tree, most) : spaced(countOf(round), most);
   return numbers.map((number, place) => {
     const from = place ? numbers[place - 1] + 1 : 0;
-    const known = tree
+    const cellAt = tree
       ? branchCell(round, tree, lane, number)
       : round.copied || round.unrecorded
       ? copyCell(round, lane)
       : stepCell(round, lane, from, number);
     return {
       ...labelOf(round, place, from, number),
-      cells: Array.from({ length: size }, (_, position) => known(position)),
+      cells: Array.from({ length: size }, (_, position) => cellAt(position)),
     };
   });
 }
@@ -67,10 +67,10 @@ function labelOf(round, place, from, number) {
     const title = `steps ${from + 1} to ${number + 1}`;
     return { ...plain, label: `${from + 1}–${number + 1}`, title };
   }
-  const own = draft
+  const drafts = draft
     ? tree.branches.flatMap((nodes, k) => tree.lines[nodes.at(-1) ?? -1] === number ? [k] : [])
     : [];
-  const title = own.map((k) => {
+  const title = drafts.map((k) => {
     const score = verified?.scores[k];
     const words = score === undefined ? '' : `: S = ${exact(score)}, its expected accepted tokens`;
     return `draft ${k + 1}${words}`;
@@ -78,7 +78,7 @@ function labelOf(round, place, from, number) {
   return {
     label: place ? '' : tree.branches.length ? 'drafts' : 'tree',
     title: title.join('; '),
-    chosen: own.some((k) => k === verified?.chosen),
+    chosen: drafts.some((k) => k === verified?.chosen),
   };
 }
 
@@ -93,8 +93,8 @@ function stepCell(round, lane, from, to) {
     const id = event.ids[position];
     const fresh = event.revealed.includes(position);
     const confidence = event.confidence[position];
-    const best = event.candidates[position].map((one) =>
-      `${JSON.stringify(piece(lane, one.id))} ${exact(one.prob)}`
+    const best = event.candidates[position].map((candidate) =>
+      `${JSON.stringify(piece(lane, candidate.id))} ${exact(candidate.prob)}`
     ).join(', ');
     const what = id === null
       ? 'masked'
@@ -118,11 +118,11 @@ function copyCell(round, lane) {
     const id = round.draft?.ids[position];
     if (id === undefined) return { kind: 'sd-nothing', words: '', title: `nothing ${how}` };
     const word = piece(lane, id);
-    const more = round.copied ? '' : '; the drafter’s passes were not recorded';
+    const note = round.copied ? '' : '; the drafter’s passes were not recorded';
     return {
       kind: 'sd-kept',
       words: cell(word),
-      title: `position ${position + 1}: ${how} ${JSON.stringify(word)}${more}`,
+      title: `position ${position + 1}: ${how} ${JSON.stringify(word)}${note}`,
     };
   };
 }
@@ -131,7 +131,7 @@ function copyCell(round, lane) {
  *  @param {PartialRound} round @param {Tree} tree @param {Lane} lane */
 function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
-    const node = tree.lines.findIndex((own, i) => own === line && tree.depths[i] === depth);
+    const node = tree.lines.findIndex((drawnOn, i) => drawnOn === line && tree.depths[i] === depth);
     if (!draft) {
       return { kind: line ? 'sd-nothing' : 'sd-mask sd-later', words: '', title: 'still masked' };
     }
@@ -160,11 +160,11 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = isGreedy(lane);
-  const own = Array.from(
+  const verdicts = Array.from(
     { length: round.size },
     (_, position) => verdictOf(round, lane, position, tests.get(position), greedy),
   );
-  return [...own, extraOf(round, lane)];
+  return [...verdicts, extraOf(round, lane)];
 }
 
 /** @param {PartialRound} round @param {Lane} lane */
@@ -205,19 +205,19 @@ function verdictOf(
       : 'because the text ends before it';
     return { kind: 'cut', title: `never tested: ${why}`, figures: size > 12 ? '' : 'not tested' };
   }
-  const shown = {
+  const common = {
     words: cell(piece(lane, test.id)),
     height: test.threshold,
     draw: greedy ? null : test.draw,
     figures: testFigures(test, greedy),
   };
-  if (test.accepted) return { kind: 'ok', mark: '✓', title: testWords(test, greedy), ...shown };
+  if (test.accepted) return { kind: 'ok', mark: '✓', title: testWords(test, greedy), ...common };
   const [word, extra] = [test.id, verified.extra].map((id) => JSON.stringify(piece(lane, id)));
   return {
     kind: 'no',
     mark: '✕',
     title: `${word} rejected: ${testWords(test, greedy)}; the target writes ${extra}`,
-    ...shown,
+    ...common,
   };
 }
 

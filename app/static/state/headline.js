@@ -29,9 +29,9 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
   const reports = drafted && isServed(drafted) && drafted.finished
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
-  const wrote = (drafted || vanilla)?.shown.length; // else it makes no claim
+  const wrote = (drafted || vanilla)?.texts.length; // else it makes no claim
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
-    drafted.shown.length && vanilla.shown.length;
+    drafted.texts.length && vanilla.texts.length;
   const trusted = !(compared && doubt);
   const cost = trusted ? predicted(drafted, vanilla) : null;
   return {
@@ -58,7 +58,7 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
  * @returns {[number: string, words: string, slower?: boolean]}
  */
 export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
-  if (baseline && !vanilla?.shown.length) return [dash, 'nothing was measured'];
+  if (baseline && !vanilla?.texts.length) return [dash, 'nothing was measured'];
   if (baseline) {
     return [
       '1.00×',
@@ -73,13 +73,13 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       : [dash, 'target passes are counted at the end, because the clock was disturbed'];
   }
   if (final === null || !vanilla || !over) {
-    const far = speedUp(clocks.drafted, clocks.vanilla);
+    const soFar = speedUp(clocks.drafted, clocks.vanilla);
     return [
-      times(far),
-      far === null
+      times(soFar),
+      soFar === null
         ? 'the speed-up appears when both lanes have tokens'
         : 'vanilla’s tokens per second, so far',
-      far !== null && far < 1,
+      soFar !== null && soFar < 1,
     ];
   }
   const [paces, clock] = [
@@ -88,7 +88,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
   ];
   const words = isServed(drafted)
     ? `vanilla’s tokens per second, from another system over the network: ${paces}`
-    : drafted.shown.length === vanilla.shown.length
+    : drafted.texts.length === vanilla.texts.length
     ? `vanilla’s speed, measured: ${clock}`
     : `vanilla’s tokens per second, measured: ${paces}`;
   return [times(final), words, final < 1];
@@ -97,14 +97,14 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
 /** The counts shown if the clock was disturbed: all passes, and which lane took longer.
  *  @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]} */
 function disturbed(drafted, vanilla) {
-  const [own, base] = [passesOf(drafted), passesOf(vanilla)];
+  const [passes, basePasses] = [passesOf(drafted), passesOf(vanilla)];
   const slower = drafted.duration > vanilla.duration
     ? ` The drafted lane was slower, on a disturbed clock: ${seconds(drafted.duration)} s ` +
       `against ${seconds(vanilla.duration)} s.`
     : '';
   return [
-    `${own.target} : ${base.target}`,
-    `target passes, vanilla’s on the right, plus ${plural(own.drafter, 'drafter pass')}: ` +
+    `${passes.target} : ${basePasses.target}`,
+    `target passes, vanilla’s on the right, plus ${plural(passes.drafter, 'drafter pass')}: ` +
     `counted, because the clock was disturbed.${slower}`,
   ];
 }
@@ -112,16 +112,16 @@ function disturbed(drafted, vanilla) {
 /** A sentence on whether both lanes have written the same text so far. @param {Pair<Lane>} lanes
  *  @param {Pair<State>} states @param {Pair<Clock>} clocks */
 export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
-  const [one, other] = [drafted, vanilla].map((state) =>
+  const [ids, baseIds] = [drafted, vanilla].map((state) =>
     state ? state.tokens.map((token) => token.id) : []
   );
-  const length = Math.min(one.length, other.length);
+  const length = Math.min(ids.length, baseIds.length);
   if (!length) return '';
   if (isServed(lane)) {
     return 'Its tokens are the server’s own, so they are not compared with vanilla’s.';
   }
-  const first = firstDifference(one.slice(0, length), other.slice(0, length));
-  const over = clocks.drafted?.done && clocks.vanilla?.done && one.length === other.length;
+  const first = firstDifference(ids.slice(0, length), baseIds.slice(0, length));
+  const over = clocks.drafted?.done && clocks.vanilla?.done && ids.length === baseIds.length;
   if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
   const config = lane?.header?.config;
   const drawn = config && Number(config.temperature) > 0 && config.rule !== 'match';
@@ -148,8 +148,8 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
  *  @returns {{before?: string, after?: string}} */
 export function leadWords(drafted, vanilla, who, count, trusted) {
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla);
-  if (!compared || !drafted.shown.length || !vanilla.shown.length) return {};
-  const tokens = drafted.shown.length;
+  if (!compared || !drafted.texts.length || !vanilla.texts.length) return {};
+  const tokens = drafted.texts.length;
   if (isServed(drafted)) {
     return {
       before: `${who} answers over the network.`,
@@ -162,7 +162,7 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   const slower = speed !== null && speed < 1 ? '; slower, on a disturbed clock' : '';
   const passes = trusted ? '' : `, plus ${plural(passesOf(drafted).drafter, 'drafter pass')}`;
   const fast = trusted && speed !== null ? `, ${speedWords(speed)}` : `${passes}${slower}`;
-  const instead = tokens === vanilla.shown.length ? ` instead of ${vanilla.rounds.length}` : '';
+  const instead = tokens === vanilla.texts.length ? ` instead of ${vanilla.rounds.length}` : '';
   const numbers = `${same ? 'the same ' : ''}${plural(tokens, 'token')} in ` +
     `${drafted.rounds.length} ` +
     `${count > 2 ? 'target ' : ''}${
@@ -199,8 +199,8 @@ const BARELY = 1.1; // from this speed-up on no explanation is offered
  *  @returns {{question: string, words: string, round: number} | null} */
 export function whySlow(drafted, vanilla) {
   const speed = drafted && vanilla ? speedUp(pace(drafted), pace(vanilla)) : null;
-  const [own, base] = [drafted?.finished?.seconds_by, vanilla?.finished?.seconds_by];
-  if (!drafted || !vanilla || !own || !base || !speed || speed >= BARELY || isServed(drafted)) {
+  const [by, base] = [drafted?.finished?.seconds_by, vanilla?.finished?.seconds_by];
+  if (!drafted || !vanilla || !by || !base || !speed || speed >= BARELY || isServed(drafted)) {
     return null;
   }
   const { rounds, duration } = drafted;
@@ -223,26 +223,26 @@ export function whySlow(drafted, vanilla) {
   const wasted = (lost) => {
     const others = rounds.length - lost.length;
     const mean = others ? (sums.committed - lost.length) / others : rows;
-    return (duration - own.prefill) * (1 - sums.committed / mean / rounds.length);
+    return (duration - by.prefill) * (1 - sums.committed / mean / rounds.length);
   };
   const copied = rounds.filter((round) => !round.drafted);
   const rejected = rounds.filter((round) => round.drafted && !round.accepted);
   const of = (count) => `${count} of ${plural(rounds.length, 'round')}`;
   // if neither lane had read a prompt
-  const unread = ((duration - own.prefill) * vanilla.duration) / (vanilla.duration - base.prefill);
+  const unread = ((duration - by.prefill) * vanilla.duration) / (vanilla.duration - base.prefill);
   const draft = longest('DraftReady');
   /** @type {[seconds: number, words: string, round: number][]} saved without it */
   const costs = [
     [
-      own.draft,
-      `Drafting takes ${share(own.draft)} of the time: ${plural(sums.nfe, 'drafter pass')}, ` +
-      `each as long as ${passes(own.draft / sums.nfe)}; the longest draft took ` +
+      by.draft,
+      `Drafting takes ${share(by.draft)} of the time: ${plural(sums.nfe, 'drafter pass')}, ` +
+      `each as long as ${passes(by.draft / sums.nfe)}; the longest draft took ` +
       `${milliseconds(draft.seconds)}.`,
       draft.round,
     ],
     [
-      own.score - sums.calls * pass,
-      `A verifying pass takes as long as ${passes(own.score / sums.calls)}: it reads up to ` +
+      by.score - sums.calls * pass,
+      `A verifying pass takes as long as ${passes(by.score / sums.calls)}: it reads up to ` +
       `${rows} tokens at once.`,
       longest('TargetScored').round,
     ],
@@ -259,11 +259,11 @@ export function whySlow(drafted, vanilla) {
     ],
     [
       duration - unread,
-      `Reading the prompt takes ${share(own.prefill)} of the time, and ` +
+      `Reading the prompt takes ${share(by.prefill)} of the time, and ` +
       `${plural(sums.committed, 'token')} are too few to make up for it.`,
       rounds.length - 1,
     ],
   ];
-  const [[, words, round]] = costs.sort(([one], [other]) => other - one);
+  const [[, words, round]] = costs.sort(([a], [b]) => b - a);
   return { question: speed < 1 ? 'Why slower?' : 'Why barely faster?', words, round };
 }

@@ -13,6 +13,6 @@ export const keptRuns = (seconds) =>
 
 /** @param {Kept} run */
 export function keepRun(run) {
-  const known = keptRuns(Infinity).filter(({ query }) => query !== run.query);
-  keep(KEY, JSON.stringify([run, ...known].slice(0, MOST)));
+  const earlier = keptRuns(Infinity).filter(({ query }) => query !== run.query);
+  keep(KEY, JSON.stringify([run, ...earlier].slice(0, MOST)));
 }

@@ -133,14 +133,14 @@ export const residual = (rows) =>
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);
   const walks = test?.kind === 'tree';
-  const mine = rows.findIndex(({ id }) => id === drafted);
-  const rest = walks ? without(rows, -1) : certain ? without(rows, mine) : residual(rows);
+  const draftedRow = rows.findIndex(({ id }) => id === drafted);
+  const rest = walks ? without(rows, -1) : certain ? without(rows, draftedRow) : residual(rows);
   const counts = rows.map(() => 0);
   let accepted = 0;
   for (let i = 0; i < draws; i += 1) {
     if (!rest || (!walks && u() < threshold)) {
       accepted += 1;
-      if (mine >= 0) counts[mine] += 1;
+      if (draftedRow >= 0) counts[draftedRow] += 1;
       continue;
     }
     const row = drawn(rest, u());
@@ -151,4 +151,4 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
 }
 
 /** p without one row, as a distribution. @param {Row[]} rows */
-const without = (rows, mine) => normalised(rows.map(({ p }, i) => i === mine ? 0 : p ?? 0));
+const without = (rows, index) => normalised(rows.map(({ p }, i) => i === index ? 0 : p ?? 0));

@@ -93,7 +93,7 @@ export function buildLane(events) {
     rounds: /** @type {Round[]} */ ([]),
     stops: /** @type {number[]} indices of events at which stepping stops */ ([]),
     ids: /** @type {number[]} */ ([]),
-    shown: /** @type {string[]} the readable text of each id */ ([]),
+    texts: /** @type {string[]} the readable text of each id */ ([]),
     duration: 0,
     wordless: false, // whether the trace holds no piece of its text
   };
@@ -192,11 +192,11 @@ const emptyState = () => ({
 /** For each tested position, whether one of its tests accepted. @param {Test[]} tests */
 export function reached(tests) {
   /** @type {Map<number, boolean>} */
-  const found = new Map();
+  const accepted = new Map();
   for (const test of tests) {
-    found.set(test.position, Boolean(found.get(test.position)) || test.accepted);
+    accepted.set(test.position, Boolean(accepted.get(test.position)) || test.accepted);
   }
-  return [...found.values()];
+  return [...accepted.values()];
 }
 
 /** The test that rejected a drafted token, or null.
@@ -265,12 +265,12 @@ function apply(state, lane, event, time) {
 /** The state after n events; continues an earlier `state`. @param {Lane} lane
  *  @param {State | null} [state] */
 export function stateAt(lane, n, state = null) {
-  const known = state && state.n <= n ? state : emptyState();
-  while (known.n < Math.min(n, lane.events.length)) {
-    apply(known, lane, lane.events[known.n], lane.times[known.n]);
-    known.n += 1;
+  const current = state && state.n <= n ? state : emptyState();
+  while (current.n < Math.min(n, lane.events.length)) {
+    apply(current, lane, lane.events[current.n], lane.times[current.n]);
+    current.n += 1;
   }
-  return known;
+  return current;
 }
 
 /** @param {Lane} lane @returns {number} how many events happened by time t */

@@ -38,16 +38,16 @@ export function spare({ methods, glyphs }) {
 /** The lanes of a race by name: what they are called and how they are drawn.
  *  @param {string[]} names @param {Lanes} lanes @param {string | null} baseline
  *  @param {Looks} looks
- *  @param {Record<string, {label: string, method?: string}>} own words that came with a recording
+ *  @param {Record<string, {label: string, method?: string}>} labels that came with a recording
  *  @returns {Record<string, Named>} */
-export function nameLanes(names, lanes, baseline, looks, own) {
+export function nameLanes(names, lanes, baseline, looks, labels) {
   const { glyphs, dashes } = looks;
   const methods = { drafted: DRAFTED, ...looks.methods };
   const free = spare(looks);
   const taken = new Set(); // no two lanes look the same
   let next = 0;
   return Object.fromEntries(names.map((name) => {
-    const words = Object.hasOwn(own, name) ? own[name] : null;
+    const words = Object.hasOwn(labels, name) ? labels[name] : null;
     const key = words?.method || name;
     const method = Object.hasOwn(methods, key) ? methods[key] : null;
     const config = lanes[name]?.header?.config ?? null;
@@ -57,8 +57,8 @@ export function nameLanes(names, lanes, baseline, looks, own) {
       const style = { colour: 'target', mark: 'x', glyph: glyphs['line-ns'], dash: 'dot' };
       return [name, { label, about, ...style }];
     }
-    const wanted = method ?? free(next++);
-    const style = taken.has(`${wanted.mark} ${wanted.colour}`) ? free(next++) : wanted;
+    const preferred = method ?? free(next++);
+    const style = taken.has(`${preferred.mark} ${preferred.colour}`) ? free(next++) : preferred;
     taken.add(`${style.mark} ${style.colour}`);
     const use = useOf(config);
     const dash = Object.hasOwn(dashes, use) ? dashes[use] : OTHER_DASH;

@@ -29,7 +29,7 @@ export const speedUp = (fast, slow) =>
   fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
 
 /** Tokens per second of a whole lane. @param {Lane} lane */
-export const pace = (lane) => ({ rate: lane.shown.length / lane.duration });
+export const pace = (lane) => ({ rate: lane.texts.length / lane.duration });
 
 /** Passes of a whole lane. @param {Lane} lane */
 export function passesOf(lane) {
@@ -51,9 +51,9 @@ export function waiting(lane) {
 export function predicted(drafted, vanilla) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;
   const [by, base] = [drafted.finished.seconds_by, vanilla.finished.seconds_by];
-  const own = stateAt(drafted, drafted.events.length);
+  const state = stateAt(drafted, drafted.events.length);
   const calls = stateAt(vanilla, vanilla.events.length).sums.calls;
-  const { sums } = own;
+  const { sums } = state;
   if (!sums.rounds || !sums.nfe || !sums.calls || !calls || !base.score || !by.draft || !by.score) {
     return null;
   }
@@ -64,8 +64,8 @@ export function predicted(drafted, vanilla) {
 }
 
 /** Compare two token lists. @returns {number} the first difference, or −1 */
-export function firstDifference(one, other) {
-  const length = Math.min(one.length, other.length);
-  for (let i = 0; i < length; i += 1) if (one[i] !== other[i]) return i;
-  return one.length === other.length ? -1 : length;
+export function firstDifference(a, b) {
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i += 1) if (a[i] !== b[i]) return i;
+  return a.length === b.length ? -1 : length;
 }

@@ -47,10 +47,10 @@ export function momentAt(lane, n) {
  */
 export function stopOf(stops, lane, name, { round, at }) {
   const eventOf = (i) => /** @type {any} */ (lane.events[stops[i].n - 1]);
-  const own = stops.flatMap((stop, i) =>
+  const roundStops = stops.flatMap((stop, i) =>
     stop.lane === name && eventOf(i).round === round - 1 ? [i] : []
   );
-  return own.find((i) => nameOf(eventOf(i)) === at) ?? own.at(-1) ?? -1;
+  return roundStops.find((i) => nameOf(eventOf(i)) === at) ?? roundStops.at(-1) ?? -1;
 }
 
 /** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */

@@ -11,8 +11,8 @@ const FELT = 60; // tokens per second; slower races can be watched in real time
  *  races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
 export function autoSlow(duration, rate = Infinity) {
   if (!(duration > 0)) return 1;
-  const wanted = RACE_SECONDS / duration;
-  return rate < FELT && wanted > 1 ? 1 : Number(wanted.toPrecision(2));
+  const factor = RACE_SECONDS / duration;
+  return rate < FELT && factor > 1 ? 1 : Number(factor.toPrecision(2));
 }
 
 export class Playhead {
@@ -74,7 +74,7 @@ export class Playhead {
   step(count) {
     const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
     const between = this.stop < 0 && !(this.stops[passed]?.t >= this.t - EPSILON);
-    const here = this.stop >= 0 ? this.stop : passed;
-    this.stand(here + count + Number(between && count < 0));
+    const current = this.stop >= 0 ? this.stop : passed;
+    this.stand(current + count + Number(between && count < 0));
   }
 }

@@ -23,11 +23,11 @@ export function between(cells, where) {
   if (!cells.length) return null;
   if (!where.length) return cells[0];
   const [at, ...rest] = where;
-  const known = cells.map(([first]) => first);
-  const low = Math.max(...known.filter((one) => one <= at));
-  const high = Math.min(...known.filter((one) => one >= at));
-  const values = (one) =>
-    between(cells.filter(([first]) => first === one).map((cell) => cell.slice(1)), rest);
+  const coordinates = cells.map(([first]) => first);
+  const low = Math.max(...coordinates.filter((coordinate) => coordinate <= at));
+  const high = Math.min(...coordinates.filter((coordinate) => coordinate >= at));
+  const values = (coordinate) =>
+    between(cells.filter(([first]) => first === coordinate).map((cell) => cell.slice(1)), rest);
   if (low === high) return values(low);
   const [below, above] = [values(low), values(high)];
   const share = (at - low) / (high - low);
@@ -40,23 +40,23 @@ const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) 
 
 /** The measured range nearest to the settings of a run; null if the pair, the temperature or the
  *  method was not measured, or only with windows less than half or more than twice the size.
- *  @param {Measured[]} known @param {Record<string, any>} config
+ *  @param {Measured[]} tables @param {Record<string, any>} config
  *  @param {boolean} denoises whether the drafter uses T
  *  @param {string} [dtype] preferred among equally near ranges */
-function nearest(known, config, denoises, dtype = '') {
+function nearest(tables, config, denoises, dtype = '') {
   if (!samplesAsUsual(config)) return null;
   const shape = useOf(config);
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
-  const own = [config.gamma, steps, config.tree_nodes, config.num_drafts];
-  const [near] = known.filter((one) =>
-    one.pair === config.pair && one.temperature === config.temperature
-  ).flatMap((one) =>
-    (one.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
-      one,
+  const size = [config.gamma, steps, config.tree_nodes, config.num_drafts];
+  const [near] = tables.filter((table) =>
+    table.pair === config.pair && table.temperature === config.temperature
+  ).flatMap((table) =>
+    (table.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
+      table,
       cell,
-      far: Math.max(...own.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1))))),
+      far: Math.max(...size.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1))))),
     }))
-  ).sort((a, b) => a.far - b.far || +(b.one.dtype === dtype) - +(a.one.dtype === dtype));
+  ).sort((a, b) => a.far - b.far || +(b.table.dtype === dtype) - +(a.table.dtype === dtype));
   return near && near.far <= 1 ? near : null;
 }
 
@@ -91,31 +91,31 @@ export function predictedWords(predictions, typical, settings, denoises) {
   }
   const near = nearest(typical, config, denoises);
   if (!near) return 'No prediction: nothing similar has been recorded.';
-  const { one, cell: [, , , , low, high, words] } = near;
-  return `Predicted: ${ratio(low)}–${times(high)} ${one.over}, from runs at ${words} on ` +
-    `${named(one.device)}.`;
+  const { table, cell: [, , , , low, high, words] } = near;
+  return `Predicted: ${ratio(low)}–${times(high)} ${table.over}, from runs at ${words} on ` +
+    `${named(table.device)}.`;
 }
 
 /** The measured range nearest to the settings of a run, in words, and its source: a range over
  *  prompts, which a single prompt can be compared with, or else a range of means. Null if the kind
- *  of device or similar settings were not measured. @param {Measured[]} known
+ *  of device or similar settings were not measured. @param {Measured[]} tables
  *  @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */
-export function typicalWords(known, { config, device, dtype }, denoises) {
+export function typicalWords(tables, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
-  const among = (spread) => known.filter((a) => a.spread === spread && a.device.startsWith(kind));
+  const among = (spread) => tables.filter((a) => a.spread === spread && a.device.startsWith(kind));
   const near = nearest(among(true), config, denoises, dtype) ??
     nearest(among(false), config, denoises, dtype);
   if (!near) return null;
-  const { one, cell: [, , , , low, high, words], far } = near;
-  const where = `${one.device === device ? 'here' : `on ${named(one.device)}`}${
-    one.dtype === dtype ? '' : ` in ${one.dtype}`
+  const { table, cell: [, , , , low, high, words], far } = near;
+  const where = `${table.device === device ? 'here' : `on ${named(table.device)}`}${
+    table.dtype === dtype ? '' : ` in ${table.dtype}`
   }${far ? ` at ${words}` : ''}`;
   return {
-    spread: one.spread,
-    words: `${one.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ` +
-      `${one.over}`,
-    about: `${one.about}. Settings: ${words}, temperature ${one.temperature}; measured on ` +
-      `${one.device}, ${one.dtype}.`,
+    spread: table.spread,
+    words: `${table.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ` +
+      `${table.over}`,
+    about: `${table.about}. Settings: ${words}, temperature ${table.temperature}; measured on ` +
+      `${table.device}, ${table.dtype}.`,
   };
 }

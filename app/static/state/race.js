@@ -14,13 +14,13 @@ export const MOST_LANES = 8; // of a foreign trace; more would be hard to distin
 const EPSILON = 1e-9;
 
 /**
- * The lanes of a trace to show: those wanted, in that order, or all; at most MOST_LANES.
- * @param {Record<string, unknown>} lanes @param {string[] | null} [wanted]
+ * The lanes of a trace to show: those named, in that order, or all; at most MOST_LANES.
+ * @param {Record<string, unknown>} lanes @param {string[] | null} [names]
  * @returns {{names: string[], left: number}}
  */
-export function choose(lanes, wanted = null) {
-  const there = wanted ? wanted.filter((name) => Object.hasOwn(lanes, name)) : Object.keys(lanes);
-  return { names: there.slice(0, MOST_LANES), left: Math.max(0, there.length - MOST_LANES) };
+export function choose(lanes, names = null) {
+  const present = names ? names.filter((name) => Object.hasOwn(lanes, name)) : Object.keys(lanes);
+  return { names: present.slice(0, MOST_LANES), left: Math.max(0, present.length - MOST_LANES) };
 }
 
 /** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes */
@@ -41,19 +41,19 @@ export const complete = (lane) =>
  * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
  */
 export function standings(lanes, names) {
-  const length = (name) => lanes[name]?.shown.length ?? 0;
+  const length = (name) => lanes[name]?.texts.length ?? 0;
   const duration = (name) => lanes[name]?.duration ?? 0;
   const done = names.filter((name) => complete(lanes[name]));
   const most = Math.max(0, ...done.map(length));
   const full = done.filter((name) => length(name) === most);
   return Object.fromEntries(names.map((name) => {
-    const ahead = full.filter((other) => duration(other) < duration(name) - EPSILON).length;
-    const came = done.includes(name);
+    const ahead = full.filter((rival) => duration(rival) < duration(name) - EPSILON).length;
+    const finished = done.includes(name);
     return [name, {
       place: full.includes(name) ? ahead + 1 : null,
       tokens: length(name),
-      short: came && length(name) < most,
-      done: came,
+      short: finished && length(name) < most,
+      done: finished,
     }];
   }));
 }
@@ -84,8 +84,8 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 export function stopsOf(lanes, names, selected) {
   const laneOf = (name) => /** @type {Lane} */ (lanes[name]);
   const stop = (name, index) => ({ t: laneOf(name).times[index], lane: name, n: index + 1 });
-  const own = lanes[selected ?? ''] ?? null;
-  const after = own ? own.duration : -1;
+  const lane = lanes[selected ?? ''] ?? null;
+  const after = lane ? lane.duration : -1;
   const others = names.filter((name) => name !== selected && (lanes[name]?.duration ?? -1) > after);
   const later = others.flatMap((name) => {
     const { events, stops, times } = laneOf(name);
@@ -93,7 +93,7 @@ export function stopsOf(lanes, names, selected) {
     return stops.filter((index) => events[index].kind === 'Committed' && times[index] > after)
       .map((index) => stop(name, index));
   });
-  const stops = own?.stops.map((index) => stop(selected, index)) ?? [];
+  const stops = lane?.stops.map((index) => stop(selected, index)) ?? [];
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 

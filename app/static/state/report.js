@@ -33,17 +33,17 @@ export const placeOf = (header) =>
 
 /** The lanes that started. @param {Lanes} lanes */
 const headersOf = (lanes) =>
-  Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, own: lane.header }] : []);
+  Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, run: lane.header }] : []);
 
 /** The run that represents the race, a server's only if alone. @param {Lanes} lanes */
 export function headerOf(lanes) {
-  const headers = headersOf(lanes).map(({ own }) => own);
-  return headers.filter((one) => !one.server).at(-1) ?? headers.at(-1) ?? null;
+  const headers = headersOf(lanes).map(({ run }) => run);
+  return headers.filter((header) => !header.server).at(-1) ?? headers.at(-1) ?? null;
 }
 
 /** @param {Lanes} lanes */
 function orderOf(lanes) {
-  const begun = headersOf(lanes).map(({ name, own }) => [own.started_at, name]).sort();
+  const begun = headersOf(lanes).map(({ name, run }) => [run.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
   return `The lanes were measured one after the other${first}, so that they don’t slow each ` +
@@ -52,11 +52,11 @@ function orderOf(lanes) {
 
 /** @param {Lanes} lanes */
 function processorOf(lanes) {
-  const known = Object.entries(lanes).filter(([, lane]) => waiting(lane) !== null).map((
+  const averages = Object.entries(lanes).filter(([, lane]) => waiting(lane) !== null).map((
     [name, lane],
   ) => `${name} ${ratio(waiting(lane))}`);
-  if (!known.length) return 'Whether threads had to wait for a processor was not measured.';
-  return `Threads that waited for a processor, on average: ${known.join(', ')}. On a quiet ` +
+  if (!averages.length) return 'Whether threads had to wait for a processor was not measured.';
+  return `Threads that waited for a processor, on average: ${averages.join(', ')}. On a quiet ` +
     'machine it is about 0.';
 }
 
@@ -74,14 +74,14 @@ const serversOf = (lanes) =>
 
 /** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race */
 export function factsOf(lanes, header, title) {
-  const drafted = headersOf(lanes).filter(({ own }) => own.config.drafter !== 'none');
+  const drafted = headersOf(lanes).filter(({ run }) => run.config.drafter !== 'none');
   const several = drafted.length > 1;
-  const all = (/** @type {Record<string, unknown>} */ values) =>
+  const listOf = (/** @type {Record<string, unknown>} */ values) =>
     Object.entries(values).map(([name, value]) => `${name} ${(value ?? '') === '' ? '–' : value}`)
       .join(', ');
-  const model = ({ name = '', own = header }) =>
-    `${several || own.server ? name : 'drafter'}: ` +
-    `${own.server ? own.models.target : own.models.drafter}`;
+  const model = ({ name = '', run = header }) =>
+    `${several || run.server ? name : 'drafter'}: ` +
+    `${run.server ? run.models.target : run.models.drafter}`;
   return [
     ['Order', orderOf(lanes)],
     ['Clock', CLOCK],
@@ -92,12 +92,12 @@ export function factsOf(lanes, header, title) {
     ['Processor', processorOf(lanes)],
     ...serversOf(lanes),
     ['Models', [`target: ${header.models.target || 'unknown'}`, ...drafted.map(model)].join('; ')],
-    ['Versions', all(header.versions)],
+    ['Versions', listOf(header.versions)],
     [
       'Settings',
       several
-        ? drafted.map(({ name, own }) => `${name}: ${all(own.config)}`).join('; ')
-        : all(header.config),
+        ? drafted.map(({ name, run }) => `${name}: ${listOf(run.config)}`).join('; ')
+        : listOf(header.config),
     ],
     ['Started', header.started_at || 'unknown'],
     ['Trace', title || 'untitled'],

@@ -29,12 +29,12 @@ export class Stage {
     this.lanes = lanes;
     this.left = left;
     this.crowded = options.crowded;
-    this.there = names.filter((name) => lanes[name]);
+    this.present = names.filter((name) => lanes[name]);
     this.baseline = baselineOf(lanes, names);
     this.named = nameLanes(names, lanes, this.baseline, options, labels);
     this.ends = standings(lanes, names);
-    const built = this.there.map((name) => /** @type {Lane} */ (lanes[name]));
-    this.total = Math.max(1, ...built.map((lane) => lane.shown.length)); // of the longest text
+    const built = this.present.map((name) => /** @type {Lane} */ (lanes[name]));
+    this.total = Math.max(1, ...built.map((lane) => lane.texts.length)); // of the longest text
     this.duration = Math.max(0, ...built.map((lane) => lane.duration));
     /** @type {Record<string, State | null>} */
     this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
@@ -42,8 +42,8 @@ export class Stage {
 
   /** The lanes of a trace. @param {Record<string, Event[]>} events by lane
    *  @param {Looks & {crowded: number}} options @param {Labels} labels */
-  static of(events, wanted, options, labels) {
-    const { names, left } = choose(events, wanted);
+  static of(events, requested, options, labels) {
+    const { names, left } = choose(events, requested);
     if (!names.length) throw new TypeError('a race without lanes');
     const lanes = Object.fromEntries(
       names.map((name) => [name, events[name].length ? buildLane(events[name]) : null]),
@@ -54,13 +54,13 @@ export class Stage {
 
   /** Tokens per second of the lane that sets the pace of a replay. */
   get rate() {
-    const slowest = this.lanes[this.baseline ?? ''] ?? this.lanes[this.there[0]];
+    const slowest = this.lanes[this.baseline ?? ''] ?? this.lanes[this.present[0]];
     return slowest ? pace(slowest).rate : Infinity;
   }
 
   /** The last lane that has events. */
   get latest() {
-    return this.there.at(-1) ?? this.names.at(-1) ?? null;
+    return this.present.at(-1) ?? this.names.at(-1) ?? null;
   }
 
   /** The fastest lane besides the baseline. */
@@ -71,9 +71,9 @@ export class Stage {
 
   /** This lane and the baseline, if their threads had to wait. @returns {[string, number][]} */
   disturbed(name) {
-    return [...new Set([name, this.baseline])].flatMap((one) => {
-      const wait = one && this.lanes[one] ? waiting(this.lanes[one]) : null;
-      return one && wait !== null && wait >= this.crowded ? [[this.named[one].label, wait]] : [];
+    return [...new Set([name, this.baseline])].flatMap((lane) => {
+      const wait = lane && this.lanes[lane] ? waiting(this.lanes[lane]) : null;
+      return lane && wait !== null && wait >= this.crowded ? [[this.named[lane].label, wait]] : [];
     });
   }
 
@@ -106,7 +106,7 @@ export class Stage {
       this.total,
       ...names.map((name) => Number(lanes[name]?.header?.config.max_new_tokens ?? 1)),
     );
-    for (const name of this.there) {
+    for (const name of this.present) {
       const lane = /** @type {Lane} */ (lanes[name]);
       const count = player ? passed(lane, name, player) : lane.events.length;
       states[name] = stateAt(lane, count, states[name]);
@@ -120,7 +120,7 @@ export class Stage {
     const lane = this.pair(lanes, selected).drafted;
     const state = this.pair(states, selected).drafted;
     const shown = roundOf(state, Boolean(player && player.stop >= 0));
-    const over = this.there.every((name) => clocks[name]?.done);
+    const over = this.present.every((name) => clocks[name]?.done);
     return {
       names,
       named,

@@ -24,8 +24,8 @@ const SURE = 0.5; // the probability from which a model is called sure, or a tes
 /** A lower bound of the entropy in nats, assuming that no missing token is likelier than the
  *  recorded ones. @param {Inspected} what */
 function entropy({ rows, options }) {
-  const known = rows.flatMap(({ id, p }) => id !== null && p && !options.includes(id) ? [p] : []);
-  const least = Math.min(1, ...known);
+  const probs = rows.flatMap(({ id, p }) => id !== null && p && !options.includes(id) ? [p] : []);
+  const least = Math.min(1, ...probs);
   return -rows.reduce((sum, { id, p }) => sum + (p ? p * Math.log(id === null ? least : p) : 0), 0);
 }
 
@@ -37,8 +37,8 @@ function why(what, greedy, word) {
   if (!greedy && chance >= SURE) {
     return `It was chance: ${Math.round(100 * chance)} of 100 draws would accept it.`;
   }
-  const mine = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
-  const [guess] = mine.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
+  const draftedRows = rows.filter(({ id }) => id === drafted || options.includes(Number(id)));
+  const [guess] = draftedRows.sort((a, b) => (b.q ?? 0) - (a.q ?? 0));
   const [q, p] = [guess?.q ?? null, guess?.p ?? (greedy ? null : test.p)];
   const sure = q !== null && q >= SURE;
   const likely = holds === 'all' ? rows[0] : null;
@@ -95,24 +95,24 @@ function untested({ extra, source, tree, options, reached, rows }, judged, word)
 /** @param {Inspected} what tested by a step of a walk down a tree @param {Word} word */
 function walked({ test, drafted, options }, greedy, word) {
   if (!test) return '';
-  const other = test.accepted && drafted !== null && drafted !== test.wanted
+  const mismatch = test.accepted && drafted !== null && drafted !== test.wanted
     ? `, not ${word(drafted)}`
     : '';
-  const one = options.length === 1;
-  const none = one
+  const single = options.length === 1;
+  const none = single
     ? 'another token is drafted here'
     : 'none of the tokens drafted here is the same';
   const then = test.accepted
     ? 'it is drafted here, so the walk continues from it'
     : `${none}, so the walk ends and the target writes it`;
-  const verdict = test.accepted && !other ? '✓ Accepted' : '✕ Rejected';
+  const verdict = test.accepted && !mismatch ? '✓ Accepted' : '✕ Rejected';
   if (greedy) {
     return `${verdict}: at temperature 0 the target takes its likeliest token, ` +
-      `${word(test.wanted)}${other}; ${then}.`;
+      `${word(test.wanted)}${mismatch}; ${then}.`;
   }
-  const drawn = `the ${one ? 'token' : plural(options.length, 'token')} drafted here ` +
-    `${one ? 'has' : 'have together'} p = ${exact(test.threshold)}`;
-  return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${other}; ${then}.`;
+  const drawn = `the ${single ? 'token' : plural(options.length, 'token')} drafted here ` +
+    `${single ? 'has' : 'have together'} p = ${exact(test.threshold)}`;
+  return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${mismatch}; ${then}.`;
 }
 
 /** What each rule would do, and what the trace lacks. @param {Inspected} what */
@@ -120,7 +120,7 @@ export function aside(what, greedy, judged) {
   const { rows, test, drafted, tree, certain, holds } = what;
   if (!rows.length && !test && what.extra === null) return '';
   const row = rows.find(({ id }) => id !== null && id === drafted);
-  const known = row && row.p !== null && test?.kind !== 'tree' && (test || !tree)
+  const chance = row && row.p !== null && test?.kind !== 'tree' && (test || !tree)
     ? rules(row.p, certain ? 1 : row.q ?? 1)
     : null;
   const softmax = holds === 'all'
@@ -130,9 +130,9 @@ export function aside(what, greedy, judged) {
   const mass = certain
     ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'
     : '';
-  const odds = known
-    ? `Probability that a rule accepts this token: ratio ${ratio(known.ratio)}, delta ` +
-      `${ratio(known.delta)}, match ${ratio(known.match)} (if the shared noise gives the same ` +
+  const odds = chance
+    ? `Probability that a rule accepts this token: ratio ${ratio(chance.ratio)}, delta ` +
+      `${ratio(chance.delta)}, match ${ratio(chance.match)} (if the shared noise gives the same ` +
       `token)${mass}.`
     : '';
   return [greedy ? softmax : odds, judged ? missing(what) : ''].filter(Boolean).join(' ');
@@ -142,11 +142,11 @@ export function aside(what, greedy, judged) {
 function missing({ tree, holds, rows, options, reached, test }) {
   const branches = tree && options.length > 0;
   if (!branches && !(rows.length && (reached || test))) return '';
-  const known = rows.some(({ id, q }) => id !== null && q !== null);
+  const hasQ = rows.some(({ id, q }) => id !== null && q !== null);
   const lacks = [
     holds === 'none' && 'p of the target’s likeliest tokens',
     branches && holds === 'drafted' && 'p of tokens that were not drafted',
-    branches && !known && 'q of the drafted ones',
+    branches && !hasQ && 'q of the drafted ones',
   ].filter(Boolean);
   return lacks.length ? `This trace has no ${lacks.join(' and no ')} here.` : '';
 }

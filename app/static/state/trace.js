@@ -95,10 +95,10 @@ export const carried = new Map();
 
 /** Fetch a file that ships with the page, from the server or from the page itself. */
 export async function fetchFile(url) {
-  const own = carried.get(url);
-  if (own instanceof Uint8Array) return new Response(/** @type {BodyInit} */ (own));
-  if (own !== undefined) {
-    const bytes = fromBase64(own);
+  const content = carried.get(url);
+  if (content instanceof Uint8Array) return new Response(/** @type {BodyInit} */ (content));
+  if (content !== undefined) {
+    const bytes = fromBase64(content);
     return new Response(/^traces\/|\/races\//.test(url) ? bytes : await gunzip(bytes));
   }
   const answer = await fetch(new URL(url, document.baseURI));
@@ -128,7 +128,7 @@ export class GrowingTrace {
   }
 
   /** The part that has arrived, as a trace. */
-  async whole() {
+  async trace() {
     return { ...parse(this.lines), bytes: await gzip(new TextEncoder().encode(this.lines)) };
   }
 }

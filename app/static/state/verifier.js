@@ -59,7 +59,7 @@ export class Verifier {
   }
 
   /** Changes with each question and each answer. */
-  get asked() {
+  get key() {
     return [this.view.round, this.test.position, this.answer].join();
   }
 
@@ -76,13 +76,13 @@ export class Verifier {
   /** The text before the token. */
   get before() {
     const { lane, state: { tokens: { length: first } } } = this;
-    const text = lane.shown.slice(0, first + this.test.position).join('');
-    const whole = `${lane.header?.prompt ?? ''}\n${text}`.replace(/\s+/g, ' ');
-    return whole.length > CONTEXT ? whole.slice(-CONTEXT).replace(/^\S*/, '…') : whole;
+    const text = lane.texts.slice(0, first + this.test.position).join('');
+    const context = `${lane.header?.prompt ?? ''}\n${text}`.replace(/\s+/g, ' ');
+    return context.length > CONTEXT ? context.slice(-CONTEXT).replace(/^\S*/, '…') : context;
   }
 
   /** The round with the visitor's judgements so far, without later results. */
-  get shown() {
+  get judgedView() {
     const judged = this.answer === null ? this.test.position : this.test.position + 1;
     return { ...this.view, scored: null, committed: null, judged };
   }

@@ -23,7 +23,7 @@ export function Bar({ app, scene }) {
     });
   const speeds = [
     ['auto', `${slowWords(auto)} (auto)`],
-    ...SPEEDS.map((one) => [one, slowWords(one)]),
+    ...SPEEDS.map((speed) => [speed, slowWords(speed)]),
   ];
   const [play, sign] = playing ? ['Pause (space)', 'pause'] : ['Play (space)', 'play'];
   const [value, style] = [Math.round(share * STEPS), { '--share': `${(100 * share).toFixed(2)}%` }];

@@ -24,8 +24,8 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
   const share = (speed) => `${((100 * Math.max(0, speed)) / end).toFixed(3)}%`;
   const opens = race && open ? 'Open its race.' : 'Its race isn’t here.';
   const words = `${ratio(value)}×, ${said}. ${opens}`;
-  const known = low !== null && high !== null;
-  const whisker = known && { left: share(low), width: share(high - low) };
+  const hasInterval = low !== null && high !== null;
+  const whisker = hasInterval && { left: share(low), width: share(high - low) };
   const range = low !== null && `${ratio(low)}–${ratio(high)}`;
   return html`
     <button type="button" class="sd-cmp-bar" disabled=${!race || !open}

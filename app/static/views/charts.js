@@ -105,7 +105,7 @@ export class Charts {
 
   /** The visible figure that has waited longest for an update, if any. */
   get waiting() {
-    return this.figures && [...this.dirty].find((one) => this.visible.has(one));
+    return this.figures && [...this.dirty].find((name) => this.visible.has(name));
   }
 
   wake() {

@@ -35,8 +35,8 @@ export function towards(rows, from, key) {
 /** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 export async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {
-    const found = ready();
-    if (found) return found;
+    const result = ready();
+    if (result) return result;
     await new Promise((later) => setTimeout(later, 100));
   }
   return null;

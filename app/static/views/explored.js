@@ -62,7 +62,7 @@ function Computed({ app, figure: { key, sliders, values, words, block }, childre
         </div>
       `}</div>
     ${children}
-    <div class="sd-exp-after">${words.slice(1).map((one) => html`<p>${one}</p>`)}</div>
+    <div class="sd-exp-after">${words.slice(1).map((sentence) => html`<p>${sentence}</p>`)}</div>
   `;
 }
 
@@ -126,8 +126,8 @@ class Figures extends Component {
     const { panel, lines } = app.only ?? {};
     app.charts?.offer((key) => {
       const { data, ...figure } = /** @type {Figure} */ (figures.find((one) => one.key === key));
-      const own = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
-      return { ...figure, data: own?.length ? own : data, added: app.widget?.adds?.(key) };
+      const traces = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
+      return { ...figure, data: traces?.length ? traces : data, added: app.widget?.adds?.(key) };
     });
   }
 
@@ -138,7 +138,7 @@ class Figures extends Component {
     const leads = figures.filter(({ key, formula }, i) =>
       i < lead || formula || key === app.widget?.figure
     );
-    const others = figures.filter((one) => !leads.includes(one));
+    const others = figures.filter((figure) => !leads.includes(figure));
     const opened = ({ currentTarget }) => {
       app.unfolded = currentTarget.open;
     };
@@ -184,9 +184,9 @@ class Figures extends Component {
 /** The board that the switches choose, and the switches.
  *  @param {{app: Explore, answer: Answer, chosen: Record<string, string>}} props */
 function Boards({ app, answer: { report: { boards = [], switches = [] } }, chosen }) {
-  const found = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
-  const rows = found?.rows.filter(({ label }) => app.only?.lines.includes(label));
-  const board = app.only?.panel === 'board' && rows?.length ? { ...found, rows } : found;
+  const selected = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const rows = selected?.rows.filter(({ label }) => app.only?.lines.includes(label));
+  const board = app.only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
   const choose = (name, value) => {
     chosen[name] = value;
     app.draw();
@@ -219,8 +219,8 @@ function Boards({ app, answer: { report: { boards = [], switches = [] } }, chose
 
 /** A value, or a list of them, in the table. */
 const cell = (value) =>
-  [value].flat(Infinity).map((one) =>
-    typeof one === 'number' && !Number.isInteger(one) ? Number(one.toPrecision(4)) : one
+  [value].flat(Infinity).map((item) =>
+    typeof item === 'number' && !Number.isInteger(item) ? Number(item.toPrecision(4)) : item
   ).join(' ');
 
 /** The table of all rows, drawn only while unfolded, because an answer arrives every second.
@@ -261,8 +261,8 @@ function save({ answer, charts, name, shown }, kind) {
   if (kind === 'json') {
     return download(JSON.stringify(answer, null, 1), 'application/json', `${filename}.json`);
   }
-  const place = Object.values(charts?.places ?? {}).find((one) =>
-    one.classList.contains('js-plotly-plot')
+  const place = Object.values(charts?.places ?? {}).find((element) =>
+    element.classList.contains('js-plotly-plot')
   );
   const scale = kind === 'png' ? 2 : 1;
   const shape = { format: kind, scale, width: 1200, height: 700, filename };
@@ -335,13 +335,13 @@ function Sources({ app }) {
   const { name, stem, answers, opened } = app;
   const { from: now, answer } = app.shown;
   const recorded = Object.entries(app.options.recorded[name]);
-  const known = /** @type {[source: Source, file: string, words: string][]} */ ([
+  const available = /** @type {[source: Source, file: string, words: string][]} */ ([
     ...recorded.map(([file, label]) => ['recorded', file, `Recorded: ${label}`]),
     ...(answers.live[name] ? [['live', stem, 'Measured here']] : []),
     ...(answers.opened[name] ? [['opened', stem, 'Opened traces']] : []),
   ]);
-  const pick = (i) => app.visit(() => app.choose(known[i][0], known[i][1]));
-  const at = known.findIndex(([source, file]) => source === now && file === stem);
+  const pick = (i) => app.visit(() => app.choose(available[i][0], available[i][1]));
+  const at = available.findIndex(([source, file]) => source === now && file === stem);
   const { models = '', pair = 'embedded' } = answer?.choice ?? {};
   const model = models && !/^mdlm/.test(models) ? '' : app.options.pairs[pair]?.label ?? pair;
   const words = answer
@@ -358,7 +358,7 @@ function Sources({ app }) {
   };
   const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
   const open = (run) => app.readRun(titleOf(run), run);
-  const mine = name === OPENS ? keptRuns(Infinity) : [];
+  const ownRuns = name === OPENS ? keptRuns(Infinity) : [];
   const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
     `${title} · ${new Date(at).toLocaleTimeString()}`;
   const lanes = opened.lanes.map((run, i) => [i, `${run.name} of ${run.file}`]);
@@ -379,13 +379,13 @@ function Sources({ app }) {
   }</span>
     <span class="sd-source-words">${words}</span>
     ${
-    known.length > 1 && html`
+    available.length > 1 && html`
       <${Select} class="sd-pick" label="Answer" value=${at}
-        options=${known.map(([, , title], i) => [i, title])} act=${pick} />
+        options=${available.map(([, , title], i) => [i, title])} act=${pick} />
     `
   }
     ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
-    <${Pick} label="Open one of my runs" all=${mine} words=${titleOf} open=${open} />
+    <${Pick} label="Open one of my runs" all=${ownRuns} words=${titleOf} open=${open} />
     <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
     <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
 }
@@ -395,11 +395,11 @@ export function Explored({ app }) {
   const { answer, bar, name } = app;
   const { forms, crowded } = app.options;
   const runs = app.busy;
-  const questions = Object.entries(forms).map(([own, { title, question }]) => ({
+  const questions = Object.entries(forms).map(([key, { title, question }]) => ({
     words: title,
     title: question,
-    pressed: own === name,
-    act: () => own !== name && app.visit(() => app.select(own)),
+    pressed: key === name,
+    act: () => key !== name && app.visit(() => app.select(key)),
   }));
   const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`

@@ -10,9 +10,9 @@ export function painted(value, c) {
   if (typeof value === 'string') {
     return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] || value : value;
   }
-  if (Array.isArray(value)) return value.map((one) => painted(one, c));
+  if (Array.isArray(value)) return value.map((item) => painted(item, c));
   return value && typeof value === 'object'
-    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, painted(one, c)]))
+    ? Object.fromEntries(Object.entries(value).map(([name, item]) => [name, painted(item, c)]))
     : value;
 }
 
@@ -38,30 +38,30 @@ const LAYOUT = {
 };
 
 /** An axis in this page's style, widened up to `reach`. @param {Record<string, any>} [axis] */
-const styled = ({ title = '', range, ...more } = {}, reach = 0) => ({
+const styled = ({ title = '', range, ...rest } = {}, reach = 0) => ({
   ...AXIS,
   title: { text: title, font: { size: 11.5, color: '@muted' }, standoff: 6 },
   ...(range && { range: reach > range[1] ? [range[0], reach] : range }),
-  ...more,
+  ...rest,
 });
 
 /** A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
  *  @param {Partial<Figure>} figure @param {Colours} c
  *  @returns {{data: object[], layout: object} | string} */
-export function drawn({ data = [], layout: own = {}, empty = '', added = { data: [] } }, c) {
+export function drawn({ data = [], layout: given = {}, empty = '', added = { data: [] } }, c) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
-  const axes = Object.keys(own).filter((name) => /^[xy]axis\d$/.test(name));
+  const axes = Object.keys(given).filter((name) => /^[xy]axis\d$/.test(name));
   const layout = {
     ...LAYOUT,
-    ...own,
-    xaxis: styled(own.xaxis, added.reach?.x),
-    yaxis: styled(own.yaxis, added.reach?.y),
-    ...Object.fromEntries(axes.map((name) => [name, styled(own[name])])),
+    ...given,
+    xaxis: styled(given.xaxis, added.reach?.x),
+    yaxis: styled(given.yaxis, added.reach?.y),
+    ...Object.fromEntries(axes.map((name) => [name, styled(given[name])])),
     margin: {
       ...LAYOUT.margin,
-      ...(own.showlegend && { t: 12 }),
-      ...(own.yaxis2 && { r: 48 }),
+      ...(given.showlegend && { t: 12 }),
+      ...(given.yaxis2 && { r: 48 }),
     },
   };
   return painted({ data: marks, layout }, c);
@@ -73,9 +73,9 @@ export const isShown = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
 /** The values of a report's switches: the chosen ones if they still exist, otherwise the first.
- *  @param {Report} report @param {Record<string, string>} asked */
-export const settled = ({ switches = [] }, asked) =>
+ *  @param {Report} report @param {Record<string, string>} chosen */
+export const settled = ({ switches = [] }, chosen) =>
   Object.fromEntries(switches.map(({ name, options }) => [
     name,
-    options.some(([value]) => value === asked[name]) ? asked[name] : options[0][0],
+    options.some(([value]) => value === chosen[name]) ? chosen[name] : options[0][0],
   ]));

@@ -16,7 +16,7 @@ const UNUSED = 'Not used: your own prompts replace ours.';
 const isBoxes = ({ kind, list }) => kind === 'choice' && list;
 
 /** A value as its field holds it. @param {Field} field */
-function held(field, value) {
+function cast(field, value) {
   if (isBoxes(field)) return Array.isArray(value) ? value : String(value).split(',');
   if (field.kind === 'switch') return String(value) === 'true';
   return Array.isArray(value) ? value.join(', ') : String(value ?? '');
@@ -31,47 +31,47 @@ export class Form {
     this.pairs = pairs;
     this.redraw = redraw;
     /** @type {string[] | null} pairs that can be chosen; null: as described */
-    this.here = null;
+    this.available = null;
     /** @type {Record<string, any>} by name: the values in the form */
-    this.held = Object.fromEntries(fields.map((field) => [field.name, held(field, field.default)]));
+    this.raw = Object.fromEntries(fields.map((field) => [field.name, cast(field, field.default)]));
     this.narrow();
   }
 
   /** The options of a field; for drafters and methods, those of the chosen pair, or all if the pair
    *  is unknown. @param {Field} field */
   offered({ name, of, choices }) {
-    const known = of && this.pairs[this.held.pair];
-    if (name === 'pair') return this.here ?? choices;
-    return known ? choices.filter((one) => one in known[of]) : choices;
+    const pair = of && this.pairs[this.raw.pair];
+    if (name === 'pair') return this.available ?? choices;
+    return pair ? choices.filter((option) => option in pair[of]) : choices;
   }
 
   /** The label of an option. @param {Field} field */
-  labelOf({ name, of }, one) {
+  labelOf({ name, of }, option) {
     return (name === 'pair'
-      ? this.pairs[one]?.label
-      : of && this.pairs[this.held.pair]?.[of][one]) || one;
+      ? this.pairs[option]?.label
+      : of && this.pairs[this.raw.pair]?.[of][option]) || option;
   }
 
   /** Replace a drafter or method that the chosen pair lacks by one that it has. */
   narrow() {
     for (const field of this.fields) {
       const names = this.offered(field);
-      if (!field.of || field.list || names.includes(this.held[field.name])) continue;
+      if (!field.of || field.list || names.includes(this.raw[field.name])) continue;
       // the first method is the plainest
-      this.held[field.name] = names.at(field.of === 'methods' ? -1 : 0) ?? this.held[field.name];
+      this.raw[field.name] = names.at(field.of === 'methods' ? -1 : 0) ?? this.raw[field.name];
     }
   }
 
   /** Set the available pairs; the chosen one stays. @param {Record<string, Pair>} pairs by name */
   offer(names, pairs) {
-    Object.assign(this, { here: names, pairs });
+    Object.assign(this, { available: names, pairs });
     this.fill({});
   }
 
   /** The values in the form, unchecked; the server checks them. */
   values() {
     return Object.fromEntries(this.fields.map((field) => {
-      const value = this.held[field.name];
+      const value = this.raw[field.name];
       const names = isBoxes(field) ? this.offered(field) : [];
       return [field.name, isBoxes(field) ? names.filter((name) => value.includes(name)) : value];
     }));
@@ -101,7 +101,7 @@ export class Form {
   fill(values) {
     for (const field of this.fields) {
       if (Object.hasOwn(values, field.name)) {
-        this.held[field.name] = held(field, values[field.name]);
+        this.raw[field.name] = cast(field, values[field.name]);
       }
     }
     this.narrow();
@@ -117,17 +117,18 @@ export class Form {
   /** The input element of a field. @param {Field} field @param {object} common attributes */
   input(field, common) {
     const { name, kind, list, long, low, high, choices } = field;
-    const value = this.held[name];
+    const value = this.raw[name];
     const set = ({ currentTarget }) => this.fill({ [name]: currentTarget.value });
     if (isBoxes(field)) {
       const names = this.offered(field);
-      const check = ({ currentTarget: { value: one, checked } }) =>
-        this.fill({ [name]: value.filter((own) => own !== one).concat(checked ? one : []) });
-      const boxes = choices.map((one) => {
-        const away = !names.includes(one);
+      const check = ({ currentTarget: { value: option, checked } }) =>
+        this.fill({ [name]: value.filter((old) => old !== option).concat(checked ? option : []) });
+      const boxes = choices.map((option) => {
+        const away = !names.includes(option);
         return html`
-          <label hidden=${away}><input type="checkbox" value=${one} checked=${value.includes(one)}
-              disabled=${away} onchange=${check} />${this.labelOf(field, one)}</label>
+          <label hidden=${away}><input type="checkbox" value=${option} disabled=${away}
+              checked=${value.includes(option)}
+              onchange=${check} />${this.labelOf(field, option)}</label>
         `;
       });
       return html`<span class="sd-boxes">${boxes}</span>`;
@@ -135,8 +136,8 @@ export class Form {
     if (kind === 'choice') {
       const names = this.offered(field);
       const all = names.includes(value) ? names : [...names, value]; // from a link
-      const options = all.map((one) =>
-        html`<option value=${one}>${this.labelOf(field, one)}</option>`
+      const options = all.map((option) =>
+        html`<option value=${option}>${this.labelOf(field, option)}</option>`
       );
       return html`<select ...${common} value=${value} onchange=${set}>${options}</select>`;
     }
@@ -147,10 +148,10 @@ export class Form {
       const flip = () => this.fill({ [name]: !value });
       return html`<input ...${common} type="checkbox" checked=${value} onchange=${flip} />`;
     }
-    const whole = kind === 'integer';
+    const isInteger = kind === 'integer';
     const shape = kind === 'text' || list
-      ? { type: 'text', inputmode: whole ? 'numeric' : null }
-      : { type: 'number', step: whole ? 1 : 'any', min: low, max: high };
+      ? { type: 'text', inputmode: isInteger ? 'numeric' : null }
+      : { type: 'number', step: isInteger ? 1 : 'any', min: low, max: high };
     return html`<input ...${{ ...common, ...shape }} value=${value} oninput=${set} />`;
   }
 
@@ -158,7 +159,7 @@ export class Form {
   place(field) {
     const { name, title, about, long } = field;
     const id = `${this.prefix}-${name}`;
-    const disabled = Boolean(this.held.texts?.trim()) && REPLACED.includes(name);
+    const disabled = Boolean(this.raw.texts?.trim()) && REPLACED.includes(name);
     const common = { id, 'aria-describedby': `${id}-about`, disabled };
     const note = html`<small id="${id}-about">${disabled ? UNUSED : about}</small>`;
     if (isBoxes(field)) {
@@ -178,15 +179,15 @@ export class Form {
   }
 
   view() {
-    const more = this.fields.filter((field) => field.more);
+    const moreFields = this.fields.filter((field) => field.more);
     const placed = (/** @type {Field[]} */ fields) => fields.map((field) => this.place(field));
     return html`<div class="sd-form" key=${this.prefix}>${
       placed(this.fields.filter((field) => !field.more))
     }${
-      more.length > 0 && html`
+      moreFields.length > 0 && html`
         <details class="sd-form-more">
           <summary>More settings</summary>
-          <div class="sd-form">${placed(more)}</div>
+          <div class="sd-form">${placed(moreFields)}</div>
         </details>
       `
     }</div>`;

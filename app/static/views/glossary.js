@@ -34,22 +34,22 @@ export function know(given) {
   );
   const shape = { className: 'sd sd-tip', role: 'tooltip', id: 'sd-tip', hidden: true };
   tip = make('div', shape, document.body);
-  const own = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
+  const owner = ({ target }) => target instanceof Element ? target.closest('[data-symbol]') : null;
   /** @type {Element | null} */
   let under = null; // the mouse, which must have moved: the page may scroll below it
-  document.addEventListener('pointermove', (found) => {
-    if (found.pointerType === 'touch' || own(found) === under) return;
-    under = own(found);
+  document.addEventListener('pointermove', (event) => {
+    if (event.pointerType === 'touch' || owner(event) === under) return;
+    under = owner(event);
     show(under);
   });
-  for (const event of ['focusin', 'pointerup']) { // not pointerdown, which also begins a scroll
-    document.addEventListener(event, (found) => show(own(found)));
+  for (const type of ['focusin', 'pointerup']) { // not pointerdown, which also begins a scroll
+    document.addEventListener(type, (event) => show(owner(event)));
   }
-  for (const event of ['pointerout', 'focusout']) {
-    document.addEventListener(event, (found) => {
-      if (/** @type {PointerEvent} */ (found).pointerType === 'touch') return; // ends each tap
+  for (const type of ['pointerout', 'focusout']) {
+    document.addEventListener(type, (event) => {
+      if (/** @type {PointerEvent} */ (event).pointerType === 'touch') return; // ends each tap
       under = null;
-      if (own(found) === pointed) hide();
+      if (owner(event) === pointed) hide();
     });
   }
   document.addEventListener('pointerdown', hide);
@@ -60,24 +60,24 @@ export function know(given) {
 
 /** A symbol, its meaning and its unit as a sentence; empty for other text. */
 export function means(symbol) {
-  const known = symbols[symbol];
-  return known ? `${symbol}: ${known.meaning}${known.unit ? ` (${known.unit})` : ''}` : '';
+  const entry = symbols[symbol];
+  return entry ? `${symbol}: ${entry.meaning}${entry.unit ? ` (${entry.unit})` : ''}` : '';
 }
 
 /** Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
  *  @param {string} words @param {Set<string>} [said] */
 export function parts(words, said = new Set()) {
-  const found = [''];
+  const pieces = [''];
   let end = 0;
   for (const { 1: symbol, index } of pattern ? words.matchAll(pattern) : []) {
     if (said.has(symbol)) continue;
     said.add(symbol);
-    found[found.length - 1] += words.slice(end, index);
-    found.push(symbol, '');
+    pieces[pieces.length - 1] += words.slice(end, index);
+    pieces.push(symbol, '');
     end = index + symbol.length;
   }
-  found[found.length - 1] += words.slice(end);
-  return found;
+  pieces[pieces.length - 1] += words.slice(end);
+  return pieces;
 }
 
 /** Add tips to the symbols in the texts below an element: once per paragraph, and once per article
@@ -117,16 +117,16 @@ export function gloss(root) {
  *  Tab key only if no other element in its panel, or on the panels around it, has the same tip.
  *  @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
-  const found = parts(words).filter((_, i) => i % 2);
+  const axisSymbols = parts(words).filter((_, i) => i % 2);
   const others = [
     ...((title.closest('.sd-exp-figures') ?? title.closest('section'))?.querySelectorAll(
       '[data-symbol][tabindex="0"]',
     ) ?? []),
   ].filter((one) => one !== title);
   const said = new Set(others.flatMap((one) => one.getAttribute('data-symbol')?.split(' ') ?? []));
-  const first = found.some((symbol) => !said.has(symbol));
-  title.classList.toggle('sd-axis-sym', found.length > 0);
-  attribute(title, 'data-symbol', found.join(' ') || null);
+  const first = axisSymbols.some((symbol) => !said.has(symbol));
+  title.classList.toggle('sd-axis-sym', axisSymbols.length > 0);
+  attribute(title, 'data-symbol', axisSymbols.join(' ') || null);
   attribute(title, 'tabindex', first ? '0' : null);
   attribute(title, 'role', first ? 'img' : null);
   attribute(title, 'aria-label', first ? words : null);
@@ -142,9 +142,9 @@ function show(target) {
   tip.textContent = words;
   tip.hidden = false;
   attribute(target, 'aria-describedby', tip.id);
-  const [place, own] = [target.getBoundingClientRect(), tip.getBoundingClientRect()];
-  const left = Math.max(8, Math.min(place.left, window.innerWidth - own.width - 8));
-  const above = place.top - own.height - 6;
+  const [place, size] = [target.getBoundingClientRect(), tip.getBoundingClientRect()];
+  const left = Math.max(8, Math.min(place.left, window.innerWidth - size.width - 8));
+  const above = place.top - size.height - 6;
   tip.style.left = `${left}px`;
   tip.style.top = `${above > 4 ? above : place.bottom + 6}px`;
 }

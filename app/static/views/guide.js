@@ -21,7 +21,7 @@ import { plural } from '../state/format.js';
  */
 
 /** @type {Guide | null} the last that started: it ends before another one starts */
-let shown = null;
+let current = null;
 
 export class Guide {
   /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
@@ -45,7 +45,7 @@ export class Guide {
     /** @type {number[] | null} votes of the room for each option */
     this.votes = null;
     /** @type {Element | null} the element that it points at */
-    this.here = null;
+    this.spot = null;
     const shape = { className: 'sd sd-guide', role: 'dialog', tabIndex: -1, hidden: true };
     this.card = make('div', shape, document.body);
     document.addEventListener('keydown', (event) => {
@@ -55,7 +55,7 @@ export class Guide {
       if (
         this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
       ) return;
-      if (!this.card.contains(target) && !this.here?.contains(target)) {
+      if (!this.card.contains(target) && !this.spot?.contains(target)) {
         this.card.focus({ preventScroll: true });
       }
     });
@@ -64,8 +64,8 @@ export class Guide {
   /** @param {Step[]} steps @param {number} [at] the first step to show
    *  @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
-    if (shown !== this && shown && shown.at >= 0) shown.end();
-    shown = this;
+    if (current !== this && current && current.at >= 0) current.end();
+    current = this;
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
@@ -91,12 +91,12 @@ export class Guide {
 
   /** Scroll the element that the step points at into the space above the card. */
   look() {
-    const { here, card } = this;
-    if (!here) return;
+    const { spot, card } = this;
+    if (!spot) return;
     const { top } = card.getBoundingClientRect();
     const { style } = document.documentElement;
     style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
-    here.scrollIntoView({ block: here.getBoundingClientRect().height < top ? 'center' : 'start' });
+    spot.scrollIntoView({ block: spot.getBoundingClientRect().height < top ? 'center' : 'start' });
     style.scrollPaddingBottom = '';
   }
 
@@ -113,7 +113,7 @@ export class Guide {
       this.answered(at, -1);
       this.go(at + 1);
     };
-    const paragraphs = said.map((one) => html`<p>${glossed(one)}</p>`);
+    const paragraphs = said.map((sentence) => html`<p>${glossed(sentence)}</p>`);
     render(
       html`
         ${this.about()}<header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps
@@ -151,15 +151,15 @@ export class Guide {
   /** @param {Option[]} options */
   answers(options) {
     const { at, room, open, votes } = this;
-    const all = votes?.reduce((sum, one) => sum + one, 0) ?? 0;
+    const total = votes?.reduce((sum, count) => sum + count, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, i) =>
       right !== undefined && (room ? open : i === chosen);
-    const own = options[chosen];
+    const picked = options[chosen];
     const noted = this.note ? '' : 'Noted. Now watch.';
-    const verdict = room || !own ? '' : own.right === undefined ? noted : mark(own);
-    const proof = (room ? open : own) && this.steps[at].proof;
+    const verdict = room || !picked ? '' : picked.right === undefined ? noted : mark(picked);
+    const proof = (room ? open : picked) && this.steps[at].proof;
     const choice = (/** @type {Option} */ option, i) => {
       const right = judged(option, i);
       const count = votes?.[i] ?? 0;
@@ -169,16 +169,16 @@ export class Guide {
             ? String(option.right)
             : null} onclick=${() => this.choose(i)}>
           ${option.words}${room && right && html`<small>${mark(option)}</small>`}
-          ${room && open && all > 0 &&
+          ${room && open && total > 0 &&
             html`<span class="sd-guide-votes" style="--share: ${
-              count / all
+              count / total
             }">${count}</span>`}</button>
       `;
     };
     return html`
       <div class="sd-guide-options" role="group" aria-label="Answers">${options.map(choice)}</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
-      ${room && all > 0 && html`<p class="sd-sub">${plural(all, 'answer')} from the room</p>`}
+      ${room && total > 0 && html`<p class="sd-sub">${plural(total, 'answer')} from the room</p>`}
       ${proof && html`<div class="sd-guide-proof">${proof()}</div>`}
     `;
   }
@@ -197,10 +197,10 @@ export class Guide {
 
   /** Dim the page except one element. */
   point(target) {
-    this.here?.classList.remove('sd-guide-here');
+    this.spot?.classList.remove('sd-guide-here');
     document.body.classList.toggle('sd-guided', Boolean(target));
     target?.classList.add('sd-guide-here');
-    this.here = target;
+    this.spot = target;
   }
 
   end(onward = false) {

@@ -36,11 +36,11 @@ function Bar({ kind, value, other }) {
       <span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>
     `;
   }
-  const [own, both] = [value, Math.min(value, other ?? 0)].map((share) =>
+  const [bar, overlap] = [value, Math.min(value, other ?? 0)].map((share) =>
     `width: ${(100 * share).toFixed(1)}%`
   );
   return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
-    <i aria-hidden="true"><u style=${own}></u><b style=${both}></b></i><span>${
+    <i aria-hidden="true"><u style=${bar}></u><b style=${overlap}></b></i><span>${
     short(value)
   }</span></span>`;
 }
@@ -93,12 +93,12 @@ class WhatIf extends Component {
     const { what, lane } = this.props;
     const { accepted, counts } = again(what, what.test?.threshold ?? 0, DRAWS, this.state.seed);
     const walks = what.test?.kind === 'tree';
-    const came = what.rows.flatMap(({ id }, i) =>
+    const outcomes = what.rows.flatMap(({ id }, i) =>
       counts[i] && (walks || id !== what.drafted) ? [`${wordsOf(lane)(id)} ${counts[i]}`] : []
     ).join(', ');
     return `Simulated, not decoded: ${accepted} of ${DRAWS} draws ${
       walks ? 'go on in the tree' : 'accept it'
-    }${came ? `; ${walks ? 'drawn' : 'replaced by'}: ${came}` : ''}.`;
+    }${outcomes ? `; ${walks ? 'drawn' : 'replaced by'}: ${outcomes}` : ''}.`;
   }
 
   /** @param {{what: Inspected}} props @param {{u: number, seed: number}} state @override */

@@ -59,10 +59,10 @@ function Head({ app, scene, name, columns, select }) {
     'aria-controls': `${app.prefix}-panel`,
     tabindex: selected ? 0 : -1,
   };
-  const number = (key, value, unit, more = {}) =>
+  const number = (key, value, unit, attributes = {}) =>
     html`
       <span class="sd-lane-number sd-lane-${key}" title=${TITLES[key] || null}
-        data-symbol=${key === 'tau' ? 'τ' : null} ...${more}>
+        data-symbol=${key === 'tau' ? 'τ' : null} ...${attributes}>
             <b data-known=${String(value !== '–')}>${value}</b><small>${unit}</small></span>
     `;
   const clock = { role: 'timer', 'aria-label': `${named.label}: decode time in seconds` };
@@ -110,12 +110,12 @@ export function Lanes({ app, scene }) {
   };
   const card = (name) => {
     const select = () => app.select(name);
-    const own = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
-    const [whole, judged] = [states[name], states[selected ?? '']?.tokens.length];
-    const state = app.game && whole && name !== selected
-      ? { ...whole, tokens: whole.tokens.slice(0, judged) } // more would reveal the answer
-      : whole;
-    const shown = columns || all || name === selected;
+    const pinned = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
+    const [fullState, judged] = [states[name], states[selected ?? '']?.tokens.length];
+    const state = app.game && fullState && name !== selected
+      ? { ...fullState, tokens: fullState.tokens.slice(0, judged) } // more would reveal the answer
+      : fullState;
+    const visible = columns || all || name === selected;
     const lane = lanes[name];
     const failed = lane?.failed && state?.ended ? `${lane.failed.message} ${lane.failed.hint}` : '';
     const { label, glyph, colour } = named[name];
@@ -126,15 +126,15 @@ export function Lanes({ app, scene }) {
       count: state?.tokens.length ?? 0,
       round: name === selected ? scene.view : null,
       moment: scene.moment,
-      pinned: own,
+      pinned,
       press: (token, byKey) => app.pinToken(name, token, byKey),
     };
     return html`
       <article key=${name} class=${classes('sd-lane-text', name === selected && 'sd-selected')}
-        hidden=${!shown} style=${{ '--lane': `var(--sd-${colour})` }}>
+        hidden=${!visible} style=${{ '--lane': `var(--sd-${colour})` }}>
         <button type="button" class="sd-lane-title" onclick=${select}>
           <span class="sd-lane-glyph" aria-hidden="true">${glyph}</span> ${label}</button>
-        ${shown && html`<${Text} ...${text} />`}
+        ${visible && html`<${Text} ...${text} />`}
         <p class="sd-lane-note">${failed}</p>
       </article>
     `;

@@ -15,7 +15,7 @@ const KEPT = 'specdiff-room'; // the code of the shared room, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
-/** @typedef {[keys: string[], shown: string, words: string, button: string,
+/** @typedef {[keys: string[], keyLabel: string, words: string, button: string,
  *  act: (room: Presenter) => unknown]} Command what a presenter can do, by keys and most also
  *  by a button */
 
@@ -71,7 +71,7 @@ export class Presenter {
 
   /** The player of the recording that is on the screen, if one is. */
   player() {
-    return this.guide.here && isOpen('live') ? /** @type {App} */ (page.players.live) : null;
+    return this.guide.spot && isOpen('live') ? /** @type {App} */ (page.players.live) : null;
   }
 
   /** @param {number} number of the lesson @param {number} [at] step */
@@ -129,16 +129,16 @@ export class Presenter {
   draw() {
     const { number, lesson } = this;
     const off = { Reveal: !this.guide.hides, Play: !this.player() };
-    const button = (/** @type {Command} */ [, shown, words, name, act]) =>
+    const button = (/** @type {Command} */ [, keyLabel, words, name, act]) =>
       html`
         <button type="button" class=${classes('sd-b', name === 'Reveal' && 'sd-present-reveal')}
           disabled=${off[name] ?? false} aria-label=${name.length === 1 ? words : null}
-          onclick=${() => act(this)}>${name}<kbd aria-hidden="true">${shown}</kbd></button>
+          onclick=${() => act(this)}>${name}<kbd aria-hidden="true">${keyLabel}</kbd></button>
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
     // it may have made way for another
-    const close = (one) => () => this.dialog === one && this.show('');
-    const keys = COMMANDS.map(([, shown, words]) => [html`<kbd>${shown}</kbd>`, words]);
+    const close = (dialog) => () => this.dialog === dialog && this.show('');
+    const keys = COMMANDS.map(([, keyLabel, words]) => [html`<kbd>${keyLabel}</kbd>`, words]);
     render(
       html`
         ${lessonBack}
@@ -157,22 +157,22 @@ export class Presenter {
 
   /** The link that opens this step on other machines. */
   link() {
-    const here = new URL(document.baseURI);
-    here.hash = '';
-    here.search = `${this.learn.query(this.lesson, this.guide.at)}${
-      here.protocol === 'file:' ? '' : `&room=${this.room}`
+    const link = new URL(document.baseURI);
+    link.hash = '';
+    link.search = `${this.learn.query(this.lesson, this.guide.at)}${
+      link.protocol === 'file:' ? '' : `&room=${this.room}`
     }`;
     const drawn = new URL('qr', document.baseURI);
-    drawn.search = new URLSearchParams({ link: here.href }).toString();
+    drawn.search = new URLSearchParams({ link: link.href }).toString();
     const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
     return html`
-      ${here.protocol !== 'file:' && here.href.length <= LONGEST_LINK && html`
+      ${link.protocol !== 'file:' && link.href.length <= LONGEST_LINK && html`
         <img class="sd-present-code" alt="QR code of the link" width="320" height="320" src=${drawn
           .href}
           onerror=${hide} />
       `}
-            <p><a class="sd-present-address" href=${here.href}>${here.href}</a></p><p
-        class="sd-sub">${hint(here)}</p>
+            <p><a class="sd-present-address" href=${link.href}>${link.href}</a></p><p
+        class="sd-sub">${hint(link)}</p>
     `;
   }
 

@@ -13,7 +13,7 @@ const VOTER = 'specdiff-voter';
 const CLOSED =
   'This room isn’t open, so your answers don’t count. Scan the code on the projector again.';
 const LOST = 'Your last answer didn’t reach the room. Choose it again.';
-const own = recall(VOTER, 'sessionStorage') || code();
+const voter = recall(VOTER, 'sessionStorage') || code();
 const place = (room, question) =>
   new URL(`rooms/${encodeURIComponent(room)}/${question}`, document.baseURI);
 
@@ -22,9 +22,9 @@ let sent = Promise.resolve('');
 
 /** Vote. @returns {Promise<string>} why the choice isn't counted; empty if it is */
 export function send(room, question, option) {
-  keep(VOTER, own, 'sessionStorage');
+  keep(VOTER, voter, 'sessionStorage');
   const to = place(room, question);
-  to.search = new URLSearchParams({ voter: own, option: String(option) }).toString();
+  to.search = new URLSearchParams({ voter, option: String(option) }).toString();
   sent = sent.then(() => fetch(to, { method: 'POST' })).then(
     ({ ok, status }) => ok ? '' : status === 404 ? CLOSED : LOST,
     (error) => {
@@ -36,8 +36,8 @@ export function send(room, question, option) {
 }
 
 /** What `read` makes of the server's answer about a question of a room; null if there is none.
- *  @template T @param {(answer: Response, found: any) => T} read */
-async function asked(room, question, method, read) {
+ *  @template T @param {(answer: Response, body: any) => T} read */
+async function request(room, question, method, read) {
   try {
     const answer = await fetch(place(room, question), { method });
     return read(answer, await answer.json());
@@ -49,11 +49,11 @@ async function asked(room, question, method, read) {
 
 /** Why votes in a room would not count, or "", and the question that its projector shows; null if
  *  no server answers.
- *  @returns {Promise<{closed: string, shown: string} | null>} */
+ *  @returns {Promise<{closed: string, question: string} | null>} */
 export const look = (room) =>
-  asked(room, 'guess', 'GET', ({ status }, { shown = '' }) => ({
+  request(room, 'guess', 'GET', ({ status }, { shown: question = '' }) => ({
     closed: status === 404 ? CLOSED : '',
-    shown,
+    question,
   }));
 
 /** Close the room. */
@@ -62,4 +62,4 @@ export const close = (room) =>
 
 /** Open the room, unless it is open. Votes for each option; null if no server counts them. */
 export const counts = (room, question) =>
-  asked(room, question, 'PUT', ({ ok }, found) => ok ? found.counts : null);
+  request(room, question, 'PUT', ({ ok }, body) => ok ? body.counts : null);

@@ -18,7 +18,7 @@ function words({ round, size, accepted, drafted, extra }, open) {
 export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
   const rounds = lane && !running && lane.rounds.some((round) => round.size) ? lane.rounds : [];
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
-  const here = shown.older ? state?.window?.round : view?.round;
+  const current = shown.older ? state?.window?.round : view?.round;
   const keys = (event) => {
     const to = walk(event, [...event.currentTarget.children]);
     if (to >= 0) app.jump(to);
@@ -36,7 +36,7 @@ export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
     const said = words(round, open);
     return html`
       <button type="button" key=${round.round} class=${kind} title=${said} aria-label=${said}
-        aria-current=${String(round.round === here)} tabindex=${round.round === (here ?? 0)
+        aria-current=${String(round.round === current)} tabindex=${round.round === (current ?? 0)
           ? 0
           : -1}
         onclick=${() => app.jump(round.round)}>

@@ -26,31 +26,31 @@ const ALONE =
   'programs run';
 
 /** @param {App} app @param {Scene} scene */
-function known(app, { lanes, states, clocks, selected, running }) {
+function comparison(app, { lanes, states, clocks, selected, running }) {
   const { stage } = app;
   // a race under way has no result
-  const own = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
-  const race = verdict(own, stage.doubt(selected ?? ''), app.options.exactness);
-  return { own, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
+  const pair = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
+  const race = verdict(pair, stage.doubt(selected ?? ''), app.options.exactness);
+  return { pair, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 
 /** @param {{app: App, scene: Scene}} props */
 export function Hero({ app, scene }) {
-  const { own, states, clocks, race } = known(app, scene);
+  const { pair, states, clocks, race } = comparison(app, scene);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
-    !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.shown.length);
+    !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.texts.length);
   const [speed, words, slower] = scene.running
     ? ['–', 'the speed-up appears when all lanes are measured']
     : alone
     ? ['–', 'only vanilla ran, so there is nothing to compare']
-    : outcome(own, clocks, race, baseline);
-  const far = speedUp(clocks.drafted, clocks.vanilla);
+    : outcome(pair, clocks, race, baseline);
+  const soFar = speedUp(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 && !scene.running
     ? scene.named[scene.selected ?? '']?.label
     : '';
-  const { drafted, vanilla } = own;
+  const { drafted, vanilla } = pair;
   const denoises = !app.noSteps.has(String(drafted?.header?.config.drafter));
   const typical = drafted?.header && vanilla &&
     typicalWords(app.options.typical, drafted.header, denoises);
@@ -58,12 +58,12 @@ export function Hero({ app, scene }) {
   const slow = over && whySlow(drafted, vanilla);
   const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
   const share = (value) => `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
-  const sizes = { '--one': share(1), '--far': share(far ?? 0) };
+  const sizes = { '--one': share(1), '--far': share(soFar ?? 0) };
   const scale = race.final !== null && race.trusted && !baseline && html`
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>
   `;
-  const here = over && race.final !== null && typical?.spread &&
+  const measured = over && race.final !== null && typical?.spread &&
     html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
@@ -71,7 +71,7 @@ export function Hero({ app, scene }) {
     slower && html`<small>slower: </small>`
   }${speed}</span><span class="sd-speed-words">${words}</span></div>
     ${scale}
-    ${typical && html`<p class="sd-typical" title=${typical.about}>${typical.words}${here}</p>`}
+    ${typical && html`<p class="sd-typical" title=${typical.about}>${typical.words}${measured}</p>`}
     ${
     slow && html`
       <p
@@ -79,7 +79,7 @@ export function Hero({ app, scene }) {
           app.look(slow.round)}>See round ${slow.round + 1}<//></p>
     `
   }
-    <p class="sd-same">${scene.running ? '' : sameText(own, states, clocks)}</p>
+    <p class="sd-same">${scene.running ? '' : sameText(pair, states, clocks)}</p>
     <p class="sd-claim">${!alone && race.claim}</p>
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
@@ -93,8 +93,8 @@ export function Hero({ app, scene }) {
 
 /** @param {{app: App, scene: Scene}} props */
 export function Numbers({ app, scene }) {
-  const { own, states, race } = known(app, scene);
-  const values = numbers(own, scene.running ? { drafted: null, vanilla: null } : states);
+  const { pair, states, race } = comparison(app, scene);
+  const values = numbers(pair, scene.running ? { drafted: null, vanilla: null } : states);
   const row = (/** @type {typeof NUMBERS[0]} */ [key, symbol, name, unit]) =>
     html`
       <div tabindex="0" data-symbol=${symbol}>

@@ -91,11 +91,11 @@ export class Source extends Component {
       : header
       ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}`
       : note;
-    const own = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
+    const run = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const mine = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
-    const kind = scene.running ? 'measuring' : mine ? 'run' : source;
+    const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
+    const kind = scene.running ? 'measuring' : isOwn ? 'run' : source;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
     return html`
@@ -103,8 +103,8 @@ export class Source extends Component {
             <span class="sd-source-words">${words}</span>
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
-            ${own && html`
-              <a class="sd-link" href=${settingsLink(own)}
+            ${run && html`
+              <a class="sd-link" href=${settingsLink(run)}
                 title="Opens this page with the prompt and the settings of this race">
                 Use its settings</a>
             `}
@@ -114,7 +114,7 @@ export class Source extends Component {
             `}
             ${!scene.running && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Another recording" all=${recordings}
-                words=${({ title }) => title} open=${(one) => app.choose(one)} />
+                words=${({ title }) => title} open=${(recording) => app.choose(recording)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />

@@ -49,7 +49,7 @@ export class Text extends View {
   render({ label, lane, state, count, round, pinned, press }, { at }) {
     const header = lane?.header;
     const prompt = header?.prompt ?? '';
-    const whole = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : '';
+    const wholeText = lane?.wordless && lane.finished && state?.ended ? lane.finished.text : '';
     const clickable = lane && !lane.wordless && !isServed(lane);
     const kind = classes(
       'sd-text',
@@ -59,25 +59,25 @@ export class Text extends View {
     );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = Boolean(lane && isGreedy(lane));
-    const now = round && round.committed ? round.round : -1;
+    const currentRound = round && round.committed ? round.round : -1;
     const stop = pinned >= 0 && pinned < count ? pinned : at >= 0 && at < count ? at : count - 1;
-    const token = (/** @type {Token} */ one, i) => {
-      const known = lane?.pieces[one.id] !== undefined;
-      const source = plain ? 'plain' : SOURCES[one.source] ? one.source : 'target';
-      const unknown = known ? '' : `token ${one.id}, its text was not recorded; `;
-      const title = unknown + tokenTitle(one, plain, greedy);
-      const fresh = !plain && one.round === now && 'sd-now';
-      const kinds = [`sd-t-${source}`, !known && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
+    const tokenView = (/** @type {Token} */ token, i) => {
+      const hasText = lane?.pieces[token.id] !== undefined;
+      const source = plain ? 'plain' : SOURCES[token.source] ? token.source : 'target';
+      const unknown = hasText ? '' : `token ${token.id}, its text was not recorded; `;
+      const title = unknown + tokenTitle(token, plain, greedy);
+      const fresh = !plain && token.round === currentRound && 'sd-now';
+      const kinds = [`sd-t-${source}`, !hasText && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
       return html`
         <span key=${i} class=${classes('sd-t', ...kinds)} title=${title}
-          tabindex=${i === stop ? 0 : -1}>${known ? lane?.shown[i] : String(one.id)}</span>
+          tabindex=${i === stop ? 0 : -1}>${hasText ? lane?.texts[i] : String(token.id)}</span>
       `;
     };
     const tail = prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt;
     const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-t')]);
     const click = ({ target }) => {
-      const found = spans().findIndex((span) => span === target);
-      if (found >= 0) press(found, false);
+      const index = spans().findIndex((span) => span === target);
+      if (index >= 0) press(index, false);
     };
     const key = (event) => {
       const to = walk(event, spans(), { ...ALONG, Enter: 0, ' ': 0 });
@@ -89,9 +89,9 @@ export class Text extends View {
       <div class=${kind} tabindex="0" role="region" aria-label=${label}
         onclick=${click} onkeydown=${key}>
             <bdi class="sd-prompt">${tail}</bdi>
-            <span>${whole
-              ? html`<bdi title=${WHOLE}>${whole}</bdi>`
-              : state?.tokens.map(token)}</span>
+            <span>${wholeText
+              ? html`<bdi title=${WHOLE}>${wholeText}</bdi>`
+              : state?.tokens.map(tokenView)}</span>
             <span class="sd-guess">${lane && !plain ? guesses(lane, round) : ''}</span></div>
     `;
   }

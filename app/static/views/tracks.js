@@ -20,8 +20,8 @@ import { fetchTrace } from '../state/trace.js';
  *  `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an
  *  opened run for the server */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: PartialRound,
- *  verified: Verified, what: Inspected, greedy: boolean, own: {given?: string, pair?: string,
- *  why?: string}}} Looked a rejection; `key`: run/round; `own`: data on an opened run for the
+ *  verified: Verified, what: Inspected, greedy: boolean, opened: {given?: string, pair?: string,
+ *  why?: string}}} Looked a rejection; `key`: run/round; `opened`: data on an opened run for the
  *  server */
 
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
@@ -43,7 +43,7 @@ function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of o
     ? [{
       position: branch.column ?? branch.position,
       id: branch.take,
-      shown: branch.token,
+      text: branch.token,
       kind: 'forced',
       round: -1,
       begins: true,
@@ -68,13 +68,13 @@ function Token({ of, name, cell, pinned }) {
   const mark = MARKS[kind] ?? { glyph: '', words: kind };
   const where = round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `;
   const instead = rejected === null ? '' : ` in place of ${quoted(draft)}`;
-  const title = `${where}${mark.words} ${quoted(cell.shown)}${instead}`;
+  const title = `${where}${mark.words} ${quoted(cell.text)}${instead}`;
   const shape = classes('sd-track-cell', cell.begins && 'sd-track-begins');
   const inside = html`
     <small>${cell.begins && round >= 0 &&
       html`<i>${SIGNS[name]}${round + 1}</i>`}${rejected !== null &&
       html`<span class="sd-track-rejected">✕ <s>${inCell(draft)}</s></span>`}</small>
-    <span class="sd-track-token sd-track-${kind}">${cell.differs ? '≠ ' : ''}${inCell(cell.shown) ||
+    <span class="sd-track-token sd-track-${kind}">${cell.differs ? '≠ ' : ''}${inCell(cell.text) ||
       '·'}${kind !== 'draft' && html`<i aria-hidden="true">${mark.glyph}</i>`}</span>
   `;
   if (rejected === null) return html`<span class=${shape} title=${title}>${inside}</span>`;
@@ -147,7 +147,7 @@ export class SideBySide {
     /** @type {Looked | null} */
     this.looked = null;
     this.going = ''; // the status of a branch
-    this.asked = false; // whether a branch was requested
+    this.requested = false; // whether a branch was requested
   }
 
   /** @param {Answer} answer */
@@ -179,11 +179,11 @@ export class SideBySide {
     const verified = view?.verified;
     if (!verified) return;
     const greedy = isGreedy(lane);
-    const own = this.answer?.facts.opened && name !== BRANCH
+    const opened = this.answer?.facts.opened && name !== BRANCH
       ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1)
       : {};
     const what = inspected(view, verified.accepted, greedy);
-    this.looked = { key, name, round, lane, view, verified, what, greedy, own };
+    this.looked = { key, name, round, lane, view, verified, what, greedy, opened };
     this.going = '';
     this.changed();
     document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
@@ -196,13 +196,13 @@ export class SideBySide {
 
   /** Reset after the requested measurement has ended or failed. */
   over() {
-    Object.assign(this, { going: '', asked: false });
+    Object.assign(this, { going: '', requested: false });
   }
 
   /** Request a branch of the run. @param {Looked} looked @param {Record<string, any>} values */
-  go({ name, round, own }, values) {
-    this.asked = this.tools.ask({ branch: name, round: round + 1, ...own, ...values });
-    this.going = !this.asked
+  go({ name, round, opened }, values) {
+    this.requested = this.tools.ask({ branch: name, round: round + 1, ...opened, ...values });
+    this.going = !this.requested
       ? 'A measurement is already running. Wait until it is done.'
       : this.answer?.facts.opened
       ? 'The engine decodes the branch…'
@@ -212,29 +212,29 @@ export class SideBySide {
 
   /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
-    const { name, lane, verified, what, own, greedy } = looked;
-    const known = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat();
-    const ids = new Set(known.map(({ id }) => id));
+    const { name, lane, verified, what, opened, greedy } = looked;
+    const candidates = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat();
+    const ids = new Set(candidates.map(({ id }) => id));
     const chosen = [...ids].filter((id) => id !== null && id !== verified.extra)
       .slice(0, MOST_CANDIDATES);
     const numbers = (id) =>
       what.rows.filter((row) => row.id === id).map(({ p, q }) =>
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');
-    const why = own.why ??
+    const why = opened.why ??
       (chosen.length ? '' : 'The trace has no other token for this position.');
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
     const take = (id) =>
       html`
-        <button type="button" class="sd-take" data-take=${id} disabled=${this.asked}
+        <button type="button" class="sd-take" data-take=${id} disabled=${this.requested}
           onclick=${() => this.go(looked, { take: Number(id) })}>
           ${quoted(piece(lane, Number(id)))}<small>${numbers(id)}</small></button>
       `;
-    const takes = !own.why && [
+    const takes = !opened.why && [
       html`<b>Choose another token and continue:</b>`,
       ...chosen.map(take),
       !greedy && html`
-        <button type="button" class="sd-take" disabled=${this.asked}
+        <button type="button" class="sd-take" disabled=${this.requested}
           title="No token is chosen; everything from here is drawn again, with another seed"
           onclick=${() => this.go(looked, { take: -1, branch_seed: seed })}>
           redraw everything from here</button>

@@ -55,13 +55,13 @@ export class ElementSlot extends View {
  *  not in `stops` yet; null: at none. @param {Set<string> | null} [stops] */
 export const glossed = (words, stops = new Set()) => {
   const said = /** @type {Set<string>} */ (new Set());
-  const marked = (one, i) => {
-    if (i % 2 === 0) return one;
-    const first = stops !== null && !stops.has(one);
-    stops?.add(one);
-    return html`<abbr class="sd-sym" data-symbol=${one} title="" tabindex=${
+  const marked = (part, i) => {
+    if (i % 2 === 0) return part;
+    const first = stops !== null && !stops.has(part);
+    stops?.add(part);
+    return html`<abbr class="sd-sym" data-symbol=${part} title="" tabindex=${
       first ? 0 : null
-    }>${one}</abbr>`;
+    }>${part}</abbr>`;
   };
   return words.split(/\^\(([^()]*)\)/).map((piece, i) =>
     i % 2 ? html`<sup>${parts(piece, said).map(marked)}</sup>` : parts(piece, said).map(marked)
@@ -87,21 +87,21 @@ export const Button = ({ label, act, name = '', children }) => {
 /** A button that looks like a link.
  *  @param {{act: (event: MouseEvent) => void, children: Child, [attribute: string]: unknown}}
  *  props */
-export const Link = ({ act, children, ...more }) =>
-  html`<button type="button" class="sd-link" onclick=${act} ...${more}>${children}</button>`;
+export const Link = ({ act, children, ...attributes }) =>
+  html`<button type="button" class="sd-link" onclick=${act} ...${attributes}>${children}</button>`;
 
 /** A list to choose from.
  *  @param {{label: string, value: string | number, options: [value: string | number,
  *  words: string][], act: (value: string) => void, [attribute: string]: unknown}} props */
-export const Select = ({ label, value, options, act, ...more }) =>
+export const Select = ({ label, value, options, act, ...attributes }) =>
   html`
     <select aria-label=${label} value=${value}
-      onchange=${(event) => act(event.currentTarget.value)} ...${more}>
-      ${options.map(([one, words]) => html`<option value=${one}>${words}</option>`)}</select>
+      onchange=${(event) => act(event.currentTarget.value)} ...${attributes}>
+      ${options.map(([option, words]) => html`<option value=${option}>${words}</option>`)}</select>
   `;
 
 /** A list of things to open. It always shows its own name; empty lists are left out.
- *  @param {{label: string, all: any[], words: (one: any) => string, open: (one: any) => void,
+ *  @param {{label: string, all: any[], words: (item: any) => string, open: (item: any) => void,
  *  name?: string}} props */
 export const Pick = ({ label, all, words, open, name = '' }) =>
   all.length > 0 && html`
@@ -110,7 +110,7 @@ export const Pick = ({ label, all, words, open, name = '' }) =>
       event.currentTarget.value = '';
     }}>
       <option value="">${label}…</option>
-      ${all.map((one, i) => html`<option value=${i}>${words(one)}</option>`)}</select>
+      ${all.map((item, i) => html`<option value=${i}>${words(item)}</option>`)}</select>
   `;
 
 /** Names, and what each stands for. @param {{all: [name: Child, words: Child][]}} props */
@@ -152,10 +152,10 @@ export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infin
  *  @param {Record<string, number>} [moves] key -> number of steps
  *  @returns {number} the index of the focused one, or −1 if no key matched */
 export function walk(event, all, moves = ALONG) {
-  const here = all.findIndex((one) => one === document.activeElement);
-  if (here < 0 || !Object.hasOwn(moves, event.key)) return -1;
+  const focused = all.findIndex((element) => element === document.activeElement);
+  if (focused < 0 || !Object.hasOwn(moves, event.key)) return -1;
   event.preventDefault();
-  const to = Math.max(0, Math.min(all.length - 1, here + moves[event.key]));
+  const to = Math.max(0, Math.min(all.length - 1, focused + moves[event.key]));
   all[to].focus();
   return to;
 }

@@ -14,8 +14,8 @@ const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 export class Judge extends View {
   /** Keep the text and the buttons in view, and the focus here. @override */
   drawn() {
-    if (this.seen === this.props.game.asked) return;
-    this.seen = this.props.game.asked;
+    if (this.seen === this.props.game.key) return;
+    this.seen = this.props.game.key;
     if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
     for (const part of ['text', 'keys']) {
       this.base.querySelector(`.sd-judge-${part}`)?.scrollIntoView({ block: 'nearest' });

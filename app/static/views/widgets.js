@@ -137,19 +137,19 @@ export class Sandbox {
     const measured = rows.flatMap((row) => {
       const { label, alpha, alpha_at: each, gamma, steps: passes, drafter } = row;
       const { tree_nodes: nodes, num_drafts: drafts } = row;
-      const known = facts?.drafts[drafter];
-      if (!known || typeof alpha !== 'number') return []; // null: nothing was tested
-      const draft = Number((costAt(known, gamma) / costAt(this.used, 1)).toFixed(2));
+      const curve = facts?.drafts[drafter];
+      if (!curve || typeof alpha !== 'number') return []; // null: nothing was tested
+      const draft = Number((costAt(curve, gamma) / costAt(this.used, 1)).toFixed(2));
       const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
-      const alphas = shape === 'window' ? each.map((one) => one ?? 0) : null;
+      const alphas = shape === 'window' ? each.map((value) => value ?? 0) : null;
       const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
       return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
     });
-    const made = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
+    const madeUp = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
       words,
       { alpha, gamma, passes, draft, shape, ...(count && { count }) },
     ]);
-    return Object.fromEntries([...made, ...measured]);
+    return Object.fromEntries([...madeUp, ...measured]);
   }
 
   take(preset) {
@@ -169,11 +169,11 @@ export class Sandbox {
     const even = breakEven(box, used);
     const [gamma, best] = bestGamma(box, used);
     const speed = (/** @type {Partial<Box>} */ change) => `${ratio(this.at(change).speedup)}×`;
-    const more = (place) =>
+    const raised = (place) =>
       // if one position is accepted a little more often
       ratio(
         this.at({
-          alphas: alphasOf(box).map((one, j) => j === place ? Math.min(1, one + 0.05) : one),
+          alphas: alphasOf(box).map((alpha, j) => j === place ? Math.min(1, alpha + 0.05) : alpha),
         }).tau,
       );
     return [
@@ -186,7 +186,7 @@ export class Sandbox {
         speed({ shape: 'window', gamma: 16 })
       }; a tree of 16: ${speed({ shape: 'tree', gamma: 16, count: 16 })}.`,
       ...(box.alphas && box.shape === 'window'
-        ? [`With 0.05 added to α₁, τ is ${more(0)}; to the last α, ${more(box.gamma - 1)}.`]
+        ? [`With 0.05 added to α₁, τ is ${raised(0)}; to the last α, ${raised(box.gamma - 1)}.`]
         : []),
     ];
   }

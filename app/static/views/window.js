@@ -93,13 +93,13 @@ const Phases = ({ round, phase }) => {
 };
 
 /** One acceptance test.
- *  @param {{verdict: Verdict, outcome: boolean, pinned: boolean, more: object}} props `outcome`:
- *  the target’s own token */
-const Test = ({ verdict, outcome, pinned, more }) => {
+ *  @param {{verdict: Verdict, outcome: boolean, pinned: boolean, attributes: object}} props
+ *  `outcome`: the target’s own token */
+const Test = ({ verdict, outcome, pinned, attributes }) => {
   const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
   const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
   return html`
-    <div class=${names} role="cell" title=${title} ...${more}>
+    <div class=${names} role="cell" title=${title} ...${attributes}>
         <span class="sd-bar-track" aria-hidden="true">
           <i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
           ${draw !== null &&
@@ -139,8 +139,8 @@ class Grid extends View {
   /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
-      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((one) =>
-        one.dataset.stop ? one : null
+      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((element) =>
+        element.dataset.stop ? element : null
       )
     );
     return rows.filter((row) => row.some(Boolean));
@@ -166,9 +166,9 @@ class Grid extends View {
 
   keyed(event) {
     const { stops } = this;
-    const here = stops.flat().find((one) => one !== null && one === event.target) ?? null;
-    const to = here && towards(stops, here, event.key);
-    if (here && event.key === 'Enter') this.choose(here);
+    const focused = stops.flat().find((stop) => stop !== null && stop === event.target) ?? null;
+    const to = focused && towards(stops, focused, event.key);
+    if (focused && event.key === 'Enter') this.choose(focused);
     else if (!to) return;
     else {
       to.focus();
@@ -187,19 +187,19 @@ class Grid extends View {
       cells.flatMap(({ node }) => node === undefined ? [] : [`n${node}`])
     );
     const stops = [...nodes, ...verdicts.map((_, i) => `t${i}`)];
-    const own = stops.includes(stop) ? stop : stops[0];
+    const tabStop = stops.includes(stop) ? stop : stops[0];
     const anchor = piece(lane, round.anchor);
-    const at = (name) => ({ 'data-stop': name, tabindex: name === own ? 0 : -1 });
+    const at = (name) => ({ 'data-stop': name, tabindex: name === tabStop ? 0 : -1 });
     const step = (/** @type {Cell} */ { kind, words, title, heat = 0, node }, i) => {
-      const more = node === undefined ? {} : at(`n${node}`);
+      const attributes = node === undefined ? {} : at(`n${node}`);
       return html`
         <div class=${classes('sd-c', kind, pinned === `n${node}` && 'sd-pinned')} role="cell"
-          title=${title} data-heat=${heat} data-position=${i} ...${more}>${words}</div>
+          title=${title} data-heat=${heat} data-position=${i} ...${attributes}>${words}</div>
       `;
     };
     const test = (verdict, i) => {
-      const [outcome, more] = [i === size, at(`t${i}`)];
-      return html`<${Test} ...${{ verdict, outcome, pinned: pinned === `t${i}`, more }} />`;
+      const [outcome, attributes] = [i === size, at(`t${i}`)];
+      return html`<${Test} ...${{ verdict, outcome, pinned: pinned === `t${i}`, attributes }} />`;
     };
     const spoken = `anchor: the last committed token, ${JSON.stringify(anchor)}`;
     const [asks, how] = greedy ? ['agree?', AGREE] : ['accept?', ACCEPT];
@@ -246,20 +246,20 @@ export class DraftWindow extends Component {
   render({ app, scene }, { all }) {
     const { lane } = scene;
     const { game } = app;
-    const round = game ? game.shown : scene.view;
+    const round = game ? game.judgedView : scene.view;
     const phase = scene.view?.phase ?? 'draft';
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
     const { pinned } = app;
-    const own = pinned && drawn && pinned.lane === lane && pinned.view.round === drawn.round
+    const place = pinned && drawn && pinned.lane === lane && pinned.view.round === drawn.round
       ? pinned.place
       : null;
-    const mark = own === null || !drawn
+    const mark = place === null || !drawn
       ? ''
-      : typeof own === 'number'
-      ? `t${columnOf(drawn, own)}`
-      : `n${own.node}`;
+      : typeof place === 'number'
+      ? `t${columnOf(drawn, place)}`
+      : `n${place.node}`;
     const unit = drawn ? unitOf(drawn) : '';
     const title = unit === 'steps' ? 'Each row shows what all of its steps revealed.' : FOLDED;
     const looks = { // no class: the guide adds one to the element that it points at
@@ -300,9 +300,9 @@ export class DraftWindow extends Component {
             <div class="sd-foot"><span class="sd-fallback">${drawn && lane
               ? noteOf(drawn, lane)
               : ''}</span>
-              <p class="sd-key">${KEY.map(([one, words]) =>
+              <p class="sd-key">${KEY.map(([kind, words]) =>
                 html`
-                  <span><span class="sd-c ${one}" data-heat="4" aria-hidden="true"></span>
+                  <span><span class="sd-c ${kind}" data-heat="4" aria-hidden="true"></span>
                     ${words}</span>
                 `
               )}</p></div>
