@@ -420,9 +420,7 @@ export class App extends Job {
 
   get absent() {
     if (this.live) return 'Waiting for its turn.';
-    return this.source === 'stopped'
-      ? 'Stopped before its turn.'
-      : 'This trace has no events of this lane.';
+    return this.source === 'stopped' ? 'Stopped before its turn.' : 'This lane didn’t run.';
   }
 
   // ---- one position ----

@@ -169,11 +169,11 @@ export class Learn {
     this.guide.draw();
     const place = this.root.querySelector('.sd-room');
     if (place) render(this.room(), place);
-    const asking = seated && this.guide.at >= 0; // answers would be seen behind the card
     for (const lesson of this.lessons) {
       const { name } = lesson;
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
+      const asking = this.guide.at >= 0 && (seated || lesson === this.lesson); // behind the card
       article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
       const part = (selector) => /** @type {Element} */ (article.querySelector(selector));
       part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';

@@ -83,6 +83,7 @@ test('the narration knows trees, several drafts, copies and passes that were not
     'all 3',
     'shorter',
   );
+  holds(say({ drafted: 5, extra: false, draft: draft(), verified: short }), 'first 3 of 5', 'ends');
 });
 
 test('a test holds every digit; at temperature 0 there is no draw', () => {

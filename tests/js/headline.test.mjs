@@ -54,6 +54,7 @@ test('the headline is the measured speed-up, once the replay is over', () => {
   const half = headline(lanes, 0.5);
   assert.match(half.words, /so far/);
   assert.notEqual(half.speed, speed);
+  assert.equal(headline(lanes, 0.1).speed, '–', 'a few tokens say little');
   const [tau, v, c, passes, value] = half.race.predicted.match(/\d+\.\d+/g).map(Number);
   assert.equal(tau.toFixed(2), headline(lanes).numbers.tau, 'of the whole run, at any moment');
   assert.ok(Math.abs(tau / (v + c * passes) / value - 1) < 0.02, 'the formula gives its number');

@@ -220,7 +220,7 @@ export function narrate(view, word, greedy) {
   const { draft } = view;
   if (view.verified) return `${name}: ${verdict(view, view.verified, word, greedy)}`;
   if (draft && draft.nfe && !view.drafted) return `${name}: stopped while drafting.`;
-  if (view.size === 0) return `${name}: one target pass for one token.`;
+  if (view.size === 0) return `${name}: one target pass writes one token.`;
   if (view.scored) {
     return `${name}: the target has read the ${
       plural(draft ? draft.ids.length : view.drafted, 'drafted token')
@@ -274,6 +274,9 @@ function verdict(view, verified, word, greedy) {
       : `${walked}, then leave it with ${extra}.`;
   }
   if (!last || last.accepted) { // nothing was rejected
+    if (!view.extra && !view.tree && verified.accepted < size) {
+      return `the first ${verified.accepted} of ${size} drafted tokens pass, and the text ends there.`;
+    }
     const rest = verified.accepted < size ? 'of a shorter draft ' : '';
     const all = verified.accepted === 1
       ? `the drafted token ${rest}passes`

@@ -50,14 +50,17 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
   };
 }
 
+const ENOUGH = 8; // tokens of each lane; the first rounds say little about the rest
+
 /**
  * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
  * otherwise it is a ratio of tokens per second.
  * @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
  * @param {boolean} baseline whether the selected lane is the baseline
+ * @param {string} source of the race, as the stage names it
  * @returns {[number: string, words: string, slower?: boolean]}
  */
-export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline) {
+export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline, source) {
   if (baseline && !vanilla?.texts.length) return [dash, 'nothing was measured'];
   if (baseline) {
     return [
@@ -73,39 +76,43 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       : [dash, 'target passes are counted at the end, because the clock was disturbed'];
   }
   if (final === null || !vanilla || !over) {
-    const soFar = speedUp(clocks.drafted, clocks.vanilla);
+    const few = Math.min(...[clocks.drafted, clocks.vanilla].map((clock) => clock?.tokens ?? 0));
+    const soFar = few >= ENOUGH ? speedUp(clocks.drafted, clocks.vanilla) : null;
+    if (soFar !== null) return [times(soFar), 'vanilla’s tokens per second, so far', soFar < 1];
     return [
-      times(soFar),
-      soFar === null
-        ? 'the speed-up appears when both lanes have tokens'
-        : 'vanilla’s tokens per second, so far',
-      soFar !== null && soFar < 1,
+      dash,
+      source === 'stopped' && over
+        ? 'stopped too early for a speed-up'
+        : `the speed-up appears when both lanes have ${ENOUGH} tokens, or at the end`,
     ];
   }
   const [paces, clock] = [
     [drafted, vanilla].map((lane) => rate(pace(lane).rate)).join(' against '),
     [drafted, vanilla].map((lane) => `${seconds(lane.duration)} s`).join(' against '),
   ];
+  const how = source === 'recording' ? 'in this recording' : 'measured';
   const words = isServed(drafted)
     ? `vanilla’s tokens per second, from another system over the network: ${paces}`
     : drafted.texts.length === vanilla.texts.length
-    ? `vanilla’s speed, measured: ${clock}`
-    : `vanilla’s tokens per second, measured: ${paces}`;
+    ? `vanilla’s speed, ${how}: ${clock}`
+    : `vanilla’s tokens per second, ${how}: ${paces}`;
   return [times(final), words, final < 1];
 }
 
-/** The counts shown if the clock was disturbed: all passes, and which lane took longer.
+/** The counts shown if the clock was disturbed: all passes, and whether the lane was slower.
  *  @param {Lane} drafted @param {Lane} vanilla @returns {[number: string, words: string]} */
 function disturbed(drafted, vanilla) {
-  const [passes, basePasses] = [passesOf(drafted), passesOf(vanilla)];
-  const slower = drafted.duration > vanilla.duration
-    ? ` The drafted lane was slower, on a disturbed clock: ${seconds(drafted.duration)} s ` +
-      `against ${seconds(vanilla.duration)} s.`
+  const passes = passesOf(drafted);
+  const paces = [pace(drafted), pace(vanilla)];
+  const slower = paces[0].rate < paces[1].rate
+    ? ` The drafted lane was slower, on a disturbed clock: ${
+      paces.map((one) => rate(one.rate)).join(' against ')
+    }.`
     : '';
   return [
-    `${passes.target} : ${basePasses.target}`,
-    `target passes, vanilla’s on the right, plus ${plural(passes.drafter, 'drafter pass')}: ` +
-    `counted, because the clock was disturbed.${slower}`,
+    `${passes.target} : ${drafted.texts.length}`,
+    'target passes, on the right vanilla’s for as many tokens, plus ' +
+    `${plural(passes.drafter, 'drafter pass')}: counted, because the clock was disturbed.${slower}`,
   ];
 }
 
@@ -122,7 +129,9 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   }
   const first = firstDifference(ids.slice(0, length), baseIds.slice(0, length));
   const over = clocks.drafted?.done && clocks.vanilla?.done && ids.length === baseIds.length;
-  if (first < 0) return `= The same ${over ? '' : 'first '}${length} tokens in both lanes.`;
+  if (first < 0) {
+    return `= The same ${over ? '' : 'first '}${plural(length, 'token')} in both lanes.`;
+  }
   const config = lane?.header?.config;
   const drawn = config && Number(config.temperature) > 0 && config.rule !== 'match';
   return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
@@ -137,7 +146,7 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
     alpha: drafted ? percent(alpha(drafted)) : dash,
     calls: served ? dash : String((sums || vanilla?.sums)?.calls ?? dash),
     nfe: sums && !served ? String(sums.nfe) : dash,
-    against: sums && vanilla && !served ? `vs ${vanilla.sums.calls}` : '',
+    against: sums && vanilla && !served ? `for ${plural(sums.committed, 'token')}` : '',
   };
 }
 

@@ -4,8 +4,8 @@
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
-/** @typedef {{seconds: number, rate: number | null, done: boolean}} Clock of a lane at a moment;
- *  `rate`: tokens per second so far */
+/** @typedef {{seconds: number, tokens: number, rate: number | null, done: boolean}} Clock of a lane
+ *  at a moment; `rate`: tokens per second so far */
 
 const ratioOf = (above, below) => below ? above / below : null;
 
@@ -19,8 +19,9 @@ export const alpha = ({ sums }) => ratioOf(sums.accepted, sums.tested);
  *  token), and whether it is over. @param {Lane} lane @param {State} state @param {number} t */
 export function clockOf(lane, state, t) {
   const seconds = Math.min(t, lane.duration);
-  const { length } = state.tokens;
-  return { seconds, rate: length && seconds > 0 ? length / seconds : null, done: state.ended };
+  const tokens = state.tokens.length;
+  const rate = tokens && seconds > 0 ? tokens / seconds : null;
+  return { seconds, tokens, rate, done: state.ended };
 }
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast

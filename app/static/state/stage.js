@@ -80,7 +80,7 @@ export class Stage {
   /** Why the speed-up of a lane cannot be trusted, if so. */
   doubt(name) {
     const waits = this.disturbed(name).map(([lane, wait]) => `${lane} ${ratio(wait)}`);
-    return waits.length ? busyWords('this speed-up', `: ${waits.join(', ')}`) : '';
+    return waits.length ? busyWords('these times', `: ${waits.join(', ')}`) : '';
   }
 
   /** @template T @param {Record<string, T | null>} of */

@@ -44,7 +44,7 @@ export function Hero({ app, scene }) {
     ? ['–', 'the speed-up appears when all lanes are measured']
     : alone
     ? ['–', 'only vanilla ran, so there is nothing to compare']
-    : outcome(pair, clocks, race, baseline);
+    : outcome(pair, clocks, race, baseline, app.source);
   const soFar = speedUp(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 && !scene.running
