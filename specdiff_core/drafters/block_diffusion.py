@@ -110,7 +110,7 @@ class BlockSession(FeatureSession):
             states, logits = self._pass(on_device(block, drafter.network.device))
             return logits
 
-        scores = None if successors is None else lambda before, found: successors(states, before, found)
+        scores = None if successors is None else lambda before, candidates: successors(states, before, candidates)
         heads: dict[str, Any] = {} if successors is None else {"candidates": successors.candidates}
         confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
         if confidence is not None and pairs is not None:
@@ -129,8 +129,8 @@ class BlockSession(FeatureSession):
         self._features.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = at(self._drafter.rope, slice(cache.length, self._observed))
-        found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
-        for slot, part in zip(cache.views(cache.length, self._observed), found, strict=True):
+        keys_values = itertools.chain.from_iterable(network.context_keys_values(context, rope))
+        for slot, part in zip(cache.views(cache.length, self._observed), keys_values, strict=True):
             slot.copy_(part)
         cache.length = self._observed
 
@@ -138,7 +138,7 @@ class BlockSession(FeatureSession):
         """A pass over a block ``ids``, which reads [features; block] as far as a layer reaches."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
-        slots, held = cache.views(first, end), cache.views(0, end)
+        slots, keys_values = cache.views(first, end), cache.views(0, end)
         positions = torch.arange(end, device=ids.device)
 
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class BlockSession(FeatureSession):
             slots[2 * layer + 1].copy_(v)
             reach = reaches[layer]
             mask = None if reach is None else near(positions[first:], positions, reach)
-            return attend(q, held[2 * layer], held[2 * layer + 1], mask)
+            return attend(q, keys_values[2 * layer], keys_values[2 * layer + 1], mask)
 
         return drafter.denoise(ids, slice(first, end), read)
 

@@ -46,8 +46,8 @@ class EagleSession(FeatureSession):
     @property
     def room(self) -> int:
         """The room left in its context; 0 after a prompt of one token, which has no feature yet."""
-        held = sum(len(part) for part in self._features)
-        return max(0, self._run.room - held + 1) if held else 0
+        pending = sum(len(part) for part in self._features)
+        return max(0, self._run.room - pending + 1) if pending else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Drop drafted entries, and keep the features ``[n, F]`` of committed tokens."""
@@ -87,14 +87,14 @@ class EagleSession(FeatureSession):
         ``nodes`` of all. It stops where no deeper node could be among them: that depends on
         probabilities alone, on nothing that was drawn."""
         growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
-        found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
+        node_features: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
         entries: list[int] = []  # nodes in the cache, in order
         rows, passes = [ROOT], 0
         logits, features = self._first(context)
         while True:
             passes += 1
             confidence = confidence_probs(logits, context.sampling, forbidden)
-            found |= dict(zip(rows, features, strict=True))
+            node_features |= dict(zip(rows, features, strict=True))
             growth.extend(rows, confidence.log())
             yield _best_path(growth, context.gamma, passes - 1, confidence)
             rows = growth.open()[: self._run.room] if passes < context.gamma else []
@@ -103,8 +103,8 @@ class EagleSession(FeatureSession):
             entries += rows
             index = {node: i for i, node in enumerate(entries)} | {ROOT: ROOT}
             parents = [index[growth.parents[node]] for node in entries]
-            beside = torch.stack([found[growth.parents[node]] for node in rows])
-            logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
+            parent_features = torch.stack([node_features[growth.parents[node]] for node in rows])
+            logits, features = self._next([growth.ids[node] for node in rows], parent_features, parents)
         ids, tree, totals = growth.best()
         return Draft.point_mass(ids, nfe=passes, parents=tree, reveal_steps=depths(tree), totals=totals)
 

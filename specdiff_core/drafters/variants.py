@@ -89,8 +89,8 @@ def _with(original: Any, **values: Any) -> Any:
 
 def _masks(declared: int, size: int, words: SpecialIds) -> list[int]:
     """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
-    candidates = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
-    return [token for token in candidates if token != declared and 0 <= token < size][:MASKS]
+    ids = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
+    return [token for token in ids if token != declared and 0 <= token < size][:MASKS]
 
 
 def _layers(drafter: Any, count: int) -> Iterator[Variant]:
@@ -117,10 +117,10 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Va
             yield Variant(POSITIONS, "0", _signed(offset), changed(model=Bidirectional(moved, model.config.mask_id)))
         renamed = _with(model, forward=partial(_renamed, model, offset, drafter.mask_id))
         yield Variant(MAP, "the target’s ids", f"ids {_signed(offset)}", changed(model=renamed, _never=forbidden))
-    if missing := len(drafter.unshared):
+    if count := len(drafter.unshared):
         unsupported = frozenset(range(size, drafter.vocab_size))
-        identity = changed(unshared=(), _never=forbidden, _unsupported=unsupported)
-        yield Variant(MAP, f"a map that leaves out {missing} ids", "all of the target’s ids", identity)
+        id_map = changed(unshared=(), _never=forbidden, _unsupported=unsupported)
+        yield Variant(MAP, f"a map that leaves out {count} ids", "all of the target’s ids", id_map)
 
 
 def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:

@@ -52,10 +52,10 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     # Subtracting the maximum changes no distribution, and prevents overflow at small temperatures.
     scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
-        kept = torch.full_like(scaled, -torch.inf)
+        minus_inf = torch.full_like(scaled, -torch.inf)
         best = scaled.sort(dim=-1, descending=True, stable=True)
         index = best.indices[..., : sampling.top_k]
-        scaled = kept.scatter_(-1, index, best.values[..., : sampling.top_k])
+        scaled = minus_inf.scatter_(-1, index, best.values[..., : sampling.top_k])
     probs = scaled.softmax(-1)
     if sampling.top_p < 1:
         ordered = probs.sort(dim=-1, descending=True, stable=True)
@@ -103,9 +103,9 @@ def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
 
 def without(target_probs: Tensor, token: int) -> Tensor:
     """p with ``token`` removed, renormalised: the residual of a point mass. ``[V]`` float64."""
-    rest = target_probs.clone()
-    rest[token] = 0.0
-    return _normed(rest, target_probs)
+    probs = target_probs.clone()
+    probs[token] = 0.0
+    return _normed(probs, target_probs)
 
 
 def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
