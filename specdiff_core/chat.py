@@ -28,8 +28,8 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
         raise ConfigError(what, field="template", hint=hint)
     marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     for field, text in (("prompt", prompt), ("system", config.system)):
-        if found := sorted(mark for mark in marks if mark.strip() and mark in text):
-            what = f"{found[0]} is a control token of this target's chat template."
+        if controls := sorted(mark for mark in marks if mark.strip() and mark in text):
+            what = f"{controls[0]} is a control token of this target's chat template."
             raise ConfigError(what, field=field, hint="Remove it.")
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})

@@ -257,14 +257,14 @@ class Engine:
         cuda = self.pair.placement.device.type == "cuda"
         yield header
         warm()
-        held = torch.cuda.memory_allocated() if cuda else 0
+        allocated = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         waiting = None if cuda else _waited()  # after the header's consumer, which may take long
         for event in loop:
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() - held if cuda else None
+                peak = torch.cuda.max_memory_allocated() - allocated if cuda else None
                 after = None if waiting is None else _waited()
                 waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)

@@ -52,13 +52,13 @@ class EagleHead(nn.Module):
     _rope: Rope
 
     def __init__(
-        self, config: LlamaConfig, own: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
+        self, config: LlamaConfig, stored: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
     ) -> None:
         super().__init__()
         self.config = config
-        self.shape = shape = _shape(config, own)
+        self.shape = shape = _shape(config, stored)
         self.features = inputs or shape.width
-        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in own)
+        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in stored)
         layers = [layer or Layer(shape, 0, first_norm=False)]
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
@@ -114,8 +114,8 @@ class EagleHead(nn.Module):
         return self._words.head(states), [hidden] * len(layers)
 
 
-def _shape(config: LlamaConfig, own: Collection[str]) -> Shape:
-    biased = any(name.endswith("q_proj.bias") for name in own)
+def _shape(config: LlamaConfig, stored: Collection[str]) -> Shape:
+    biased = any(name.endswith("q_proj.bias") for name in stored)
     return dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
 
 
@@ -147,15 +147,15 @@ class Eagle3Head(EagleHead):
 
     draft_ids: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
-    def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
-        shape, vocab = _shape(config, own), int(config.vocab_size)
+    def __init__(self, config: LlamaConfig, spec: _Eagle3, stored: set[str]) -> None:
+        shape, vocab = _shape(config, stored), int(config.vocab_size)
         inputs = len(spec.read or range(3)) * (spec.target_hidden_size or shape.width)
         layer = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
-        super().__init__(config, own, inputs=inputs, layer=layer)
+        super().__init__(config, stored, inputs=inputs, layer=layer)
         self.norm = shape.norm()
-        self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
+        self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in stored else None
         words = spec.draft_vocab_size or vocab
-        self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
+        self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in stored else None
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
 
@@ -180,13 +180,13 @@ class Eagle3Head(EagleHead):
         return self
 
     def read(self, features: Tensor) -> Tensor:
-        found: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
-        return found
+        states: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
+        return states
 
     def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
         layer: Any = self.layers[0]
-        found: Tensor = layer.join(embeddings, features, rope, attend)
-        return found
+        states: Tensor = layer.join(embeddings, features, rope, attend)
+        return states
 
 
 class _Nested(msgspec.Struct):

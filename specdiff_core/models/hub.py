@@ -49,8 +49,8 @@ def cached_folder(repo: str, revision: str = "") -> Path | None:
     """The cached folder with ``config.json`` of ``repo``, or None."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
-    return Path(found).parent if isinstance(found, str) else None
+    config = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
+    return Path(config).parent if isinstance(config, str) else None
 
 
 @contextlib.contextmanager

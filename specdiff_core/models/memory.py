@@ -57,13 +57,13 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     import psutil  # comes with accelerate
 
     memory = int(psutil.virtual_memory().available)
-    found = [] if device == "cpu" else _cuda()
-    if not found:
+    gpus = [] if device == "cpu" else _cuda()
+    if not gpus:
         return Machine(device="cpu", dtype="fp32" if dtype == "auto" else dtype, free=memory)
-    (free, bf16), *others = found
+    (free, bf16), *other_gpus = gpus
     if dtype == "auto":
         dtype = "bf16" if bf16 else "fp32"
-    return Machine(device="cuda", dtype=dtype, free=free, beside=memory + sum(other for other, _ in others))
+    return Machine(device="cuda", dtype=dtype, free=free, beside=memory + sum(other for other, _ in other_gpus))
 
 
 def _cuda() -> list[tuple[int, bool]]:
@@ -87,16 +87,16 @@ def _cuda() -> list[tuple[int, bool]]:
 def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None) -> Need:
     """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
     names = None if drafters is None else set(drafters)
-    specs = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
+    specs = [spec for spec in pair.drafters if spec.source and (names is None or spec.name in names)]
     target = size_of(pair.target, pair.revision, pair.published)
     return Need(
         target=_bytes(target, pair.context, machine),
         weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
         drafters={  # denoisers that re-read the text keep no KV cache
-            one.name: _bytes(
-                size_of(one.source, one.revision, one.published), 0 if one.context else pair.context, machine
+            spec.name: _bytes(
+                size_of(spec.source, spec.revision, spec.published), 0 if spec.context else pair.context, machine
             )
-            for one in specs
+            for spec in specs
         },
         runtime=RUNTIME[machine.device],
     )
@@ -109,22 +109,22 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     if need.total - need.weights <= machine.free and need.total <= machine.free + machine.beside:
         return ""
     needs = f"It needs about {need.total / 1e9:.1f} GB of memory in {machine.dtype}"
-    found = [f"{needs}; {machine.free / 1e9:.1f} GB are free."]
+    sentences = [f"{needs}; {machine.free / 1e9:.1f} GB are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
     while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
-    others = [one for one in PAIRS.values() if one.group == pair.group and one.name != pair.name]
-    sizes = {other.name: needed(other, machine, drafters).total for other in others}
-    smaller = [other for other in others if sizes[other.name] <= machine.free]
+    siblings = [sibling for sibling in PAIRS.values() if sibling.group == pair.group and sibling.name != pair.name]
+    sizes = {sibling.name: needed(sibling, machine, drafters).total for sibling in siblings}
+    smaller = [sibling for sibling in siblings if sizes[sibling.name] <= machine.free]
     if len(drafters) > 1 and fewer:
-        found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
+        sentences.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
     if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
-        found.append("In bf16 it fits (--dtype bf16).")
+        sentences.append("In bf16 it fits (--dtype bf16).")
     if smaller:
-        best = max(smaller, key=lambda other: sizes[other.name])
-        found.append(f"The size {best.size} fits (--pair {best.name}).")
-    return " ".join(found)
+        best = max(smaller, key=lambda sibling: sizes[sibling.name])
+        sentences.append(f"The size {best.size} fits (--pair {best.name}).")
+    return " ".join(sentences)
 
 
 def size_of(source: str, revision: str = "", published: Model | None = None) -> Model | None:
@@ -192,5 +192,5 @@ def _bytes(model: Model | None, context: int, machine: Machine) -> int:
 
 
 def _number(values: dict[str, Any], *names: str) -> int:
-    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
-    return int(found)
+    value = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
+    return int(value)

@@ -101,8 +101,8 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
     """Rotary factors at ``positions [B, n]``, scaled as in ``config``."""
     like = torch.empty(0, device=positions.device, dtype=dtype)
-    known: Any = config
-    cos, sin = LlamaRotaryEmbedding(known).to(positions.device)(like, positions)
+    untyped: Any = config
+    cos, sin = LlamaRotaryEmbedding(untyped).to(positions.device)(like, positions)
     first, second = sin.chunk(2, -1)
     return cos[:, None], torch.cat([-first, second], -1)[:, None]
 
@@ -113,19 +113,19 @@ def unbuilt(config: PretrainedConfig) -> str:
     heads = values.num_attention_heads
     shared = getattr(values, "num_key_value_heads", None) or heads
     size = getattr(values, "head_dim", None) or values.hidden_size // heads
-    whole = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
-    if heads % shared or not whole:
+    divides = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
+    if heads % shared or not divides:
         return f"{heads} heads do not split into {shared} groups, or its width into heads"
     if values.model_type == "gpt2":
         odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
-        usual = not odd and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
-        return "" if usual else "it is a variant of GPT-2"
+        supported = not odd and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        return "" if supported else "it is a variant of GPT-2"
     if size % 2:
         return f"its heads have an odd size, {size}"
     if values.hidden_act not in ("silu", "swish"):
         return f"its activation is {values.hidden_act}"
-    if others := sorted({*(getattr(values, "layer_types", None) or ())} - {"full_attention", "sliding_attention"}):
-        return f"its layers are of the kind {others[0]!r}"
+    if unknown := sorted({*(getattr(values, "layer_types", None) or ())} - {"full_attention", "sliding_attention"}):
+        return f"its layers are of the kind {unknown[0]!r}"
     rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ROTARY:
@@ -201,11 +201,11 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape, *, inputs: int = 0) -> None:
         super().__init__()
         self.head_dim, self.epsilon = shape.head_dim, shape.epsilon
-        own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, inputs or shape.width
-        self.q_proj = nn.Linear(wide, own, bias=shape.qkv_bias)
-        self.k_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
-        self.v_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
-        self.o_proj = nn.Linear(own, shape.width, bias=shape.out_bias)
+        q_width, kv_width, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, inputs or shape.width
+        self.q_proj = nn.Linear(wide, q_width, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(wide, kv_width, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(wide, kv_width, bias=shape.qkv_bias)
+        self.o_proj = nn.Linear(q_width, shape.width, bias=shape.out_bias)
         self.q_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
         self.k_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
 
@@ -225,8 +225,8 @@ class Heads:
         counts = [part.out_features // self._size for part in rotated]
         self._rotated = sum(counts)
         self._product = together([*rotated, *(layer.v_proj for layer in layers)])
-        known = [n.weight.expand(count, -1) for n, count in zip(norms, counts, strict=True) if n is not None]
-        self._norms = torch.cat(known)[:, None] if known else None  # [heads that are rotated, 1, D]
+        gains = [n.weight.expand(count, -1) for n, count in zip(norms, counts, strict=True) if n is not None]
+        self._norms = torch.cat(gains)[:, None] if gains else None  # [heads that are rotated, 1, D]
 
     def __call__(self, hidden: Tensor, rope: Rope | None) -> tuple[Tensor, Tensor]:
         """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
@@ -308,9 +308,9 @@ class Layer(nn.Module):
 
     def mix(self, heads: Heads, states: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
         """The concatenated outputs of the heads for ``states [B, n, W]``."""
-        both, v = heads(states, rope)
-        own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
-        return attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
+        qk, v = heads(states, rope)
+        q_heads = qk.shape[1] - v.shape[1]  # heads of q; as many of k as of v
+        return attend(self.index, qk[:, :q_heads], qk[:, q_heads:], v).transpose(1, 2).flatten(2)
 
 
 class CausalLM(nn.Module):
@@ -357,8 +357,8 @@ class CausalLM(nn.Module):
         for layer in self.layers:
             load(f"layers.{layer.index}.")
             layer.freeze()
-        known = next(self.norm.parameters())
-        self.device, self.dtype = known.device, known.dtype
+        parameter = next(self.norm.parameters())
+        self.device, self.dtype = parameter.device, parameter.dtype
         everywhere = torch.arange(self.context, device=self.device)[None]
         self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
         return self
@@ -386,17 +386,17 @@ class CausalLM(nn.Module):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[positions]
         rope = None if self._rope is None else at(self._rope, positions)
-        found = {}
+        outputs = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)
             if layer.index in layers:
-                found[layer.index] = hidden
+                outputs[layer.index] = hidden
         end = len(self.layers) - 1
-        if last is not None and end not in found:
+        if last is not None and end not in outputs:
             hidden = hidden[:, hidden.shape[1] - last :]
-        found[end] = hidden = self.norm(hidden)
+        outputs[end] = hidden = self.norm(hidden)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
-        return self.head(states), [found[index] for index in layers]
+        return self.head(states), [outputs[index] for index in layers]
 
 
 class Vocabulary(NamedTuple):
