@@ -313,8 +313,8 @@ class Attached:
         kind = self.kind
         for name in _BOTH:
             if getattr(config, name) and name not in kind.supports:
-                words = f"{self.name} has no setting “{SETTINGS[name].label}”."
-                raise ConfigError(words, field=name, hint="Leave it out for this race.")
+                what = f"{self.name} has no setting “{SETTINGS[name].label}”."
+                raise ConfigError(what, field=name, hint="Leave it out for this race.")
         body: dict[str, Any] = {
             "model": self.model,
             "prompt": prompt,
@@ -353,8 +353,8 @@ class Attached:
                 text, tokens, ended = chunk.read(written)
                 written += tokens
                 if written > limit:
-                    words = f"{self.name} ignores the limit of {limit} tokens."
-                    raise ServerError(words, hint="Check that it supports max_tokens.")
+                    what = f"{self.name} ignores the limit of {limit} tokens."
+                    raise ServerError(what, hint="Check that it supports max_tokens.")
                 yield chunk, text, tokens, ended
 
 
@@ -485,16 +485,16 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
         raise ServerError(f"{name} takes longer than {seconds:g} s.")
 
 
-def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
-    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``most`` bytes,
-    or compressed, which could hide a gigabyte."""
+def _parts(answer: httpx.Response, name: str, limit: int) -> Iterator[bytes]:
+    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``limit``
+    bytes, or compressed, which could hide a gigabyte."""
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
     size = 0
     for part in answer.iter_raw():
         size += len(part)
-        if size > most:
-            raise ServerError(f"{name} sends more than {most // 10**6} MB.")
+        if size > limit:
+            raise ServerError(f"{name} sends more than {limit // 10**6} MB.")
         yield part
 
 

@@ -19,10 +19,10 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
         ConfigError: there is no template, it fails, or the visitor's text contains one of its
             control tokens (``<|im_end|>`` would end the message).
     """
-    has = bool(getattr(tokenizer, "chat_template", None))
-    if config.template is Template.PLAIN or (config.template is Template.AUTO and not has):
+    template = bool(getattr(tokenizer, "chat_template", None))
+    if config.template is Template.PLAIN or (config.template is Template.AUTO and not template):
         return None
-    if not has:
+    if not template:
         what = "This target is not a chat model: its tokenizer has no template."
         hint = "Use the plain template: the prompt is the beginning of a text."
         raise ConfigError(what, field="template", hint=hint)

@@ -197,10 +197,10 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
     need = needed(spec, machine, drafters)
     if need.total <= machine.free:
         return None
-    mine = placement.device.index or 0
+    index = placement.device.index or 0
     devices: dict[int | str, int] = {i: torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())}
-    devices[mine] -= need.total - need.weights
-    return {**devices, "cpu": machine.beside - sum(free for i, free in devices.items() if i != mine)}
+    devices[index] -= need.total - need.weights
+    return {**devices, "cpu": machine.beside - sum(free for i, free in devices.items() if i != index)}
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:

@@ -77,17 +77,17 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         TokenizerMismatch: its ids differ from the target's. If both have a tokenizer, table sizes
             and a few ids may differ; those ids are never drafted.
     """
-    words = int(target.config.vocab_size)
-    unshared = unshared_of(spec, pair, words)
+    vocab = int(target.config.vocab_size)
+    unshared = unshared_of(spec, pair, vocab)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     rows = int(model.config.vocab_size)
-    if unshared is None and rows != words:
-        what = f"The drafter {spec.name!r} has {rows} ids, the target {words}."
+    if unshared is None and rows != vocab:
+        what = f"The drafter {spec.name!r} has {rows} ids, the target {vocab}."
         raise TokenizerMismatch(what)
     reader = Target(model, context=context, suppress=pair.suppress)
     end = next((token for token in ends_of(model.config.eos_token_id) if 0 <= token < rows), 0)
-    unsupported = frozenset((*(unshared or ()), *range(rows, words)))
-    return AutoregressiveDrafter(spec.name, reader, words=words, unsupported=unsupported, substitute=end)
+    unsupported = frozenset((*(unshared or ()), *range(rows, vocab)))
+    return AutoregressiveDrafter(spec.name, reader, words=vocab, unsupported=unsupported, substitute=end)

@@ -176,10 +176,10 @@ class Draft:
         elif probs.shape != (size, vocab_size):
             yield f"q has shape {tuple(probs.shape)}, not {(size, vocab_size)}."
         elif size:
-            sums, least, drawn = to_host(probs.sum(-1), probs.min(), gather_probs(probs, self.ids))
+            sums, lowest, drawn = to_host(probs.sum(-1), probs.min(), gather_probs(probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
                 yield "The drafter's q is not finite: its weights may be damaged."
-            if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
+            if bool(((sums - 1).abs().max() > 1e-6) | (lowest < 0)):
                 yield "The drafter's q is not a distribution: rows must be 0 or more and sum to 1."
             if not bool((drawn > 0).all()):
                 yield "The drafter drew a token to which its own q gives no probability."
@@ -192,10 +192,10 @@ def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnav
     return PairUnavailable(what, hint=hint)
 
 
-def fit_width(logits: Tensor, words: int | None) -> Tensor:
-    """``logits [n, V]`` of ``words`` ids: further ones are cut off, missing ones are impossible."""
-    missing = (words or 0) - logits.shape[-1]
-    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :words]
+def fit_width(logits: Tensor, vocab: int | None) -> Tensor:
+    """``logits [n, V]`` of ``vocab`` ids: further ones are cut off, missing ones are impossible."""
+    missing = (vocab or 0) - logits.shape[-1]
+    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :vocab]
 
 
 def run_to_end(drafting: Generator[Any, None, Draft]) -> Draft:

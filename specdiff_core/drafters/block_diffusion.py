@@ -66,8 +66,8 @@ class BlockDrafter:
         if cap := config.final_logit_softcapping:
             logits = cap * torch.tanh(logits / cap)
         if self.draft_ids is not None:
-            every = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
-            logits = every.index_copy_(-1, self.draft_ids, logits)
+            full = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
+            logits = full.index_copy_(-1, self.draft_ids, logits)
         selector = self.network.candidate_selector
         return states, logits if selector is None else selector.cut(logits)
 
@@ -161,17 +161,17 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     if not spec.chained:  # one folder may serve two drafters, with and without its Markov head
         network.markov = None
-    words = vocabulary(target)
-    if wrong := _misfit(network, words, target.config, spec):
+    vocab = vocabulary(target)
+    if wrong := _misfit(network, vocab, target.config, spec):
         raise made_for_another(spec, pair, wrong)
     network.copies.clear()
-    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
+    return BlockDrafter(spec.name, network, vocab, context=pair.context, forbidden=pair.suppress)
 
 
-def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:
-    """Why a network cannot draft for a target with the config ``theirs``; empty if it can."""
-    config, size, width = network.config, int(theirs.vocab_size), int(theirs.hidden_size)
-    layers = int(theirs.num_hidden_layers)
+def _misfit(network: DFlashDraftModel, vocab: Vocabulary, target: Any, spec: DrafterSpec) -> str:
+    """Why a network cannot draft for a target with the config ``target``; empty if it can."""
+    config, size, width = network.config, int(target.vocab_size), int(target.hidden_size)
+    layers = int(target.num_hidden_layers)
     made_for, last = getattr(config, "num_target_layers", None) or layers, max(config.target_layer_ids)
     if config.hidden_size != width:
         return f"it reads states of width {config.hidden_size}, the target's have {width}"
@@ -184,7 +184,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
     own_words = network.draft_ids is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
         return f"its vocabulary has {config.vocab_size} tokens, the target's {size}"
-    for name, read in zip(COPIES, (words.read_embedding, words.read_rows), strict=True):
+    for name, read in zip(COPIES, (vocab.read_embedding, vocab.read_rows), strict=True):
         stored = network.copies.get(name)
         if stored is None:
             continue

@@ -149,19 +149,19 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target, or cannot be reached.
     """
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
-    theirs, words = target.config, vocabulary(target)
-    layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)
+    config, vocab = target.config, vocabulary(target)
+    layers, width = head.layers_of(int(config.num_hidden_layers)), int(config.hidden_size)
     wrong = ""
-    if head.config.vocab_size != theirs.vocab_size:
-        wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {theirs.vocab_size}"
+    if head.config.vocab_size != config.vocab_size:
+        wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {config.vocab_size}"
     elif head.features != len(layers) * width:
         wrong = f"it expects {head.features} features per token, the target provides {len(layers)} × {width}"
     elif not head.own_words and head.shape.width != width:
         wrong = f"its width is {head.shape.width}, the target's {width}, and it has no embedding of its own"
-    elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
-        wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
+    elif not 0 <= min(layers) <= max(layers) < config.num_hidden_layers:
+        wrong = f"it reads the layers {list(layers)}, the target has {config.num_hidden_layers}"
     if wrong:
         raise made_for_another(spec, pair, wrong)
-    head.freeze(words, context=pair.context)
+    head.freeze(vocab, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

@@ -50,7 +50,7 @@ class SpecialIds(NamedTuple):
 
 
 @singledispatch
-def variants(drafter: Any, layers: int, words: SpecialIds) -> Variants:
+def variants(drafter: Any, layers: int, vocab: SpecialIds) -> Variants:
     """Every variant that changes one declaration of this kind of drafter, except the template.
     Kinds of drafters register their own (``@variants.register``, here or in their files).
 
@@ -61,20 +61,20 @@ def variants(drafter: Any, layers: int, words: SpecialIds) -> Variants:
 
 
 @variants.register
-def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) -> Variants:
+def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, vocab: SpecialIds) -> Variants:
     why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
     if not _learned_positions(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
-    return [*_denoiser(drafter, words)], why
+    return [*_denoiser(drafter, vocab)], why
 
 
 @variants.register
-def _of_block(drafter: BlockDrafter, layers: int, words: SpecialIds) -> Variants:
-    return [*_block(drafter, words), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
+def _of_block(drafter: BlockDrafter, layers: int, vocab: SpecialIds) -> Variants:
+    return [*_block(drafter, vocab), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
 
 
 @variants.register
-def _of_eagle(drafter: EagleDrafter, layers: int, words: SpecialIds) -> Variants:
+def _of_eagle(drafter: EagleDrafter, layers: int, vocab: SpecialIds) -> Variants:
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
     return [*_shifted_features(drafter), *_layers(drafter, layers)], why
@@ -87,9 +87,9 @@ def _with(original: Any, **values: Any) -> Any:
     return changed
 
 
-def _masks(declared: int, size: int, words: SpecialIds) -> list[int]:
+def _masks(declared: int, size: int, vocab: SpecialIds) -> list[int]:
     """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
-    ids = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
+    ids = dict.fromkeys([*vocab.special, *vocab.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in ids if token != declared and 0 <= token < size][:MASKS]
 
 
@@ -103,13 +103,13 @@ def _layers(drafter: Any, count: int) -> Iterator[Variant]:
             yield Variant(LAYERS, was, becomes, _with(drafter, layers=moved))
 
 
-def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Variant]:
+def _denoiser(drafter: MaskedDiffusionDrafter, vocab: SpecialIds) -> Iterator[Variant]:
     changed = partial(_with, drafter)
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
     yield Variant(SHIFT, _signed(shift), _signed(shift - 1), changed(), skip=1)
     yield Variant(SHIFT, _signed(shift), _signed(shift + 1), changed(shift=shift + 1))
-    for mask in _masks(drafter.mask_id, size, words):
-        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), changed(mask_id=mask))
+    for mask in _masks(drafter.mask_id, size, vocab):
+        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
     forbidden = tuple(drafter.forbidden)
     for offset in (-1, 1):
         if _learned_positions(model):
@@ -123,13 +123,13 @@ def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Va
         yield Variant(MAP, f"a map that leaves out {count} ids", "all of the target’s ids", id_map)
 
 
-def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
+def _block(drafter: BlockDrafter, vocab: SpecialIds) -> Iterator[Variant]:
     changed = partial(_with, drafter)
     yield Variant(SHIFT, "0", _signed(-1), changed(), skip=1)
     rolled = _with(drafter.network, denoise=partial(_earlier, drafter.network))
     yield Variant(SHIFT, "0", _signed(1), changed(network=rolled))
-    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), words):
-        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), changed(mask_id=mask))
+    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), vocab):
+        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
     for offset in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(offset), changed(denoise=partial(_moved, drafter, offset)))
     inherited = type(drafter).denoise is BlockDrafter.denoise  # then it is the anchor's own

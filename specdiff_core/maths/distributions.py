@@ -16,9 +16,9 @@ def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Copies on the CPU, with one wait for a GPU; tensors that are there stay as they are."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
-    together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
-    parts = torch.split(together, [tensor.numel() for tensor in tensors])
-    return tuple(part.view(like.shape).to(like.dtype) for part, like in zip(parts, tensors, strict=True))
+    flat = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return tuple(part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True))
 
 
 def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
@@ -108,8 +108,8 @@ def without(target_probs: Tensor, token: int) -> Tensor:
     return _normed(probs, target_probs)
 
 
-def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
+def _normed(mass: Tensor, fallback: Tensor) -> Tensor:
     """``mass`` as a distribution. Where there is none, a rejection had probability zero, but
-    rounding may still ask for a distribution: then ``otherwise``."""
+    rounding may still ask for a distribution: then ``fallback``."""
     total = mass.sum()
-    return torch.where(total > 0.0, mass / total, otherwise)
+    return torch.where(total > 0.0, mass / total, fallback)

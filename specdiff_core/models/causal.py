@@ -75,9 +75,9 @@ def unusable(model: Any, context: int) -> str:
         if is_memory(error):
             raise
         return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
-    parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
+    deviation = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
     rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
-    return "" if bool(parted <= rounding) else "its logits depend on the tokens per pass"
+    return "" if bool(deviation <= rounding) else "its logits depend on the tokens per pass"
 
 
 def load_causal(
@@ -294,7 +294,7 @@ def _gpt2_names(network: CausalLM) -> dict[str, _Stored]:
     for kind in ("weight", "bias"):
         files[f"ln_f.{kind}"] = _Stored((f"norm.{kind}",))
         for index in range(len(network.layers)):
-            for name, ours in layer.items():
-                parts = tuple(f"layers.{index}.{part}.{kind}" for part in ours)
+            for name, modules in layer.items():
+                parts = tuple(f"layers.{index}.{part}.{kind}" for part in modules)
                 files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=kind == "weight" and name[:2] != "ln")
     return files

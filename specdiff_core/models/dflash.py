@@ -191,13 +191,13 @@ class ConvolvedLayer(Layer):
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
         """``hidden [B, n, W]`` of a block -> ``[B, n, W]``."""
-        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        first_norm, heads, out, second_norm, up, activation, down = self.parts()
         states = first_norm(hidden)
         before, behind = self.attention_conv.kernels(states)
         hidden = hidden + convolve(out(self.mix(heads, convolve(states, before), rope, attend)), behind)
         states = second_norm(hidden)
         before, behind = self.mlp_conv.kernels(states)
-        return hidden + convolve(narrow(middle(wide(convolve(states, before)))), behind)
+        return hidden + convolve(down(activation(up(convolve(states, before)))), behind)
 
 
 class DFlashDraftModel(nn.Module):

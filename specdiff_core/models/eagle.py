@@ -63,11 +63,11 @@ class EagleHead(nn.Module):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
-    def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
+    def freeze(self, vocab: Vocabulary, *, context: int) -> EagleHead:
         """Prepare for decoding with the target's embedding and output head, at up to ``context``
         positions. Call after the weights are loaded and moved to their device."""
         self.device, self.dtype = self.fc.weight.device, self.fc.weight.dtype
-        self._words = words
+        self._words = vocab
         self._rope = rotary_table(self.config, torch.arange(context, device=self.device)[None], self.dtype)
         self._join = Product.of([self.fc])
         self.layers[0].freeze()
@@ -87,8 +87,8 @@ class EagleHead(nn.Module):
         """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t ->
         features of tokens t + 1; by default for a whole text."""
         if rope is None:
-            everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
-            rope = rotary_table(self.config, everywhere, embeddings.dtype)
+            positions = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
+            rope = rotary_table(self.config, positions, embeddings.dtype)
         return self._continue(embeddings, features.to(embeddings), rope, attend)
 
     def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
@@ -154,8 +154,8 @@ class Eagle3Head(EagleHead):
         super().__init__(config, stored, inputs=inputs, layer=layer)
         self.norm = shape.norm()
         self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in stored else None
-        words = spec.draft_vocab_size or vocab
-        self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in stored else None
+        draft_vocab = spec.draft_vocab_size or vocab
+        self.lm_head = nn.Linear(shape.width, draft_vocab, bias=False) if "lm_head.weight" in stored else None
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
 
@@ -163,10 +163,10 @@ class Eagle3Head(EagleHead):
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
         return self.read_layers or (1, depth // 2 - 1, depth - 4)
 
-    def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
-        super().freeze(words, context=context)
+    def freeze(self, vocab: Vocabulary, *, context: int) -> Eagle3Head:
+        super().freeze(vocab, context=context)
         size = int(self.config.vocab_size)
-        head, ids = words.head, None if self.draft_ids is None else self.draft_ids.to(self.device)
+        head, ids = vocab.head, None if self.draft_ids is None else self.draft_ids.to(self.device)
         if self.lm_head is not None:
             head = Product(self.lm_head.weight)
 
@@ -176,7 +176,7 @@ class Eagle3Head(EagleHead):
                 return logits
             return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, ids, logits)
 
-        self._words = Vocabulary(self.embed_tokens or words.embed, words.output, speak)
+        self._words = Vocabulary(self.embed_tokens or vocab.embed, vocab.output, speak)
         return self
 
     def read(self, features: Tensor) -> Tensor:

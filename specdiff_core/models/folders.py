@@ -165,7 +165,7 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
 
 
 @contextmanager
-def damage(words: str) -> Iterator[None]:
+def damage(message: str) -> Iterator[None]:
     """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
@@ -173,7 +173,7 @@ def damage(words: str) -> Iterator[None]:
         if isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise WeightsError(f"{words} ({why}).") from error
+        raise WeightsError(f"{message} ({why}).") from error
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:

@@ -148,11 +148,11 @@ def folder_of(file: Path) -> Path:
         network = _network(header)
         config = _config(header, network)
         tensors = _tensors(header, network)
-        tokenizer, words = _tokenizer(header, config["vocab_size"])
+        tokenizer, tokenizer_config = _tokenizer(header, config["vocab_size"])
     ends = [token for token in (header.token("eos"), header.token("eot")) if token is not None]
     generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
     index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)
-    files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": words}
+    files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": tokenizer_config}
     with cache_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
@@ -263,11 +263,11 @@ def _dequantises(kind: gguf.GGMLQuantizationType) -> bool:
 
 def _form(stored: Stored) -> tuple[int, int]:
     """Rows of a tensor, and bytes of each."""
-    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
     *sides, row = stored.shape
-    if row % numbers:
-        raise ValueError(f"rows of {row} numbers in blocks of {numbers}")
-    return math.prod(sides), row // numbers * size
+    if row % block:
+        raise ValueError(f"rows of {row} numbers in blocks of {block}")
+    return math.prod(sides), row // block * size
 
 
 def _network(header: _Header) -> _Network:
@@ -275,8 +275,8 @@ def _network(header: _Header) -> _Network:
     front = f"{header.fields['general.architecture']}."
     values = {name.removeprefix(front): value for name, value in header.fields.items() if name.startswith(front)}
     network = msgspec.convert(values, _Network)
-    if odd := next((name for name in UNBUILT if values.get(name)), None):
-        header.refuse(f"its network has {front}{odd}")
+    if feature := next((name for name in UNBUILT if values.get(name)), None):
+        header.refuse(f"its network has {front}{feature}")
     if network.turned not in (None, network.size) or network.value not in (None, network.size):
         header.refuse("its rotary positions apply to a part of each head, or its values and keys differ in size")
     return network
@@ -376,7 +376,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     if len(tokens) > rows:
         raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
     names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
-    special = {f"{ours}_token": tokens[i] for name, ours in names.items() if (i := header.token(name)) is not None}
+    special = {f"{key}_token": tokens[i] for name, key in names.items() if (i := header.token(name)) is not None}
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if kind == "gpt2":
         pre = given("pre")
@@ -441,10 +441,10 @@ class Rows:
         self._kind = gguf.GGMLQuantizationType[stored.kind]
         self._data = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
 
-    def __getitem__(self, which: Any) -> npt.NDArray[np.float32]:
+    def __getitem__(self, index: Any) -> npt.NDArray[np.float32]:
         """Rows by numpy indexing: ``[..., numbers of a row]``."""
         with np.errstate(all="ignore"):  # checked where a whole tensor is read
-            return gguf.dequantize(np.asarray(self._data[which]), self._kind)
+            return gguf.dequantize(np.asarray(self._data[index]), self._kind)
 
 
 def dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:

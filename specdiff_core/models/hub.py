@@ -98,9 +98,9 @@ class Transfer:
         self.stopped = threading.Event()
         self.begin(0)
 
-    def begin(self, held: int) -> None:
-        """Start counting; ``held`` bytes are there already."""
-        self.done = self.held = held
+    def begin(self, start: int) -> None:
+        """Start counting; ``start`` bytes are there already."""
+        self.done = self._start = start
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
@@ -119,7 +119,7 @@ class Transfer:
             return f"Looking for {self.name}"
         of = f"{size(self.done, self.total).split()[0]} of {size(self.total)}" if self.total else size(self.done)
         seconds = max(time.monotonic() - self._since, 1e-3)
-        return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
+        return f"Downloading {self.name}: {of}, {(self.done - self._start) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
         """The result of ``work`` in a thread; when a report raises, abandoned after ``stop``."""

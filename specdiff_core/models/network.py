@@ -86,9 +86,9 @@ class RMSNorm(nn.RMSNorm):
 def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """``states [..., D]`` -> x·w / √(Σ (x² + ε) / D), in the precision of ``weight``."""
     size = states.shape[-1]
-    precise = states if states.dtype in (torch.float32, torch.float64) else states.float()
-    shares = torch.addcmul(_constant(epsilon / size, precise.dtype, precise.device), precise, precise, value=1 / size)
-    normed = (precise * shares.sum(-1, keepdim=True).rsqrt_()).mul_(weight)
+    upcast = states if states.dtype in (torch.float32, torch.float64) else states.float()
+    squares = torch.addcmul(_constant(epsilon / size, upcast.dtype, upcast.device), upcast, upcast, value=1 / size)
+    normed = (upcast * squares.sum(-1, keepdim=True).rsqrt_()).mul_(weight)
     return normed if normed.dtype == weight.dtype else normed.to(weight.dtype)
 
 
@@ -117,8 +117,8 @@ def unbuilt(config: PretrainedConfig) -> str:
     if heads % shared or not divides:
         return f"{heads} heads do not split into {shared} groups, or its width into heads"
     if values.model_type == "gpt2":
-        odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
-        supported = not odd and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        variant = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
+        supported = not variant and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
         return "" if supported else "it is a variant of GPT-2"
     if size % 2:
         return f"its heads have an odd size, {size}"
@@ -292,15 +292,15 @@ class Layer(nn.Module):
     def _parts(self, together: Together) -> _Parts:
         attention, mlp = self.self_attn, self.mlp
         heads, out = Heads([attention], "qk", together), together([attention.o_proj])
-        wide, narrow = together(mlp.entrance()), together([mlp.down_proj])
-        return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
+        up, down = together(mlp.entrance()), together([mlp.down_proj])
+        return self.input_layernorm, heads, out, self.post_attention_layernorm, up, mlp.middle, down
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
         """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: read by the attention."""
-        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        first_norm, heads, out, second_norm, up, activation, down = self.parts()
         mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)
-        return narrow(middle(wide(second_norm(hidden))), hidden)
+        return down(activation(up(second_norm(hidden))), hidden)
 
     def parts(self) -> _Parts:
         """First norm, heads, output projection, second norm, and the MLP's three steps."""
@@ -359,8 +359,8 @@ class CausalLM(nn.Module):
             layer.freeze()
         parameter = next(self.norm.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
-        everywhere = torch.arange(self.context, device=self.device)[None]
-        self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
+        positions = torch.arange(self.context, device=self.device)[None]
+        self._rope = None if self.shape.gpt2 else rotary_table(self.config, positions, self.dtype)
         return self
 
     def decode(

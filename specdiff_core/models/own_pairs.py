@@ -141,15 +141,15 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
     if shift is None:
         shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else None)
     mask = values.get("mask_token_id") if pair.mask_id is None else pair.mask_id
-    says = f"its config.json ({model or 'no model_type'}) does not say what it is"
-    either = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
+    unstated = f"its config.json ({model or 'no model_type'}) does not say what it is"
+    ambiguous = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
     unshifted = "its files do not say whether slot i or slot i − 1 predicts token i"
     doubts = (
         (pair.kind and detected not in ("", pair.kind, "sequential"), "kind",
          f"its config.json says {detected}, and {pair.kind} is declared", "Leave the kind out."),
-        (not pair.kind and detected == "sequential" and mask is not None, "kind", either,
+        (not pair.kind and detected == "sequential" and mask is not None, "kind", ambiguous,
          "Say which: sequential or denoise."),
-        (not kind, "kind", says, f"Say its kind: {', '.join(KINDS)}."),
+        (not kind, "kind", unstated, f"Say its kind: {', '.join(KINDS)}."),
         (kind == "denoise" and shift is None, "shift", unshifted,
          "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream."),
         (kind == "denoise" and mask is None and "n_blocks" not in values, "mask_id",

@@ -158,8 +158,8 @@ class StockSession(TargetSession):
         config = self._model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
-            words = "This target cannot verify a tree: it has sliding-window layers."
-            raise ConfigError(words, field="tree_nodes", hint="Set the draft tree to 0.")
+            what = "This target cannot verify a tree: it has sliding-window layers."
+            raise ConfigError(what, field="tree_nodes", hint="Set the draft tree to 0.")
         readable = visible(parents)[-new:].to(self._model.device)
         mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
         mask[..., -readable.shape[1] :].masked_fill_(~readable, -torch.inf)

@@ -87,11 +87,11 @@ def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...]
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: there are too many.
     """
-    theirs = names_of(resolve(spec.source, spec.revision, weights=False))
-    if not theirs:
+    drafter = names_of(resolve(spec.source, spec.revision, weights=False))
+    if not drafter:
         return None
-    ours = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
-    return unshared(ours, theirs, size) if ours else None
+    target = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
+    return unshared(target, drafter, size) if target else None
 
 
 def _read(path: Path, kind: type[T]) -> T:
