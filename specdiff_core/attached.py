@@ -337,7 +337,7 @@ class Attached:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
         ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
         tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
-        written, limit = 0, body[self.kind.limit]
+        received, limit = 0, body[self.kind.limit]
         with _answer(self, "POST", self.kind.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
                 raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
@@ -350,9 +350,9 @@ class Attached:
                     raise ServerError(f"{self.name} gave up: {_message(data)}")
                 if chunk is None:
                     continue
-                text, tokens, ended = chunk.read(written)
-                written += tokens
-                if written > limit:
+                text, tokens, ended = chunk.read(received)
+                received += tokens
+                if received > limit:
                     what = f"{self.name} ignores the limit of {limit} tokens."
                     raise ServerError(what, hint="Check that it supports max_tokens.")
                 yield chunk, text, tokens, ended
@@ -444,8 +444,8 @@ def _client(address: str) -> httpx.Client:
     host = urlsplit(address).hostname
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        words = f"The key in {KEY} has characters that cannot be sent."
-        raise ConfigError(words, field="attach", hint="Copy it again: one line of letters, digits and signs.")
+        what = f"The key in {KEY} has characters that cannot be sent."
+        raise ConfigError(what, field="attach", hint="Copy it again: one line of letters, digits and signs.")
     return httpx.Client(
         base_url=address,
         timeout=_TIMEOUT,

@@ -143,8 +143,8 @@ def load_pair(
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")
-        where = placement.device
-        model, why_stock = load_causal(folder, placement.dtype, context=spec.context, device=where, spread=spread)
+        device = placement.device
+        model, why_stock = load_causal(folder, placement.dtype, context=spec.context, device=device, spread=spread)
         _check_tokenizer(tokenizer, model, spec)
     pair = LoadedPair(
         spec=spec,
@@ -192,8 +192,8 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
     use, with room left on the first for everything else. Raises OutOfMemory if it does not fit."""
     machine = find_machine(placement.device.type, placement.dtype_name)
-    if words := refusal(spec, machine, drafters):
-        raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
+    if why := refusal(spec, machine, drafters):
+        raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {why}", hint="Or close other programs.")
     need = needed(spec, machine, drafters)
     if need.total <= machine.free:
         return None

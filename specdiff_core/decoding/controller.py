@@ -96,7 +96,7 @@ class _Line:
     def add(self, rows: int, seconds: float) -> float:
         """Add a pass; returns its seconds, capped if it is an outlier."""
         fixed, row = self.fit()
-        seconds = _likely(seconds, fixed + row * rows)
+        seconds = _capped(seconds, fixed + row * rows)
         self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
         self._xx, self._xy = MEMORY * self._xx + rows * rows, MEMORY * self._xy + rows * seconds
         return seconds
@@ -113,7 +113,7 @@ class _Line:
         return max(0.0, seconds - slope * rows), slope
 
 
-def _likely(seconds: float, expected: float) -> float:
+def _capped(seconds: float, expected: float) -> float:
     """A measured time, at most :data:`OUTLIER` times the expected one if there is one."""
     return min(seconds, OUTLIER * expected) if expected else seconds
 
@@ -225,7 +225,7 @@ class Auto(Fixed):
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
         verify_seconds = self._verify.add(rows, verify_seconds)
-        draft_seconds = _likely(draft_seconds, self._seconds_per_pass * passes)
+        draft_seconds = _capped(draft_seconds, self._seconds_per_pass * passes)
         if self._begun:  # the first draft also reads the prompt
             self._tokens = MEMORY * self._tokens + sum(tested) + 1
             self._seconds = MEMORY * self._seconds + draft_seconds + verify_seconds

@@ -31,8 +31,8 @@ class KeyValues:
     """
 
     def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._most = -(-context // BLOCK) * BLOCK
-        room = min(ROOM, self._most)
+        self._max_room = -(-context // BLOCK) * BLOCK
+        room = min(ROOM, self._max_room)
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
         self.dtype, self.length, self.groups = dtype, 0, shape.heads // shape.kv_heads
 
@@ -48,7 +48,7 @@ class KeyValues:
     def reserve(self, room: int) -> None:
         """Make room for ``room`` positions; the buffer at least doubles."""
         if room > self.room:
-            longer = max(min(2 * self.room, self._most), -(-room // ROOM) * ROOM)
+            longer = max(min(2 * self.room, self._max_room), -(-room // ROOM) * ROOM)
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
@@ -61,8 +61,8 @@ class KeyValues:
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
-            copied = self._buffer.index_select(-2, index)  # a copy
-            self._buffer[..., first : first + len(rows), :] = copied
+            kept_rows = self._buffer.index_select(-2, index)  # a copy
+            self._buffer[..., first : first + len(rows), :] = kept_rows
         self.length = first + len(rows)
 
     @torch.inference_mode()

@@ -106,8 +106,8 @@ def load_causal(
     """
     config = config_of(folder, role)
     if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
-        words = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
-        raise WeightsError(words, hint="Declare it as a denoiser.")
+        what = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
+        raise WeightsError(what, hint="Declare it as a denoiser.")
     with described(folder, role):
         why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
@@ -228,7 +228,7 @@ class _Stored(NamedTuple):
     """A tensor in a file that contains one or more of the network's tensors."""
 
     names: tuple[str, ...]  # of the network, concatenated
-    turned: bool = False  # transposed, as in GPT-2
+    transposed: bool = False  # transposed, as in GPT-2
 
 
 def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
@@ -247,9 +247,9 @@ def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]],
         unprefixed["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
     files = {unprefixed.get(name, prefix + name): stored for name, stored in layout.items()}
     expected = {}
-    for name, (parts, turned) in files.items():
+    for name, (parts, transposed) in files.items():
         joined = torch.cat([state[part] for part in parts])
-        expected[name] = joined.t() if turned else joined
+        expected[name] = joined.t() if transposed else joined
     readers = find_tensors(
         folder,
         expected,
@@ -269,11 +269,11 @@ def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]],
 
     def read(prefix: str, without: Collection[str]) -> Iterator[tuple[str, Tensor]]:
         for name in groups[prefix]:
-            parts, turned = files[name]
+            parts, transposed = files[name]
             if parts[0] in without:
                 continue
             tensor = readers[name]()
-            split = torch.split(tensor.t() if turned else tensor, [len(state[part]) for part in parts])
+            split = torch.split(tensor.t() if transposed else tensor, [len(state[part]) for part in parts])
             yield from ((part, values.contiguous()) for part, values in zip(parts, split, strict=True))
 
     return read
@@ -296,5 +296,5 @@ def _gpt2_names(network: CausalLM) -> dict[str, _Stored]:
         for index in range(len(network.layers)):
             for name, modules in layer.items():
                 parts = tuple(f"layers.{index}.{part}.{kind}" for part in modules)
-                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=kind == "weight" and name[:2] != "ln")
+                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, transposed=kind == "weight" and name[:2] != "ln")
     return files

@@ -39,7 +39,7 @@ class EagleHead(nn.Module):
 
     Args:
         config: of a Llama with one layer, as wide as the target.
-        own: tensor names in its files; released heads may have biases of fc, and of q, k and v.
+        stored: tensor names in its files; released heads may have biases of fc, and of q, k and v.
         inputs, layer: what fc reads of the target, and the layer, if they differ (EAGLE-3).
     """
 
@@ -142,7 +142,7 @@ class Eagle3Head(EagleHead):
     Args:
         config: of a Llama or Qwen3 with one layer.
         spec: the other fields of ``config.json``.
-        own: tensor names in its files.
+        stored: tensor names in its files.
     """
 
     draft_ids: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
@@ -255,13 +255,13 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     with described(folder, "EAGLE-3 head"), torch.device("meta"):
         config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
         head = Eagle3Head(config, spec, names)
-    size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
-    middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
-    files = {n.replace("layers.0.", middle): tensor for n, tensor in head.state_dict().items()}
-    stored, head.draft_ids = read_drafter(folder, files, words, size)
+    size, drafted = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
+    prefix = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
+    files = {n.replace("layers.0.", prefix): tensor for n, tensor in head.state_dict().items()}
+    stored, head.draft_ids = read_drafter(folder, files, drafted, size)
     if head.draft_ids is not None and head.lm_head is None:
-        raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")
-    head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
+        raise _other(folder, f"it drafts {drafted:,} of {size:,} tokens, but has no lm_head.weight")
+    head.load_state_dict({n.replace(prefix, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)
 
 

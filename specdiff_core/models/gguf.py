@@ -94,15 +94,15 @@ class _Network(msgspec.Struct):
     heads: Size = msgspec.field(name="attention.head_count")
     positions: Size = msgspec.field(name="context_length")
     epsilon: Annotated[float, msgspec.Meta(gt=0, le=1)] = msgspec.field(name="attention.layer_norm_rms_epsilon")
-    shared: Size | None = msgspec.field(name="attention.head_count_kv", default=None)
+    kv_heads: Size | None = msgspec.field(name="attention.head_count_kv", default=None)
     key: Size | None = msgspec.field(name="attention.key_length", default=None)
     value: Size | None = msgspec.field(name="attention.value_length", default=None)
-    turned: Size | None = msgspec.field(name="rope.dimension_count", default=None)
+    rotary_size: Size | None = msgspec.field(name="rope.dimension_count", default=None)
     base: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = msgspec.field(name="rope.freq_base", default=10_000.0)
     scaling: str = msgspec.field(name="rope.scaling.type", default="none")
     factor: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = msgspec.field(name="rope.scaling.factor", default=1.0)
-    original: Size | None = msgspec.field(name="rope.scaling.original_context_length", default=None)
-    sharpened: float = msgspec.field(name="rope.scaling.attn_factor", default=1.0)
+    original_context: Size | None = msgspec.field(name="rope.scaling.original_context_length", default=None)
+    attn_factor: float = msgspec.field(name="rope.scaling.attn_factor", default=1.0)
 
     @property
     def size(self) -> int:
@@ -277,7 +277,7 @@ def _network(header: _Header) -> _Network:
     network = msgspec.convert(values, _Network)
     if feature := next((name for name in UNBUILT if values.get(name)), None):
         header.refuse(f"its network has {front}{feature}")
-    if network.turned not in (None, network.size) or network.value not in (None, network.size):
+    if network.rotary_size not in (None, network.size) or network.value not in (None, network.size):
         header.refuse("its rotary positions apply to a part of each head, or its values and keys differ in size")
     return network
 
@@ -292,7 +292,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
         "intermediate_size": network.inner,
         "num_hidden_layers": network.layers,
         "num_attention_heads": network.heads,
-        "num_key_value_heads": network.shared or network.heads,
+        "num_key_value_heads": network.kv_heads or network.heads,
         "head_dim": network.size,
         "hidden_act": "silu",
         "vocab_size": header.tensors[EMBEDDING].shape[0],
@@ -317,7 +317,7 @@ def _rope(header: _Header, network: _Network) -> dict[str, Any]:
             "factor": max(factors),
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
-            "original_max_position_embeddings": network.original or 8192,
+            "original_max_position_embeddings": network.original_context or 8192,
         }
         expected = llama3_factors(network.base, network.size, parameters)
         if network.scaling != "none" or not np.allclose(factors, expected, rtol=1e-4):
@@ -325,11 +325,11 @@ def _rope(header: _Header, network: _Network) -> dict[str, Any]:
         return plain | parameters
     if network.scaling == "none":
         return plain | {"rope_type": "default"}
-    if network.scaling not in ("linear", "yarn") or network.sharpened != 1.0:
+    if network.scaling not in ("linear", "yarn") or network.attn_factor != 1.0:
         header.refuse(f"its rotary positions are scaled by {network.scaling!r}")
     plain |= {"rope_type": network.scaling, "factor": network.factor}
     if network.scaling == "yarn":
-        plain["original_max_position_embeddings"] = network.original or network.positions
+        plain["original_max_position_embeddings"] = network.original_context or network.positions
     return plain
 
 
@@ -348,7 +348,7 @@ def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[f
 def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
     """Tensors by transformers' names. Llama's files interleave a head's two halves."""
     kind = header.fields["general.architecture"]
-    heads = {"attn_q": network.heads, "attn_k": network.shared or network.heads} if kind == "llama" else {}
+    heads = {"attn_q": network.heads, "attn_k": network.kv_heads or network.heads} if kind == "llama" else {}
     tensors = {}
     for name, stored in header.tensors.items():
         if name == FACTORS:
@@ -369,23 +369,23 @@ def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
 def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding with ``rows`` rows."""
 
-    def given(name: str, default: Any = None) -> Any:
+    def field(name: str, default: Any = None) -> Any:
         return header.fields.get(f"tokenizer.ggml.{name}", default)
 
-    tokens, types, kind = given("tokens"), given("token_type") or (), given("model")
+    tokens, types, kind = field("tokens"), field("token_type") or (), field("model")
     if len(tokens) > rows:
         raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
     names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
     special = {f"{key}_token": tokens[i] for name, key in names.items() if (i := header.token(name)) is not None}
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if kind == "gpt2":
-        pre = given("pre")
+        pre = field("pre")
         if pre not in SPLITS:
             header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
-        tokenizer = _byte_level(vocabulary, given("merges"), pre)
+        tokenizer = _byte_level(vocabulary, field("merges"), pre)
         begins = pre == "llama-bpe"
     elif kind == "llama":
-        tokenizer = _sentencepiece(vocabulary, given("scores"), special, given("add_space_prefix", True))
+        tokenizer = _sentencepiece(vocabulary, field("scores"), special, field("add_space_prefix", True))
         begins = True
     else:
         header.refuse(f"its tokenizer is of the kind {kind!r}")
@@ -393,7 +393,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
         if type in (CONTROL, DEFINED):
             added = AddedToken(token, special=type == CONTROL, normalized=False)
             (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
-    if given("add_bos_token", begins) and "bos_token" in special:
+    if field("add_bos_token", begins) and "bos_token" in special:
         first = special["bos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[first, "$A"], pair=[first, "$A", first, "$B"], special_tokens=[(first, vocabulary[first])]

@@ -251,6 +251,6 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
         return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
     if isinstance(error, OSError):
-        words = " ".join(str(error).split())[:160]
-        return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
+        detail = " ".join(str(error).split())[:160]
+        return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH
     return f"{repo} is not a hub repository ({error}).", "Write owner/name."

@@ -144,14 +144,14 @@ class _Backbone(nn.Module):
 
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
-        width, wide = config.hidden_dim, config.cond_dim
+        width, cond = config.hidden_dim, config.cond_dim
         embedding = nn.Parameter(torch.empty(config.vocab_size, width))
         self.vocab_embed = nn.ParameterDict({"embedding": nn.init.normal_(embedding, std=0.02)})
-        steps = nn.Sequential(nn.Linear(FREQUENCIES, wide), nn.SiLU(), nn.Linear(wide, wide))
+        steps = nn.Sequential(nn.Linear(FREQUENCIES, cond), nn.SiLU(), nn.Linear(cond, cond))
         self.sigma_map = nn.ModuleDict({"mlp": steps})
         blocks = (_Block(config) for _ in range(config.n_blocks))
         self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # typed as what it holds
-        head = {"norm_final": nn.LayerNorm(width, bias=False), "adaLN_modulation": nn.Linear(wide, 2 * width)}
+        head = {"norm_final": nn.LayerNorm(width, bias=False), "adaLN_modulation": nn.Linear(cond, 2 * width)}
         self.output_layer = nn.ModuleDict({**head, "linear": nn.Linear(width, config.vocab_size)})
 
 

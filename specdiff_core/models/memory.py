@@ -160,12 +160,12 @@ def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
     heads = _number(values, "num_attention_heads", "n_head", "num_heads", "n_heads")
     width = _number(values, "hidden_size", "n_embd", "hidden_dim")
     size = _number(values, "head_dim") or (width // heads if heads else 0)
-    shared = _number(values, "num_key_value_heads") or heads
+    kv_heads = _number(values, "num_key_value_heads") or heads
     inner = _number(values, "intermediate_size", "n_inner") or 4 * width
-    layer = 2 * width * size * (heads + shared) + (3 if "hidden_act" in values else 2) * width * inner
+    layer = 2 * width * size * (heads + kv_heads) + (3 if "hidden_act" in values else 2) * width * inner
     tables = 0 if "dflash_config" in values else 1 if tied else 2
     rows = tables * _number(values, "vocab_size") + _number(values, "n_positions")
-    return layers * layer + rows * width, 2 * layers * shared * size
+    return layers * layer + rows * width, 2 * layers * kv_heads * size
 
 
 def _stored(folder: Path) -> int:

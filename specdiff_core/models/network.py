@@ -111,11 +111,11 @@ def unbuilt(config: PretrainedConfig) -> str:
     """Why the layers of a model with ``config`` are not supported; empty if they are."""
     values: Any = config
     heads = values.num_attention_heads
-    shared = getattr(values, "num_key_value_heads", None) or heads
+    kv_heads = getattr(values, "num_key_value_heads", None) or heads
     size = getattr(values, "head_dim", None) or values.hidden_size // heads
     divides = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
-    if heads % shared or not divides:
-        return f"{heads} heads do not split into {shared} groups, or its width into heads"
+    if heads % kv_heads or not divides:
+        return f"{heads} heads do not split into {kv_heads} groups, or its width into heads"
     if values.model_type == "gpt2":
         variant = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
         supported = not variant and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")

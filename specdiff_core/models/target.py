@@ -75,8 +75,8 @@ class TargetSession(ABC):
             ConfigError: a tree with layers whose masks only transformers can make.
         """
         if len(ids) > self.room:
-            words = f"{self.length + len(ids)} tokens do not fit into a context of {self._context}."
-            raise ContextOverflow(words, hint="Shorten the prompt.")
+            what = f"{self.length + len(ids)} tokens do not fit into a context of {self._context}."
+            raise ContextOverflow(what, hint="Shorten the prompt.")
         logits, outputs = self.forward(ids, parents, features, last)
         return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
@@ -196,7 +196,7 @@ class Target:
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
         self._pool = Pool(model, context) if isinstance(model, Network) else None
-        self._tried: dict[int, str] = {}  # threads -> exactness
+        self._exactness: dict[int, str] = {}  # threads -> exactness
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A new run that returns outputs of ``layers`` as features (0 = after the first)."""
@@ -210,12 +210,12 @@ class Target:
 
         Tested on first use, with these weights, on this machine, for each number of threads."""
         threads = torch.get_num_threads()
-        if threads not in self._tried:
+        if threads not in self._exactness:
             invariant = self._invariant(stopped)
             if stopped():
                 return ""
-            self._tried[threads] = "bitwise" if invariant else "rounding"
-        return self._tried[threads]
+            self._exactness[threads] = "bitwise" if invariant else "rounding"
+        return self._exactness[threads]
 
     def _invariant(self, stopped: Callable[[], bool]) -> bool:
         """Whether reading tokens at once and in parts gives the same logits, keys and values, at
