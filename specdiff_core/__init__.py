@@ -103,13 +103,13 @@ def race(
     if isinstance(methods, str) or not methods:
         raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
     config = _config(engine, {**settings, "drafter": "none"})
-    lanes, others = race_lanes(config, methods), {}
+    lanes, servers = race_lanes(config, methods), {}
     if attach:
         from specdiff_core import attached
 
-        others = attached.attach(*((attach,) if isinstance(attach, str) else attach))
-    lanes |= dict.fromkeys(others, config)
-    return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=others))
+        servers = attached.attach(*((attach,) if isinstance(attach, str) else attach))
+    lanes |= dict.fromkeys(servers, config)
+    return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=servers))
 
 
 def explore(
@@ -147,6 +147,6 @@ def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
 def _check_pair(engine: Engine, pair: str) -> None:
     from specdiff_core.schema.errors import ConfigError
 
-    own = engine.pair.spec.name
-    if pair != own:
-        raise ConfigError(f"This engine has the pair {own!r}, not {pair!r}.", field="pair", hint="Load that pair.")
+    loaded = engine.pair.spec.name
+    if pair != loaded:
+        raise ConfigError(f"This engine has the pair {loaded!r}, not {pair!r}.", field="pair", hint="Load that pair.")

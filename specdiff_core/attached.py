@@ -149,11 +149,11 @@ class _Chunk(msgspec.Struct):
         """
         choice = self.choices[0] if self.choices else _Choice()
         text = choice.text or self.content or ""
-        found = self.usage.completion_tokens if self.usage else self.tokens_predicted
+        count = self.usage.completion_tokens if self.usage else self.tokens_predicted
         if choice.token_ids is not None:
             tokens = len(choice.token_ids)
-        elif found is not None:
-            tokens = max(0, found - before)
+        elif count is not None:
+            tokens = max(0, count - before)
         else:
             tokens = int(bool(text))
         if self.stop:
@@ -234,26 +234,26 @@ class Attached:
         ids: list[int] = []
         chunks: list[Committed] = []
         accepted: list[int] = []
-        text = held = reason = ""
+        text = pending = reason = ""
         quoted: Quoted | None = None
         at, began = 0.0, time.perf_counter()
         try:
             with contextlib.closing(self._stream(request)) as stream:
                 for chunk, new, tokens, ended in stream:
                     text += new
-                    held += new
+                    pending += new
                     reason = ended or reason
                     if tokens:
                         at = time.perf_counter() - began
                         # The boundaries of its tokens are unknown: the first gets all of the text.
-                        words = [held, *[""] * (tokens - 1)]
+                        words = [pending, *[""] * (tokens - 1)]
                         if fresh := [word for word in dict.fromkeys(words) if word not in pieces]:
                             pieces |= {word: _own_id(word) for word in fresh}
                             yield PiecesSeen(pieces={pieces[word]: word for word in fresh})
-                        own = tuple(pieces[word] for word in words)
-                        ids += own
-                        held, sources, count = "", (SERVER,) * tokens, len(chunks)
-                        chunks.append(Committed(round=count, ids=own, sources=sources, total=len(ids), at=at))
+                        new_ids = tuple(pieces[word] for word in words)
+                        ids += new_ids
+                        pending, sources, count = "", (SERVER,) * tokens, len(chunks)
+                        chunks.append(Committed(round=count, ids=new_ids, sources=sources, total=len(ids), at=at))
                     quoted = chunk.quoted(len(ids)) or quoted
                     if chunk.metrics and chunk.metrics.speculative_decoding:
                         accepted = chunk.metrics.speculative_decoding.per_step_accepted
@@ -313,8 +313,8 @@ class Attached:
         kind = self.kind
         for name in _BOTH:
             if getattr(config, name) and name not in kind.supports:
-                words = f"{self.name} has no setting “{SETTINGS[name].label}”."
-                raise ConfigError(words, field=name, hint="Leave it out for this race.")
+                what = f"{self.name} has no setting “{SETTINGS[name].label}”."
+                raise ConfigError(what, field=name, hint="Leave it out for this race.")
         body: dict[str, Any] = {
             "model": self.model,
             "prompt": prompt,
@@ -337,7 +337,7 @@ class Attached:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
         ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
         tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
-        written, limit = 0, body[self.kind.limit]
+        received, limit = 0, body[self.kind.limit]
         with _answer(self, "POST", self.kind.path, RUN_SECONDS, json=body) as answer:
             if answer.status_code != 200:
                 raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
@@ -350,11 +350,11 @@ class Attached:
                     raise ServerError(f"{self.name} gave up: {_message(data)}")
                 if chunk is None:
                     continue
-                text, tokens, ended = chunk.read(written)
-                written += tokens
-                if written > limit:
-                    words = f"{self.name} ignores the limit of {limit} tokens."
-                    raise ServerError(words, hint="Check that it supports max_tokens.")
+                text, tokens, ended = chunk.read(received)
+                received += tokens
+                if received > limit:
+                    what = f"{self.name} ignores the limit of {limit} tokens."
+                    raise ServerError(what, hint="Check that it supports max_tokens.")
                 yield chunk, text, tokens, ended
 
 
@@ -371,10 +371,10 @@ def _rounds(chunks: Sequence[Committed], ids: Sequence[int], accepted: Sequence[
         return []
     rounds = []
     for number, (end, size) in enumerate(zip(ends, sizes, strict=True)):
-        own = tuple(ids[0 if not number else ends[number - 1] : end])
+        round_ids = tuple(ids[0 if not number else ends[number - 1] : end])
         sources = ("draft",) * (size - 1) + ("target",)
         at = next(chunk.at for chunk in chunks if chunk.total >= end)
-        rounds.append(Committed(round=number, ids=own, sources=sources[: len(own)], total=end, at=at))
+        rounds.append(Committed(round=number, ids=round_ids, sources=sources[: len(round_ids)], total=end, at=at))
     return rounds
 
 
@@ -390,9 +390,9 @@ def attach(*addresses: str) -> dict[str, Attached]:
     Raises:
         ConfigError, ServerError: as :func:`ask`; or an address is given twice.
     """
-    found = [ask(address) for address in addresses]
-    lanes = {one.name: one for one in found}
-    if len(lanes) < len(found):
+    servers = [ask(address) for address in addresses]
+    lanes = {server.name: server for server in servers}
+    if len(lanes) < len(servers):
         raise ConfigError("The same server was given twice.", field="attach", hint="Give each address once.")
     return lanes
 
@@ -408,16 +408,16 @@ def ask(address: str) -> Attached:
     base, model = base.rstrip("/").removesuffix("/v1"), unquote(model)
     if not _is_http(base):
         raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {_HTTP}.")
-    here = Attached(address=base, kind=_OPENAI, model=model)
-    wrong = f"The server at {here.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
-    with _answer(here, "GET", "/v1/models", ASK_SECONDS) as answer:
-        content = b"".join(_parts(answer, here.name, LINE_BYTES))
+    server = Attached(address=base, kind=_OPENAI, model=model)
+    wrong = f"The server at {server.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
+    with _answer(server, "GET", "/v1/models", ASK_SECONDS) as answer:
+        content = b"".join(_parts(answer, server.name, LINE_BYTES))
     if answer.status_code == 404:
         raise ServerError(f"{wrong}it has no /v1/models.", hint=f"Give {_HTTP}.")
     if answer.status_code != 200:
-        raise _refusal(here.name, answer.status_code, content)
+        raise _refusal(server.name, answer.status_code, content)
     try:
-        served = {one.id: one.owned_by for one in msgspec.json.decode(content, type=_Models).data}
+        served = {card.id: card.owned_by for card in msgspec.json.decode(content, type=_Models).data}
     except (msgspec.DecodeError, RecursionError) as error:
         raise ServerError(f"{wrong}its /v1/models lists none.", hint=f"Give {_HTTP}.") from error
     if not model and len(served) == 1:
@@ -425,8 +425,8 @@ def ask(address: str) -> Attached:
     if model not in served:
         names, first = one_line(", ".join(served)) or "none", one_line(next(iter(served), "model"))
         what = f"no model {model!r}" if model else "several models" if served else "no model"
-        hint = f"Add # and a name, as in {here.where}#{first[:80]}. It serves: {names[:300]}."
-        raise ConfigError(f"{here.where} serves {what}.", field="attach", hint=hint)
+        hint = f"Add # and a name, as in {server.where}#{first[:80]}. It serves: {names[:300]}."
+        raise ConfigError(f"{server.where} serves {what}.", field="attach", hint=hint)
     return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI), model=model)
 
 
@@ -444,8 +444,8 @@ def _client(address: str) -> httpx.Client:
     host = urlsplit(address).hostname
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        words = f"The key in {KEY} has characters that cannot be sent."
-        raise ConfigError(words, field="attach", hint="Copy it again: one line of letters, digits and signs.")
+        what = f"The key in {KEY} has characters that cannot be sent."
+        raise ConfigError(what, field="attach", hint="Copy it again: one line of letters, digits and signs.")
     return httpx.Client(
         base_url=address,
         timeout=_TIMEOUT,
@@ -467,9 +467,9 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
 
     def shut_down() -> None:
         late.set()
-        for one in sockets:
+        for connection in sockets:
             with contextlib.suppress(OSError):  # it is closed, or TLS has taken it over
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     timer = threading.Timer(seconds, shut_down)
     timer.daemon = True
@@ -485,16 +485,16 @@ def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
         raise ServerError(f"{name} takes longer than {seconds:g} s.")
 
 
-def _parts(answer: httpx.Response, name: str, most: int) -> Iterator[bytes]:
-    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``most`` bytes,
-    or compressed, which could hide a gigabyte."""
+def _parts(answer: httpx.Response, name: str, limit: int) -> Iterator[bytes]:
+    """The body of an answer, as it arrives. Raises ServerError if it is longer than ``limit``
+    bytes, or compressed, which could hide a gigabyte."""
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ServerError(f"{name} compresses its answers.", hint="Turn compression off, there or in its proxy.")
     size = 0
     for part in answer.iter_raw():
         size += len(part)
-        if size > most:
-            raise ServerError(f"{name} sends more than {most // 10**6} MB.")
+        if size > limit:
+            raise ServerError(f"{name} sends more than {limit // 10**6} MB.")
         yield part
 
 
@@ -544,9 +544,9 @@ def _refusal(name: str, status: int, body: bytes) -> ServerError:
 def _message(body: bytes) -> str:
     """The message of a server's error, from its JSON, in one line."""
     try:
-        found = msgspec.json.decode(body)
+        message = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        found = body.decode("utf-8", errors="replace")
+        message = body.decode("utf-8", errors="replace")
     for name in ("error", "message", "detail"):
-        found = found.get(name, found) if isinstance(found, dict) else found
-    return one_line(str(found))[:200].rstrip(".") + "."
+        message = message.get(name, message) if isinstance(message, dict) else message
+    return one_line(str(message))[:200].rstrip(".") + "."

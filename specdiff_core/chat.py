@@ -19,17 +19,17 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
         ConfigError: there is no template, it fails, or the visitor's text contains one of its
             control tokens (``<|im_end|>`` would end the message).
     """
-    has = bool(getattr(tokenizer, "chat_template", None))
-    if config.template is Template.PLAIN or (config.template is Template.AUTO and not has):
+    template = bool(getattr(tokenizer, "chat_template", None))
+    if config.template is Template.PLAIN or (config.template is Template.AUTO and not template):
         return None
-    if not has:
+    if not template:
         what = "This target is not a chat model: its tokenizer has no template."
         hint = "Use the plain template: the prompt is the beginning of a text."
         raise ConfigError(what, field="template", hint=hint)
     marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     for field, text in (("prompt", prompt), ("system", config.system)):
-        if found := sorted(mark for mark in marks if mark.strip() and mark in text):
-            what = f"{found[0]} is a control token of this target's chat template."
+        if controls := sorted(mark for mark in marks if mark.strip() and mark in text):
+            what = f"{controls[0]} is a control token of this target's chat template."
             raise ConfigError(what, field=field, hint="Remove it.")
     messages = [{"role": "system", "content": config.system}] if config.system else []
     messages.append({"role": "user", "content": prompt})

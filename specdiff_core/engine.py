@@ -175,12 +175,12 @@ class Engine:
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
 
         def warm() -> None:
-            few, until = warm_up_config(config), time.monotonic() + (warm_up or 0.0)
+            brief, deadline = warm_up_config(config), time.monotonic() + (warm_up or 0.0)
             while warm_up is not None and not stopped():
-                off = DeviceClock(self.pair.placement.device, "total")
-                for _ in speculate(ids, few, self.target, drafter, off, ending=ending, detail=False):
+                untimed = DeviceClock(self.pair.placement.device, "total")
+                for _ in speculate(ids, brief, self.target, drafter, untimed, ending=ending, detail=False):
                     pass
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     break
 
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
@@ -197,23 +197,23 @@ class Engine:
                 if isinstance(error, SpecDiffError) or not spec.is_foreign:
                     raise
                 logger.warning("the drafter %s failed", spec.name, exc_info=error)
-                words = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
-                raise DraftContractError(words[:300], hint="Its code comes from an installed package.") from error
+                what = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
+                raise DraftContractError(what[:300], hint="Its code comes from an installed package.") from error
 
     def quickest_threads(self) -> int:
         """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
         one row and of nine. A pass waits for its slowest thread, so fewer threads can be much
         faster while another program runs. The results don't depend on it."""
-        most = torch.get_num_threads()
+        all_threads = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
-        spent, wide = {most: 0.0, 1: 0.0}, min(9, run.room)
+        spent, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
         for turn in range(PROBES + 1):
             if sum(spent.values()) > PROBE_SECONDS:
                 break
             for count in spent:
                 with cpu_threads(count):
                     clock.start()
-                    for rows in (wide, 1) if turn else (wide,):  # the first turn warms up
+                    for rows in (most_rows, 1) if turn else (most_rows,):  # the first turn warms up
                         run.score([0] * rows)
                         run.rollback(rows, ())
                     spent[count] += clock.finish() if turn else 0.0
@@ -257,14 +257,14 @@ class Engine:
         cuda = self.pair.placement.device.type == "cuda"
         yield header
         warm()
-        held = torch.cuda.memory_allocated() if cuda else 0
+        allocated = torch.cuda.memory_allocated() if cuda else 0
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         waiting = None if cuda else _waited()  # after the header's consumer, which may take long
         for event in loop:
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() - held if cuda else None
+                peak = torch.cuda.max_memory_allocated() - allocated if cuda else None
                 after = None if waiting is None else _waited()
                 waited = None if waiting is None or after is None else max(0.0, after - waiting)
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)

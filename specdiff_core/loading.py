@@ -58,8 +58,8 @@ class LoadedPair:
 
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""
-        known, target = self.trained_for.get(drafter, ""), self.name_of("target")
-        return f"the drafter was trained for {known}" if Path(known).name != Path(target).name and known else ""
+        base, target = self.trained_for.get(drafter, ""), self.name_of("target")
+        return f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
         """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
@@ -81,8 +81,8 @@ class LoadedPair:
                 module, _, function = drafter.module.partition(":")
                 path = module if function else f"specdiff_core.drafters.{module}"
                 build = getattr(importlib.import_module(path), function or "build")
-                made = build(drafter, self.placement, target=self.model, pair=self.spec)
-                self.drafters[drafter.name] = made
+                loaded = build(drafter, self.placement, target=self.model, pair=self.spec)
+                self.drafters[drafter.name] = loaded
         except (PairUnavailable, TokenizerMismatch) as error:
             self.missing[drafter.name] = str(error)
         except Exception as error:  # the target and other drafters still work
@@ -110,8 +110,8 @@ def _name(source: str, revision: str) -> str:
         return f"{source}@{file.revision}/{file.name}"
     if revision:
         return f"{source}@{revision}"
-    found = hub.commit(source, "")
-    return f"{source}@{found} (not pinned by this project: as first fetched here)" if found else source
+    commit = hub.commit(source, "")
+    return f"{source}@{commit} (not pinned by this project: as first fetched here)" if commit else source
 
 
 def load_pair(
@@ -143,8 +143,8 @@ def load_pair(
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")
-        where = placement.device
-        model, why_stock = load_causal(folder, placement.dtype, context=spec.context, device=where, spread=spread)
+        device = placement.device
+        model, why_stock = load_causal(folder, placement.dtype, context=spec.context, device=device, spread=spread)
         _check_tokenizer(tokenizer, model, spec)
     pair = LoadedPair(
         spec=spec,
@@ -163,7 +163,7 @@ def load_pair(
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
     """Every id that ends a text: chat models have one for messages and one for documents."""
     stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
-    return tuple(dict.fromkeys(one for entry in stated for one in ends_of(entry)))
+    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -192,15 +192,15 @@ def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[
     """None if the pair fits on its device; otherwise the bytes of each device that accelerate may
     use, with room left on the first for everything else. Raises OutOfMemory if it does not fit."""
     machine = find_machine(placement.device.type, placement.dtype_name)
-    if words := refusal(spec, machine, drafters):
-        raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {words}", hint="Or close other programs.")
+    if why := refusal(spec, machine, drafters):
+        raise OutOfMemory(f"The pair {spec.name!r} was not loaded. {why}", hint="Or close other programs.")
     need = needed(spec, machine, drafters)
     if need.total <= machine.free:
         return None
-    mine = placement.device.index or 0
+    index = placement.device.index or 0
     devices: dict[int | str, int] = {i: torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())}
-    devices[mine] -= need.total - need.weights
-    return {**devices, "cpu": machine.beside - sum(free for i, free in devices.items() if i != mine)}
+    devices[index] -= need.total - need.weights
+    return {**devices, "cpu": machine.beside - sum(free for i, free in devices.items() if i != index)}
 
 
 def _check_room(spec: PairSpec, placement: Placement, drafter: DrafterSpec) -> None:

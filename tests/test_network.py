@@ -407,7 +407,7 @@ def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdiff_core.engine.PROBES", 1)  # waiting threads are slow
-    monkeypatch.setitem(engine.target._tried, 2, "bitwise")
+    monkeypatch.setitem(engine.target._exactness, 2, "bitwise")
     config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=3, ignore_eos=True)
     texts = set()
     with cpu_threads(2):

@@ -46,7 +46,7 @@ class DeviceClock:
         self._tick = tick
         self._wait = torch.cuda.synchronize if device.type == "cuda" else None
         self._origin = 0.0
-        self._away = 0.0  # seconds spent off
+        self._off_seconds = 0.0  # seconds spent off
         self.spent = dict.fromkeys(PHASES, 0.0)
         """Seconds of all spans since ``start``, by name."""
 
@@ -57,11 +57,11 @@ class DeviceClock:
     def start(self) -> None:
         if self._wait is not None:
             self._wait()
-        self._origin, self._away, self.spent = self._tick(), 0.0, dict.fromkeys(PHASES, 0.0)
+        self._origin, self._off_seconds, self.spent = self._tick(), 0.0, dict.fromkeys(PHASES, 0.0)
 
     def now(self) -> float:
         """Seconds of work since ``start``."""
-        return self._tick() - self._origin - self._away
+        return self._tick() - self._origin - self._off_seconds
 
     def finish(self) -> float:
         """Wait for the device, whatever the grain, and return the seconds of the whole run."""
@@ -92,4 +92,4 @@ class DeviceClock:
         try:
             yield
         finally:
-            self._away += self._tick() - began
+            self._off_seconds += self._tick() - began

@@ -82,9 +82,9 @@ class _Acceptance:
     def alphas(self, gamma: int) -> tuple[float, ...]:
         """α_j of the first γ positions, shrunk towards the mean of all if tests are few."""
         mean = (sum(self.accepted) + PRIOR_WEIGHT * PRIOR_ALPHA) / (sum(self.tested) + PRIOR_WEIGHT)
-        own = zip(self.accepted, self.tested, strict=True)
-        known = [(hits + PRIOR_WEIGHT * mean) / (tests + PRIOR_WEIGHT) for hits, tests in own][:gamma]
-        return tuple(known + [mean] * (gamma - len(known)))
+        counts = zip(self.accepted, self.tested, strict=True)
+        shrunk = [(hits + PRIOR_WEIGHT * mean) / (tests + PRIOR_WEIGHT) for hits, tests in counts][:gamma]
+        return tuple(shrunk + [mean] * (gamma - len(shrunk)))
 
 
 class _Line:
@@ -96,7 +96,7 @@ class _Line:
     def add(self, rows: int, seconds: float) -> float:
         """Add a pass; returns its seconds, capped if it is an outlier."""
         fixed, row = self.fit()
-        seconds = _likely(seconds, fixed + row * rows)
+        seconds = _capped(seconds, fixed + row * rows)
         self._n, self._x, self._y = MEMORY * self._n + 1, MEMORY * self._x + rows, MEMORY * self._y + seconds
         self._xx, self._xy = MEMORY * self._xx + rows * rows, MEMORY * self._xy + rows * seconds
         return seconds
@@ -113,7 +113,7 @@ class _Line:
         return max(0.0, seconds - slope * rows), slope
 
 
-def _likely(seconds: float, expected: float) -> float:
+def _capped(seconds: float, expected: float) -> float:
     """A measured time, at most :data:`OUTLIER` times the expected one if there is one."""
     return min(seconds, OUTLIER * expected) if expected else seconds
 
@@ -161,8 +161,8 @@ class Auto(Fixed):
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
             if self._tree:  # its nodes are weighed one by one, not by a window's E / C
                 best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
-            whole = best.steps == 1 or bool(untried)
-            self._choice = replace(best, gamma=limit) if whole else best
+            full_window = best.steps == 1 or bool(untried)
+            self._choice = replace(best, gamma=limit) if full_window else best
             self._tried.add(best.steps)
         return self._choice
 
@@ -170,11 +170,11 @@ class Auto(Fixed):
         """The γ with the largest E / C for one T, without cutting drafts."""
         alphas = self._acceptance[steps].alphas(limit)
         fixed, row = self._verify.fit()
-        each = self._each
+        pass_seconds = self._seconds_per_pass
         tokens = list(accumulate(accumulate(alphas, mul), initial=1.0))  # E of γ = 0, 1, 2, …
 
         def seconds(gamma: int) -> float:
-            return self._passes(gamma, steps) * each + fixed + row * (gamma + 1)
+            return self._passes(gamma, steps) * pass_seconds + fixed + row * (gamma + 1)
 
         gamma = max(
             range(steps, limit + 1), key=lambda gamma: tokens[gamma] / seconds(gamma) if seconds(gamma) else 0.0
@@ -187,12 +187,12 @@ class Auto(Fixed):
             seconds=seconds(gamma),
             rate=self._rate,
             alphas=alphas,
-            pass_seconds=each,
+            pass_seconds=pass_seconds,
             row_seconds=row,
         )
 
     @property
-    def _each(self) -> float:
+    def _seconds_per_pass(self) -> float:
         """d, seconds of a drafter pass."""
         return self._pass_seconds / self._pass_weight if self._pass_weight else 0.0
 
@@ -214,28 +214,28 @@ class Auto(Fixed):
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._log_likelihoods.__getitem__)]
         row = self.min_node_prob
         gains = list(accumulate((confidence**exponent for confidence in confidences), mul))
-        kept = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
-        if self._sequential and kept == len(gains):
+        count = max(1, sum(1 for gain in gains if gain >= row))  # gains fall from left to right
+        if self._sequential and count == len(gains):
             alphas = self._choice.alphas or (0.0,)
             another = alphas[min(len(gains), len(alphas) - 1)]  # of the position to fill
-            kept += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
-        return kept
+            count += gains[-1] * another >= row + self._choice.pass_seconds * self._rate
+        return count
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
         verify_seconds = self._verify.add(rows, verify_seconds)
-        draft_seconds = _likely(draft_seconds, self._each * passes)
+        draft_seconds = _capped(draft_seconds, self._seconds_per_pass * passes)
         if self._begun:  # the first draft also reads the prompt
             self._tokens = MEMORY * self._tokens + sum(tested) + 1
             self._seconds = MEMORY * self._seconds + draft_seconds + verify_seconds
             self._pass_seconds = MEMORY * self._pass_seconds + draft_seconds
             self._pass_weight = MEMORY * self._pass_weight + passes
         self._begun = True
-        for steps, known in self._acceptance.items():  # all fade, so that old estimates lose weight
-            known.add(tested if steps == self._choice.steps else ())
-        seen = list(zip(self._confidences, tested, strict=False))
+        for steps, acceptance in self._acceptance.items():  # all fade: old estimates lose weight
+            acceptance.add(tested if steps == self._choice.steps else ())
+        outcomes = list(zip(self._confidences, tested, strict=False))
         for i, exponent in enumerate(EXPONENTS):
-            chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in seen]
-            found = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, seen, strict=True))
-            self._log_likelihoods[i] = MEMORY * self._log_likelihoods[i] + sum(found)
+            chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in outcomes]
+            terms = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, outcomes, strict=True))
+            self._log_likelihoods[i] = MEMORY * self._log_likelihoods[i] + sum(terms)

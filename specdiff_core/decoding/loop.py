@@ -93,7 +93,7 @@ def speculate(
             stop_criterion=controller.stop_criterion,
             sampler=streams.draft(round),
         )
-        draft, drafting = yield from _draft(draft_run, context, target.vocab_size, ending, clock, round, detail)
+        draft, draft_span = yield from _draft(draft_run, context, target.vocab_size, ending, clock, round, detail)
         if ending.stopped():
             reason = "stopped"
             break
@@ -102,8 +102,8 @@ def speculate(
         with clock.span("score") as score:
             scores = target_run.score([anchor, *draft.ids], draft.parents)
             target_probs = to_probs(scores.logits, config.sampling, target.suppress)
-        soft = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
-        yield from clock.report(scored_event, round, draft, target_probs, soft, score.span, detail)
+        confidence = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
+        yield from clock.report(scored_event, round, draft, target_probs, confidence, score.span, detail)
 
         # Verify from left to right; the target adds one token of its own; roll the rest back.
         with clock.span("verify") as verification:
@@ -115,13 +115,13 @@ def speculate(
             draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
             sources = (*["draft"] * verdict.accepted, verdict.source)
             count, reason = ending.of(ids[len(prompt) :], [*accepted, verdict.extra])
-            fresh = (*accepted, verdict.extra)[:count]
-            ids += fresh
+            committed = (*accepted, verdict.extra)[:count]
+            ids += committed
         tests = [test.accepted for test in verdict.tests]
         target_seconds = score.span.seconds + verification.span.seconds
-        controller.learn(tests, drafting.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
+        controller.learn(tests, draft_span.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
         assert reason or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
-        total += len(fresh)
+        total += len(committed)
         if not reason and total >= config.max_new_tokens:
             reason = "length"
         elif not reason and target_run.room < 1:
@@ -129,7 +129,7 @@ def speculate(
         at = clock.now()
         with clock.off():
             yield verified_event(round, draft, verdict, dist, config.rule, verification.span, detail)
-            yield Committed(round=round, ids=fresh, sources=sources[:count], total=total, at=at)
+            yield Committed(round=round, ids=committed, sources=sources[:count], total=total, at=at)
 
     seconds = clock.finish()
     yield Finished(

@@ -28,8 +28,8 @@ def _byte_of() -> dict[str, int]:
     """The byte behind each character of a byte-level vocabulary (GPT-2's printable alphabet)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if byte not in printable)
-    return table | {chr(256 + i): byte for i, byte in enumerate(others)}
+    unprintable = (byte for byte in range(256) if byte not in printable)
+    return table | {chr(256 + i): byte for i, byte in enumerate(unprintable)}
 
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -44,8 +44,8 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
 
 def spells_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether its entries are text with ▁ for a space (SentencePiece's way), not bytes."""
-    known: dict[str, int] = getattr(tokenizer, "get_vocab", dict)()
-    return "▁" in known and "Ġ" not in known
+    vocab: dict[str, int] = getattr(tokenizer, "get_vocab", dict)()
+    return "▁" in vocab and "Ġ" not in vocab
 
 
 def piece(tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool, special: Collection[int]) -> str:
@@ -75,8 +75,8 @@ def ids_in(event: Event) -> set[int]:
         case RunStarted():
             return set(event.prompt_ids)
         case DenoiseStep():
-            shown = {c.id for row in event.candidates for c in row}
-            return shown | {i for i in event.ids if i is not None}
+            candidates = {c.id for row in event.candidates for c in row}
+            return candidates | {i for i in event.ids if i is not None}
         case DraftReady():
             return set(event.ids)
         case TargetScored():

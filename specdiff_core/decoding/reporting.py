@@ -44,7 +44,7 @@ def choice_event(round: int, choice: Choice) -> Decided:
 
 def step_event(round: int, step: int, state: DenoiseState, span: Span) -> DenoiseStep:
     masked = state.masked.tolist()
-    known = [not m and i not in state.revealed for i, m in enumerate(masked)]
+    earlier = [not m and i not in state.revealed for i, m in enumerate(masked)]
     confidence = state.confidence()
     best = confidence.amax(-1).tolist()
     return DenoiseStep(
@@ -52,14 +52,14 @@ def step_event(round: int, step: int, state: DenoiseState, span: Span) -> Denois
         step=step,
         ids=tuple(None if m else i for i, m in zip(state.ids.tolist(), masked, strict=True)),
         revealed=state.revealed,
-        confidence=tuple(1.0 if k else rounded(c) for c, k in zip(best, known, strict=True)),
-        candidates=tuple(() if k else c for c, k in zip(top_candidates(confidence, 3), known, strict=True)),
+        confidence=tuple(1.0 if k else rounded(c) for c, k in zip(best, earlier, strict=True)),
+        candidates=tuple(() if k else c for c, k in zip(top_candidates(confidence, 3), earlier, strict=True)),
         span=span,
     )
 
 
 def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftReady:
-    known = zip(draft.totals, draft.parents or (), strict=True) if detail and draft.totals else ()
+    nodes = zip(draft.totals, draft.parents or (), strict=True) if detail and draft.totals else ()
     return DraftReady(
         round=round,
         ids=draft.ids,
@@ -70,19 +70,19 @@ def draft_event(round: int, draft: Draft, span: Span, detail: bool) -> DraftRead
         nfe=draft.nfe,
         parents=draft.parents or (),
         branches=draft.branches,
-        node_q=tuple(rounded(math.exp(own - (draft.totals[node] if node >= 0 else 0.0))) for own, node in known),
+        node_q=tuple(rounded(math.exp(total - (draft.totals[node] if node >= 0 else 0.0))) for total, node in nodes),
         span=span,
     )
 
 
 def scored_event(
-    round: int, draft: Draft, target_probs: Tensor, soft: Callable[[], Tensor], span: Span, detail: bool
+    round: int, draft: Draft, target_probs: Tensor, confidence: Callable[[], Tensor], span: Span, detail: bool
 ) -> TargetScored:
-    """``soft``: the target's distributions ``[g+1, V]``, at temperature 1 in a greedy run."""
+    """``confidence``: the target's distributions ``[g+1, V]``, at temperature 1 in a greedy run."""
     return TargetScored(
         round=round,
         p=tuple(map(rounded, probs_of(draft, target_probs)[0])),
-        candidates=top_candidates(soft()) if detail else (),
+        candidates=top_candidates(confidence()) if detail else (),
         span=span,
     )
 

@@ -103,22 +103,22 @@ def _accept_block(
     of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
-    exact = [draft.probs is not None and known for known in draft.exact_q]
+    exact = [draft.probs is not None and exact_q for exact_q in draft.exact_q]
     if draft.probs is not None and all(exact):
         proposed = draft.probs.to(target_probs)  # what each token was drawn from
     else:
-        points, known = torch.tensor(tokens)[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
-        points, known = (part.to(target_probs.device, non_blocking=True) for part in (points, known))
+        points, is_exact = torch.tensor(tokens)[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
+        points, is_exact = (part.to(target_probs.device, non_blocking=True) for part in (points, is_exact))
         proposed = torch.zeros_like(target_probs[:size]).scatter_(1, points, 1.0)
         if draft.probs is not None:
-            proposed = torch.where(known, draft.probs.to(proposed), proposed)
+            proposed = torch.where(is_exact, draft.probs.to(proposed), proposed)
     ratios = (p[i] / q[i] if exact[i] else p[i] for i in range(size))
     weights = list(itertools.accumulate(ratios, lambda weight, ratio: min(1.0, weight * ratio), initial=1.0))
     scale = torch.tensor(weights[:size], dtype=target_probs.dtype, device=target_probs.device)
-    rests = (scale[:, None] * target_probs[:size] - proposed).clamp_min(0.0)  # [g, V]
-    sums = rests.sum(-1).tolist()
-    before = zip(sums[1:], weights[1:size], strict=True)
-    chances = [rest / (rest + 1 - weight) if rest else float(weight == 1) for rest, weight in before]
+    residuals = (scale[:, None] * target_probs[:size] - proposed).clamp_min(0.0)  # [g, V]
+    masses = residuals.sum(-1).tolist()
+    pairs = zip(masses[1:], weights[1:size], strict=True)
+    chances = [mass / (mass + 1 - weight) if mass else float(weight == 1) for mass, weight in pairs]
     chances += weights[1:][-1:]  # of 1 … γ tokens; none at all always pass
     draws: dict[int, float] = {}
     count = size
@@ -132,8 +132,8 @@ def _accept_block(
         for i in range(min(count + 1, size))
     ]
     dist, source = target_probs[count], "bonus" if count == size else "residual"
-    if count < size and sums[count]:
-        dist = rests[count] / sums[count]
+    if count < size and masses[count]:
+        dist = residuals[count] / masses[count]
     return _decided(tests, range(count), dist, source, sampler, positions, fallback=_fallback(draft, rule))
 
 
@@ -141,14 +141,14 @@ def _match(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, pos
     """Emit y_i = argmax(log p_i + g_i), g_i: the noise there; accept the draft while it agrees."""
     tokens, size = draft.ids, len(draft.ids)
     p, q = probs_of(draft, target_probs)
-    own = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once, for a GPU
-    count = next((i for i in range(size) if own[i] != tokens[i]), size)
+    y = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once, for a GPU
+    count = next((i for i in range(size) if y[i] != tokens[i]), size)
     tests = tuple(
-        _test(i, tokens[i], p[i], q[i], float(i < count), i < count, "match", wanted=own[i])
+        _test(i, tokens[i], p[i], q[i], float(i < count), i < count, "match", wanted=y[i])
         for i in range(min(count + 1, size))
     )
     source = "bonus" if count == size else "target"
-    verdict = Verdict(tests=tests, accepted=count, path=tuple(range(count)), extra=own[count], source=source)
+    verdict = Verdict(tests=tests, accepted=count, path=tuple(range(count)), extra=y[count], source=source)
     return verdict, target_probs[count]
 
 
@@ -162,8 +162,8 @@ def _select(
     chosen = max(range(len(scores)), key=lambda k: scores[k])  # the first of equals
     branch = draft.branches[chosen]
     window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
-    own = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
-    verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], own, sampler, positions)
+    test_rule = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
+    verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], test_rule, sampler, positions)
     fallback = SELECTED if rule in USES_Q else ""
     path = tuple(branch[i] for i in verdict.path)
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
@@ -179,7 +179,7 @@ def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions
     alive = list(draft.branches)
     dist, source = target_probs[0], "bonus"
     while alive and len(alive[0]) > len(path):
-        source, taken = "residual", None
+        source, next_node = "residual", None
         for branch in alive:
             node = branch[len(path)]
             token, q = draft.ids[node], draft.probs[node].to(dist.device)
@@ -188,14 +188,14 @@ def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions
             accepted, u = sampler.accept(threshold)
             tests.append(_test(len(path), token, p_x, q_x, threshold, accepted, "ratio", draw=u))
             if accepted:
-                taken = node
+                next_node = node
                 break
             dist = residual(dist, q)
-        if taken is None:
+        if next_node is None:
             break
-        alive = [branch for branch in alive if branch[len(path)] == taken]
-        path.append(taken)
-        dist, source = target_probs[taken + 1], "bonus"
+        alive = [branch for branch in alive if branch[len(path)] == next_node]
+        path.append(next_node)
+        dist, source = target_probs[next_node + 1], "bonus"
     return _decided(tests, path, dist, source, sampler, positions)
 
 
@@ -212,23 +212,23 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
     node = ROOT
     while True:
         dist = target_probs[node + 1]
-        wanted = _drawn(dist, sampler, positions[len(path)])
+        y = _drawn(dist, sampler, positions[len(path)])
         options = {tokens[child]: child for child in children(parents, node)}
         if not options:
             break
         p = [probs[child] for child in options.values()]
-        hit = wanted in options
-        shown = wanted if hit else max(zip(p, options, strict=True))[1]
-        tests.append(_test(len(path), shown, sum(p), 1.0, min(1.0, sum(p)), hit, "tree", wanted=wanted))
+        hit = y in options
+        tested = y if hit else max(zip(p, options, strict=True))[1]
+        tests.append(_test(len(path), tested, sum(p), 1.0, min(1.0, sum(p)), hit, "tree", wanted=y))
         if not hit:
             break
-        node = options[wanted]
+        node = options[y]
         path.append(node)
     verdict = Verdict(
         tests=tuple(tests),
         accepted=len(path),
         path=tuple(path),
-        extra=wanted,
+        extra=y,
         source="target" if options else "bonus",
         fallback=WALKED if rule in USES_Q else "",
     )
@@ -263,19 +263,19 @@ def _decided(
     source: str,
     sampler: Sampler,
     positions: Sequence[int],
-    **more: Any,
+    **fields: Any,
 ) -> Decision:
     """The verdict after the tests: the token behind the accepted ``path`` is from ``dist [V]``."""
     accepted, extra = len(path), _drawn(dist, sampler, positions[len(path)])
-    verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **more)
+    verdict = Verdict(tests=tuple(tests), accepted=accepted, path=tuple(path), extra=extra, source=source, **fields)
     return verdict, dist
 
 
 def _test(
-    position: int, token: int, p: float, q: float, threshold: float, accepted: bool, kind: str, **own: Any
+    position: int, token: int, p: float, q: float, threshold: float, accepted: bool, kind: str, **fields: Any
 ) -> Test:
     p, q, threshold = map(rounded, (p, q, threshold))
-    return Test(position=position, id=token, p=p, q=q, threshold=threshold, accepted=accepted, kind=kind, **own)
+    return Test(position=position, id=token, p=p, q=q, threshold=threshold, accepted=accepted, kind=kind, **fields)
 
 
 def _fallback(draft: Draft, rule: Rule) -> str:

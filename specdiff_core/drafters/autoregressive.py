@@ -35,10 +35,10 @@ class AutoregressiveSession(DraftSession):
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Keep accepted tokens, roll the rest back, and queue tokens that are not read yet."""
         pairs = zip(self._ahead, ids, strict=False)
-        kept = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
-        self._run.rollback(len(self._ahead), range(kept))
+        count = next((i for i, (ahead, token) in enumerate(pairs) if ahead != token), min(len(self._ahead), len(ids)))
+        self._run.rollback(len(self._ahead), range(count))
         self._ahead = []
-        self._unread += ids[kept:]
+        self._unread += ids[count:]
 
     def draft(self, context: Context) -> Drafting:
         """γ passes, each for the next token."""
@@ -47,8 +47,8 @@ class AutoregressiveSession(DraftSession):
         def predict(token: int | None) -> Tensor:
             self._ahead.append(context.ids[-1] if token is None else token)
             unread, self._unread = [*self._unread, self._ahead[-1]], []
-            shown = [drafter.substitute if token in drafter.unsupported else token for token in unread]
-            return fit_width(self._run.score(shown, last=1).logits, drafter.words)
+            readable = [drafter.substitute if token in drafter.unsupported else token for token in unread]
+            return fit_width(self._run.score(readable, last=1).logits, drafter.words)
 
         return (yield from draft_in_order(predict, context, (*drafter.reader.suppress, *drafter.unsupported)))
 
@@ -77,17 +77,17 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         TokenizerMismatch: its ids differ from the target's. If both have a tokenizer, table sizes
             and a few ids may differ; those ids are never drafted.
     """
-    words = int(target.config.vocab_size)
-    unshared = unshared_of(spec, pair, words)
+    vocab = int(target.config.vocab_size)
+    unshared = unshared_of(spec, pair, vocab)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
     model, _ = load_causal(folder, placement.dtype, context=context, device=placement.device, role=role)
     rows = int(model.config.vocab_size)
-    if unshared is None and rows != words:
-        what = f"The drafter {spec.name!r} has {rows} ids, the target {words}."
+    if unshared is None and rows != vocab:
+        what = f"The drafter {spec.name!r} has {rows} ids, the target {vocab}."
         raise TokenizerMismatch(what)
     reader = Target(model, context=context, suppress=pair.suppress)
-    end = next((one for one in ends_of(model.config.eos_token_id) if 0 <= one < rows), 0)
-    unsupported = frozenset((*(unshared or ()), *range(rows, words)))
-    return AutoregressiveDrafter(spec.name, reader, words=words, unsupported=unsupported, substitute=end)
+    end = next((token for token in ends_of(model.config.eos_token_id) if 0 <= token < rows), 0)
+    unsupported = frozenset((*(unshared or ()), *range(rows, vocab)))
+    return AutoregressiveDrafter(spec.name, reader, words=vocab, unsupported=unsupported, substitute=end)

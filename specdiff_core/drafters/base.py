@@ -42,10 +42,10 @@ class Context:
     sampler: Sampler  # the only source of randomness for this draft
 
     @classmethod
-    def within(cls, room: int, *, gamma: int, steps: int = 1, **others: Any) -> Context:
+    def within(cls, room: int, *, gamma: int, steps: int = 1, **fields: Any) -> Context:
         """A context for a single draft outside a decode, limited by its session's ``room``."""
         gamma = min(gamma, room)
-        return cls(gamma=gamma, steps=min(steps, gamma), **others)
+        return cls(gamma=gamma, steps=min(steps, gamma), **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ class DenoiseState:
         """The window ``ids [g]`` after a pass that revealed slot ``step``; confidence [1, V]."""
 
         def rows() -> Tensor:
-            one = confidence()
-            return torch.zeros(len(ids), one.shape[-1], dtype=one.dtype).index_copy(0, torch.tensor([step]), one.cpu())
+            row = confidence()
+            return torch.zeros(len(ids), row.shape[-1], dtype=row.dtype).index_copy(0, torch.tensor([step]), row.cpu())
 
         return cls(ids=ids, masked=torch.arange(len(ids)) > step, revealed=(step,), confidence=rows)
 
@@ -113,8 +113,8 @@ class Draft:
     @property
     def q(self) -> list[float]:
         """The probability of each token under the drafter; 1 for a point mass."""
-        one: list[float] = [1.0] * len(self.ids) if self.probs is None else gather_probs(self.probs, self.ids).tolist()
-        return one
+        q: list[float] = [1.0] * len(self.ids) if self.probs is None else gather_probs(self.probs, self.ids).tolist()
+        return q
 
     @classmethod
     def empty(cls) -> Draft:
@@ -122,7 +122,7 @@ class Draft:
 
     def subset(self, nodes: Sequence[int]) -> Draft:
         """The draft restricted to ``nodes``, ascending, each with its parent."""
-        kept = {ROOT: ROOT, **{node: i for i, node in enumerate(nodes)}}  # node -> its new number
+        index = {ROOT: ROOT, **{node: i for i, node in enumerate(nodes)}}  # node -> its new number
         parents = self.parents
         return dataclasses.replace(
             self,
@@ -130,8 +130,8 @@ class Draft:
             probs=None if self.probs is None else self.probs[list(nodes)],
             reveal_steps=tuple(self.reveal_steps[node] for node in nodes),
             exact_q=tuple(self.exact_q[node] for node in nodes),
-            parents=None if parents is None else tuple(kept[parents[node]] for node in nodes),
-            branches=tuple(tuple(kept[node] for node in branch if node in kept) for branch in self.branches),
+            parents=None if parents is None else tuple(index[parents[node]] for node in nodes),
+            branches=tuple(tuple(index[node] for node in branch if node in index) for branch in self.branches),
             totals=tuple(self.totals[node] for node in nodes) if self.totals else (),
         )
 
@@ -176,10 +176,10 @@ class Draft:
         elif probs.shape != (size, vocab_size):
             yield f"q has shape {tuple(probs.shape)}, not {(size, vocab_size)}."
         elif size:
-            sums, least, drawn = to_host(probs.sum(-1), probs.min(), gather_probs(probs, self.ids))
+            sums, lowest, drawn = to_host(probs.sum(-1), probs.min(), gather_probs(probs, self.ids))
             if not bool(torch.isfinite(sums).all()):
                 yield "The drafter's q is not finite: its weights may be damaged."
-            if bool(((sums - 1).abs().max() > 1e-6) | (least < 0)):
+            if bool(((sums - 1).abs().max() > 1e-6) | (lowest < 0)):
                 yield "The drafter's q is not a distribution: rows must be 0 or more and sum to 1."
             if not bool((drawn > 0).all()):
                 yield "The drafter drew a token to which its own q gives no probability."
@@ -192,10 +192,10 @@ def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnav
     return PairUnavailable(what, hint=hint)
 
 
-def fit_width(logits: Tensor, words: int | None) -> Tensor:
-    """``logits [n, V]`` of ``words`` ids: further ones are cut off, missing ones are impossible."""
-    missing = (words or 0) - logits.shape[-1]
-    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :words]
+def fit_width(logits: Tensor, vocab: int | None) -> Tensor:
+    """``logits [n, V]`` of ``vocab`` ids: further ones are cut off, missing ones are impossible."""
+    missing = (vocab or 0) - logits.shape[-1]
+    return F.pad(logits, (0, missing), value=-torch.inf) if missing > 0 else logits[:, :vocab]
 
 
 def run_to_end(drafting: Generator[Any, None, Draft]) -> Draft:
@@ -253,13 +253,13 @@ class FeatureSession(DraftSession):
         Raises:
             DraftContractError: there is not exactly one row of features for each id.
         """
-        given = 0 if features is None else len(features)
-        if given != len(ids):
-            what = f"The drafter {self._name!r} needs features of {len(ids)} tokens and got {given}."
+        count = 0 if features is None else len(features)
+        if count != len(ids):
+            what = f"The drafter {self._name!r} needs features of {len(ids)} tokens and got {count}."
             raise DraftContractError(what)
-        if features is not None and given:
+        if features is not None and count:
             self._features.append(features)
-            self._observed += given
+            self._observed += count
 
 
 class Drafter(Protocol):

@@ -66,8 +66,8 @@ class BlockDrafter:
         if cap := config.final_logit_softcapping:
             logits = cap * torch.tanh(logits / cap)
         if self.draft_ids is not None:
-            every = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
-            logits = every.index_copy_(-1, self.draft_ids, logits)
+            full = logits.new_full((*logits.shape[:-1], int(config.vocab_size)), -torch.inf)
+            logits = full.index_copy_(-1, self.draft_ids, logits)
         selector = self.network.candidate_selector
         return states, logits if selector is None else selector.cut(logits)
 
@@ -110,7 +110,7 @@ class BlockSession(FeatureSession):
             states, logits = self._pass(on_device(block, drafter.network.device))
             return logits
 
-        scores = None if successors is None else lambda before, found: successors(states, before, found)
+        scores = None if successors is None else lambda before, candidates: successors(states, before, candidates)
         heads: dict[str, Any] = {} if successors is None else {"candidates": successors.candidates}
         confidence, pairs = drafter.network.confidence_head, drafter.network.markov_head
         if confidence is not None and pairs is not None:
@@ -129,8 +129,8 @@ class BlockSession(FeatureSession):
         self._features.clear()
         context = network.read_features(features[None].to(network.dtype))
         rope = at(self._drafter.rope, slice(cache.length, self._observed))
-        found = itertools.chain.from_iterable(network.context_keys_values(context, rope))
-        for slot, part in zip(cache.views(cache.length, self._observed), found, strict=True):
+        keys_values = itertools.chain.from_iterable(network.context_keys_values(context, rope))
+        for slot, part in zip(cache.views(cache.length, self._observed), keys_values, strict=True):
             slot.copy_(part)
         cache.length = self._observed
 
@@ -138,7 +138,7 @@ class BlockSession(FeatureSession):
         """A pass over a block ``ids``, which reads [features; block] as far as a layer reaches."""
         drafter, cache = self._drafter, self._cache
         reaches, first, end = drafter.network.reaches, cache.length, cache.length + len(ids)
-        slots, held = cache.views(first, end), cache.views(0, end)
+        slots, keys_values = cache.views(first, end), cache.views(0, end)
         positions = torch.arange(end, device=ids.device)
 
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class BlockSession(FeatureSession):
             slots[2 * layer + 1].copy_(v)
             reach = reaches[layer]
             mask = None if reach is None else near(positions[first:], positions, reach)
-            return attend(q, held[2 * layer], held[2 * layer + 1], mask)
+            return attend(q, keys_values[2 * layer], keys_values[2 * layer + 1], mask)
 
         return drafter.denoise(ids, slice(first, end), read)
 
@@ -161,17 +161,17 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     if not spec.chained:  # one folder may serve two drafters, with and without its Markov head
         network.markov = None
-    words = vocabulary(target)
-    if wrong := _misfit(network, words, target.config, spec):
+    vocab = vocabulary(target)
+    if wrong := _misfit(network, vocab, target.config, spec):
         raise made_for_another(spec, pair, wrong)
     network.copies.clear()
-    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress)
+    return BlockDrafter(spec.name, network, vocab, context=pair.context, forbidden=pair.suppress)
 
 
-def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: DrafterSpec) -> str:
-    """Why a network cannot draft for a target with the config ``theirs``; empty if it can."""
-    config, size, width = network.config, int(theirs.vocab_size), int(theirs.hidden_size)
-    layers = int(theirs.num_hidden_layers)
+def _misfit(network: DFlashDraftModel, vocab: Vocabulary, target: Any, spec: DrafterSpec) -> str:
+    """Why a network cannot draft for a target with the config ``target``; empty if it can."""
+    config, size, width = network.config, int(target.vocab_size), int(target.hidden_size)
+    layers = int(target.num_hidden_layers)
     made_for, last = getattr(config, "num_target_layers", None) or layers, max(config.target_layer_ids)
     if config.hidden_size != width:
         return f"it reads states of width {config.hidden_size}, the target's have {width}"
@@ -184,7 +184,7 @@ def _misfit(network: DFlashDraftModel, words: Vocabulary, theirs: Any, spec: Dra
     own_words = network.draft_ids is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
         return f"its vocabulary has {config.vocab_size} tokens, the target's {size}"
-    for name, read in zip(COPIES, (words.read_embedding, words.read_rows), strict=True):
+    for name, read in zip(COPIES, (vocab.read_embedding, vocab.read_rows), strict=True):
         stored = network.copies.get(name)
         if stored is None:
             continue

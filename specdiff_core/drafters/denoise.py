@@ -55,7 +55,7 @@ def denoise(
     """
     size = context.gamma
     ids = torch.full((size,), mask_id, dtype=torch.long)
-    never = tuple(dict.fromkeys((mask_id, *forbidden)))
+    suppressed = tuple(dict.fromkeys((mask_id, *forbidden)))
     chain_of = None
     if pair_scores is not None:
         anchor, sampling = context.ids[-1], context.sampling
@@ -64,7 +64,7 @@ def denoise(
         )
     if context.tree_nodes or context.num_drafts > 1:
         logits = predict(ids)
-        banned = tuple(token for token in never if token < logits.shape[-1])
+        banned = tuple(token for token in suppressed if token < logits.shape[-1])
         return (yield from (_tree if context.tree_nodes else _several)(logits, context, banned, chain_of))
     masked = list(range(size))
     reveal_steps = [0] * size
@@ -74,24 +74,24 @@ def denoise(
         context = dataclasses.replace(context, stop_criterion=None)  # confidences may still change
     for step, count in enumerate(plan):
         logits = predict(ids)
-        banned = tuple(token for token in never if token < logits.shape[-1])
+        banned = tuple(token for token in suppressed if token < logits.shape[-1])
         if chain_of is not None and _in_order(context.order, count, len(masked)):
             known = [None if i in masked else token for i, token in enumerate(ids.tolist())]
-            shown = _in_turn(chain_of(logits, known, banned=banned), logits, context, masked[:count], banned)
+            revealed = _in_turn(chain_of(logits, known, banned=banned), logits, context, masked[:count], banned)
         else:
-            shown = _side_by_side(logits, context, masked, count, banned)
-        size = len(shown.probs)
+            revealed = _side_by_side(logits, context, masked, count, banned)
+        size = len(revealed.probs)
         ids, masked = ids[:size].clone(), masked[:size]
-        ids[shown.chosen] = shown.values
+        ids[revealed.chosen] = revealed.values
         if drawn_from is None:
-            drawn_from = shown.probs.clone() if len(plan) > 1 else shown.probs
+            drawn_from = revealed.probs.clone() if len(plan) > 1 else revealed.probs
         else:
-            drawn_from[shown.chosen] = shown.probs[shown.chosen]
-        for position in shown.chosen:
+            drawn_from[revealed.chosen] = revealed.probs[revealed.chosen]
+        for position in revealed.chosen:
             masked.remove(position)
             reveal_steps[position] = step
-        left = torch.tensor([i in masked for i in range(size)])
-        yield DenoiseState(ids=ids, masked=left, revealed=tuple(shown.chosen), confidence=shown.confidence)
+        mask = torch.tensor([i in masked for i in range(size)])
+        yield DenoiseState(ids=ids, masked=mask, revealed=tuple(revealed.chosen), confidence=revealed.confidence)
     return Draft(
         ids=tuple(ids.tolist()),
         probs=drawn_from,
@@ -117,8 +117,8 @@ def _side_by_side(logits: Tensor, context: Context, masked: list[int], count: in
     confidence = lazy_confidence(logits, probs, context.sampling, banned)
     if context.stop_criterion is not None:  # decided by distributions only, before a value is drawn
         count = context.stop_criterion(confidence().amax(-1).tolist())
-        whole = confidence
-        probs, masked, confidence = probs[:count], masked[:count], lambda: whole()[:count]
+        uncut = confidence
+        probs, masked, confidence = probs[:count], masked[:count], lambda: uncut()[:count]
     if context.order is RevealOrder.VALUE_CONFIDENCE:
         values = context.sampler.sample(probs[masked], [first + i for i in masked])
         drawn = confidence()[masked, values.to(probs.device)]
@@ -161,7 +161,7 @@ def _tree(logits: Tensor, context: Context, banned: Sequence[int], chain_of: Mak
         chain = chain_of(logits, [None] * size, banned=banned, top=True)
         successors, confidence = chain.successors(), chain.confidence
     window, before = most_probable(successors, size)
-    state = _whole(torch.tensor(window), partial(confidence, before))
+    state = _all_revealed(torch.tensor(window), partial(confidence, before))
     ids, parents, totals = best_first(successors, size, context.tree_nodes, context.min_node_prob)
     yield state
     return Draft.point_mass(ids, nfe=1, parents=parents, totals=totals)
@@ -176,7 +176,7 @@ def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: 
         drawn = [sampler.sample(probs, range(first, first + size)) for sampler in samplers]
         ids, parents, branches = merge([values.tolist() for values in drawn])
         drawn_from = probs[depths(parents)]
-        yield _whole(drawn[0], lazy_confidence(logits, probs, context.sampling, banned))
+        yield _all_revealed(drawn[0], lazy_confidence(logits, probs, context.sampling, banned))
     else:
         chain = chain_of(logits, [None] * size, banned=banned)
         windows = [chain.draw(range(size), sampler, first) for sampler in samplers]
@@ -185,7 +185,7 @@ def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: 
         for (_, rows, _), branch in zip(windows, branches, strict=True):
             dists |= dict(zip(branch, rows, strict=True))
         drawn_from = torch.stack([dists[node] for node in range(len(ids))])
-        yield _whole(windows[0][0], windows[0][2])
+        yield _all_revealed(windows[0][0], windows[0][2])
     return Draft(
         ids=tuple(ids),
         probs=drawn_from,
@@ -197,7 +197,7 @@ def _several(logits: Tensor, context: Context, banned: Sequence[int], chain_of: 
     )
 
 
-def _whole(ids: Tensor, confidence: Callable[[], Tensor]) -> DenoiseState:
+def _all_revealed(ids: Tensor, confidence: Callable[[], Tensor]) -> DenoiseState:
     """A window that one step revealed."""
     size = len(ids)
     masked = torch.zeros(size, dtype=torch.bool)

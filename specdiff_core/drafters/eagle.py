@@ -46,8 +46,8 @@ class EagleSession(FeatureSession):
     @property
     def room(self) -> int:
         """The room left in its context; 0 after a prompt of one token, which has no feature yet."""
-        held = sum(len(part) for part in self._features)
-        return max(0, self._run.room - held + 1) if held else 0
+        pending = sum(len(part) for part in self._features)
+        return max(0, self._run.room - pending + 1) if pending else 0
 
     def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
         """Drop drafted entries, and keep the features ``[n, F]`` of committed tokens."""
@@ -87,14 +87,14 @@ class EagleSession(FeatureSession):
         ``nodes`` of all. It stops where no deeper node could be among them: that depends on
         probabilities alone, on nothing that was drawn."""
         growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
-        found: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
+        node_features: dict[int, Tensor] = {}  # node -> the feature that the head expects of it
         entries: list[int] = []  # nodes in the cache, in order
         rows, passes = [ROOT], 0
         logits, features = self._first(context)
         while True:
             passes += 1
             confidence = confidence_probs(logits, context.sampling, forbidden)
-            found |= dict(zip(rows, features, strict=True))
+            node_features |= dict(zip(rows, features, strict=True))
             growth.extend(rows, confidence.log())
             yield _best_path(growth, context.gamma, passes - 1, confidence)
             rows = growth.open()[: self._run.room] if passes < context.gamma else []
@@ -103,8 +103,8 @@ class EagleSession(FeatureSession):
             entries += rows
             index = {node: i for i, node in enumerate(entries)} | {ROOT: ROOT}
             parents = [index[growth.parents[node]] for node in entries]
-            beside = torch.stack([found[growth.parents[node]] for node in rows])
-            logits, features = self._next([growth.ids[node] for node in rows], beside, parents)
+            parent_features = torch.stack([node_features[growth.parents[node]] for node in rows])
+            logits, features = self._next([growth.ids[node] for node in rows], parent_features, parents)
         ids, tree, totals = growth.best()
         return Draft.point_mass(ids, nfe=passes, parents=tree, reveal_steps=depths(tree), totals=totals)
 
@@ -149,19 +149,19 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         PairUnavailable: it was made for another target, or cannot be reached.
     """
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
-    theirs, words = target.config, vocabulary(target)
-    layers, width = head.layers_of(int(theirs.num_hidden_layers)), int(theirs.hidden_size)
+    config, vocab = target.config, vocabulary(target)
+    layers, width = head.layers_of(int(config.num_hidden_layers)), int(config.hidden_size)
     wrong = ""
-    if head.config.vocab_size != theirs.vocab_size:
-        wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {theirs.vocab_size}"
+    if head.config.vocab_size != config.vocab_size:
+        wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {config.vocab_size}"
     elif head.features != len(layers) * width:
         wrong = f"it expects {head.features} features per token, the target provides {len(layers)} × {width}"
     elif not head.own_words and head.shape.width != width:
         wrong = f"its width is {head.shape.width}, the target's {width}, and it has no embedding of its own"
-    elif not 0 <= min(layers) <= max(layers) < theirs.num_hidden_layers:
-        wrong = f"it reads the layers {list(layers)}, the target has {theirs.num_hidden_layers}"
+    elif not 0 <= min(layers) <= max(layers) < config.num_hidden_layers:
+        wrong = f"it reads the layers {list(layers)}, the target has {config.num_hidden_layers}"
     if wrong:
         raise made_for_another(spec, pair, wrong)
-    head.freeze(words, context=pair.context)
+    head.freeze(vocab, context=pair.context)
     reader = Target(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

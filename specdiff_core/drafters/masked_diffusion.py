@@ -54,8 +54,8 @@ class MaskedDiffusionDrafter(Stateless):
     def draft(self, context: Context) -> Drafting:
         """Denoise a window after the last tokens in the network's view."""
         gamma = context.gamma
-        known = [self.mask_id if token in self._unsupported else token for token in context.ids[-self.known(gamma) :]]
-        ids = on_device(known + [self.mask_id] * gamma, self.device)
+        text = [self.mask_id if token in self._unsupported else token for token in context.ids[-self.known(gamma) :]]
+        ids = on_device(text + [self.mask_id] * gamma, self.device)
 
         def predict(window: Tensor) -> Tensor:
             ids[-gamma:] = on_device(window, self.device)

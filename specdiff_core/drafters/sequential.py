@@ -38,10 +38,10 @@ def draft_in_order(
         confidence = lazy_confidence(logits, q, context.sampling, forbidden)
         if context.stop_criterion is not None:
             confidences.append(float(confidence().amax()))
-            kept = context.stop_criterion(confidences)
-            if kept < passes:
+            count = context.stop_criterion(confidences)
+            if count < passes:
                 break
-            limit = limit if kept > passes else passes
+            limit = limit if count > passes else passes
         probs.append(q)
         token = int(context.sampler.sample(q, [len(context.ids) + step])[0])
         ids = ids.clone()

@@ -50,7 +50,7 @@ class SpecialIds(NamedTuple):
 
 
 @singledispatch
-def variants(drafter: Any, layers: int, words: SpecialIds) -> Variants:
+def variants(drafter: Any, layers: int, vocab: SpecialIds) -> Variants:
     """Every variant that changes one declaration of this kind of drafter, except the template.
     Kinds of drafters register their own (``@variants.register``, here or in their files).
 
@@ -61,120 +61,120 @@ def variants(drafter: Any, layers: int, words: SpecialIds) -> Variants:
 
 
 @variants.register
-def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, words: SpecialIds) -> Variants:
+def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, vocab: SpecialIds) -> Variants:
     why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
-    if not _learned(drafter.model):
+    if not _learned_positions(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
-    return [*_denoiser(drafter, words)], why
+    return [*_denoiser(drafter, vocab)], why
 
 
 @variants.register
-def _of_block(drafter: BlockDrafter, layers: int, words: SpecialIds) -> Variants:
-    return [*_block(drafter, words), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
+def _of_block(drafter: BlockDrafter, layers: int, vocab: SpecialIds) -> Variants:
+    return [*_block(drafter, vocab), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
 
 
 @variants.register
-def _of_eagle(drafter: EagleDrafter, layers: int, words: SpecialIds) -> Variants:
+def _of_eagle(drafter: EagleDrafter, layers: int, vocab: SpecialIds) -> Variants:
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
-    return [*_beside(drafter), *_layers(drafter, layers)], why
+    return [*_shifted_features(drafter), *_layers(drafter, layers)], why
 
 
-def _with(known: Any, **values: Any) -> Any:
-    changed = copy.copy(known)
+def _with(original: Any, **values: Any) -> Any:
+    changed = copy.copy(original)
     for name, value in values.items():
         setattr(changed, name, value)
     return changed
 
 
-def _masks(declared: int, size: int, words: SpecialIds) -> list[int]:
+def _masks(declared: int, size: int, vocab: SpecialIds) -> list[int]:
     """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
-    tried = dict.fromkeys([*words.special, *words.suppress, declared - 1, declared + 1, size - 1])
-    return [token for token in tried if token != declared and 0 <= token < size][:MASKS]
+    ids = dict.fromkeys([*vocab.special, *vocab.suppress, declared - 1, declared + 1, size - 1])
+    return [token for token in ids if token != declared and 0 <= token < size][:MASKS]
 
 
 def _layers(drafter: Any, count: int) -> Iterator[Variant]:
     """Features of the neighbouring layers, within the target's range."""
-    own = tuple(drafter.layers)
-    for by in (-1, 1):
-        moved = tuple(min(max(layer + by, 0), count - 1) for layer in own)
-        if moved != own:
-            was, becomes = (", ".join(map(str, layers)) for layers in (own, moved))
+    declared = tuple(drafter.layers)
+    for offset in (-1, 1):
+        moved = tuple(min(max(layer + offset, 0), count - 1) for layer in declared)
+        if moved != declared:
+            was, becomes = (", ".join(map(str, layers)) for layers in (declared, moved))
             yield Variant(LAYERS, was, becomes, _with(drafter, layers=moved))
 
 
-def _denoiser(drafter: MaskedDiffusionDrafter, words: SpecialIds) -> Iterator[Variant]:
-    plain = partial(_with, drafter)
+def _denoiser(drafter: MaskedDiffusionDrafter, vocab: SpecialIds) -> Iterator[Variant]:
+    changed = partial(_with, drafter)
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
-    yield Variant(SHIFT, _signed(shift), _signed(shift - 1), plain(), skip=1)
-    yield Variant(SHIFT, _signed(shift), _signed(shift + 1), plain(shift=shift + 1))
-    for mask in _masks(drafter.mask_id, size, words):
-        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
-    never = tuple(drafter.forbidden)
-    for by in (-1, 1):
-        if _learned(model):
-            stands = _with(model.network, decode=partial(_decode_moved, model.network, by))
-            yield Variant(POSITIONS, "0", _signed(by), plain(model=Bidirectional(stands, model.config.mask_id)))
-        renamed = _with(model, forward=partial(_renamed, model, by, drafter.mask_id))
-        yield Variant(MAP, "the target’s ids", f"ids {_signed(by)}", plain(model=renamed, _never=never))
-    if strange := len(drafter.unshared):
-        beyond = frozenset(range(size, drafter.vocab_size))
-        same = plain(unshared=(), _never=never, _unsupported=beyond)
-        yield Variant(MAP, f"a map that leaves out {strange} ids", "all of the target’s ids", same)
+    yield Variant(SHIFT, _signed(shift), _signed(shift - 1), changed(), skip=1)
+    yield Variant(SHIFT, _signed(shift), _signed(shift + 1), changed(shift=shift + 1))
+    for mask in _masks(drafter.mask_id, size, vocab):
+        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
+    forbidden = tuple(drafter.forbidden)
+    for offset in (-1, 1):
+        if _learned_positions(model):
+            moved = _with(model.network, decode=partial(_decode_moved, model.network, offset))
+            yield Variant(POSITIONS, "0", _signed(offset), changed(model=Bidirectional(moved, model.config.mask_id)))
+        renamed = _with(model, forward=partial(_renamed, model, offset, drafter.mask_id))
+        yield Variant(MAP, "the target’s ids", f"ids {_signed(offset)}", changed(model=renamed, _never=forbidden))
+    if count := len(drafter.unshared):
+        unsupported = frozenset(range(size, drafter.vocab_size))
+        id_map = changed(unshared=(), _never=forbidden, _unsupported=unsupported)
+        yield Variant(MAP, f"a map that leaves out {count} ids", "all of the target’s ids", id_map)
 
 
-def _block(drafter: BlockDrafter, words: SpecialIds) -> Iterator[Variant]:
-    plain = partial(_with, drafter)
-    yield Variant(SHIFT, "0", _signed(-1), plain(), skip=1)
-    earlier = _with(drafter.network, denoise=partial(_earlier, drafter.network))
-    yield Variant(SHIFT, "0", _signed(1), plain(network=earlier))
-    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), words):
-        yield Variant(MASK, words.name(drafter.mask_id), words.name(mask), plain(mask_id=mask))
-    for by in (-1, 1):
-        yield Variant(POSITIONS, "0", _signed(by), plain(denoise=partial(_moved, drafter, by)))
-    usual = type(drafter).denoise is BlockDrafter.denoise  # then it is the anchor's own
-    own = "the anchor’s own"
-    for name, first in (("the mask’s", drafter.mask_id), *(() if usual else ((own, None),))):
-        other = plain(denoise=partial(_behind, drafter, first))
-        yield Variant(ANCHOR, own if usual else "what its code puts there", name, other)
+def _block(drafter: BlockDrafter, vocab: SpecialIds) -> Iterator[Variant]:
+    changed = partial(_with, drafter)
+    yield Variant(SHIFT, "0", _signed(-1), changed(), skip=1)
+    rolled = _with(drafter.network, denoise=partial(_earlier, drafter.network))
+    yield Variant(SHIFT, "0", _signed(1), changed(network=rolled))
+    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), vocab):
+        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
+    for offset in (-1, 1):
+        yield Variant(POSITIONS, "0", _signed(offset), changed(denoise=partial(_moved, drafter, offset)))
+    inherited = type(drafter).denoise is BlockDrafter.denoise  # then it is the anchor's own
+    anchor = "the anchor’s own"
+    for name, token in (("the mask’s", drafter.mask_id), *(() if inherited else ((anchor, None),))):
+        replaced = changed(denoise=partial(_denoise_behind, drafter, token))
+        yield Variant(ANCHOR, anchor if inherited else "what its code puts there", name, replaced)
 
 
-def _beside(drafter: EagleDrafter) -> Iterator[Variant]:
+def _shifted_features(drafter: EagleDrafter) -> Iterator[Variant]:
     """Each token with its own feature, or that of two tokens before, not the previous token's."""
     declared = "the token before"
-    for by, change in ((1, "the token itself"), (-1, "two tokens before")):
-        start = partial(_Beside, drafter.start, by)
-        yield Variant(SHIFT, declared, change, _with(drafter, start=start), skip=max(by, 0))
+    for offset, change in ((1, "the token itself"), (-1, "two tokens before")):
+        start = partial(_ShiftedFeatures, drafter.start, offset)
+        yield Variant(SHIFT, declared, change, _with(drafter, start=start), skip=max(offset, 0))
 
 
 def _signed(number: int) -> str:
     return f"{'−' if number < 0 else ''}{abs(number)}"
 
 
-def _behind(
-    drafter: BlockDrafter, first: int | None, ids: Tensor, positions: slice, attend: Attend
+def _denoise_behind(
+    drafter: BlockDrafter, token: int | None, ids: Tensor, positions: slice, attend: Attend
 ) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise`, not a subclass's, with another token in the anchor's slot."""
-    if first is not None:
-        ids = torch.cat([ids.new_tensor([first]), ids[1:]])
+    if token is not None:
+        ids = torch.cat([ids.new_tensor([token]), ids[1:]])
     return BlockDrafter.denoise(drafter, ids, positions, attend)
 
 
-def _moved(drafter: BlockDrafter, by: int, ids: Tensor, positions: slice, attend: Attend) -> tuple[Tensor, Tensor]:
+def _moved(drafter: BlockDrafter, offset: int, ids: Tensor, positions: slice, attend: Attend) -> tuple[Tensor, Tensor]:
     """:meth:`BlockDrafter.denoise` with all positions of the block moved."""
-    return drafter.denoise(ids, slice(positions.start + by, positions.stop + by), attend)
+    return drafter.denoise(ids, slice(positions.start + offset, positions.stop + offset), attend)
 
 
-def _learned(model: Any) -> bool:
+def _learned_positions(model: Any) -> bool:
     return isinstance(model, Bidirectional) and model.network.positions is not None
 
 
-class _Beside(DraftSession):
-    """A session that gets, with each token, the feature ``by`` (1 or −1) tokens later. A token
+class _ShiftedFeatures(DraftSession):
+    """A session that gets, with each token, the feature ``offset`` (1 or −1) tokens later. A token
     waits until that feature is known; drafts then begin with the anchor."""
 
-    def __init__(self, start: Callable[[], DraftSession], by: int) -> None:
-        self._session, self._by = start(), by
+    def __init__(self, start: Callable[[], DraftSession], offset: int) -> None:
+        self._session, self._offset = start(), offset
         self._ids: list[int] = []  # that wait
         self._row: Tensor | None = None  # the last feature, [1, F]
 
@@ -186,7 +186,7 @@ class _Beside(DraftSession):
         if features is None or not len(ids):
             self._session.observe(ids, features)
             return
-        if self._by > 0:
+        if self._offset > 0:
             rows = features[1:] if self._row is None else features
             waiting = [*self._ids, *ids]
             ids, self._ids = waiting[: len(rows)], waiting[len(rows) :]
@@ -196,8 +196,8 @@ class _Beside(DraftSession):
         self._session.observe(ids, rows)
 
     def draft(self, context: Context) -> Drafting:
-        known = context.ids[: len(context.ids) - len(self._ids)]
-        return (yield from self._session.draft(dataclasses.replace(context, ids=known)))
+        ids = context.ids[: len(context.ids) - len(self._ids)]
+        return (yield from self._session.draft(dataclasses.replace(context, ids=ids)))
 
 
 def _earlier(network: Any, embeddings: Tensor, rope: Any, attend: Attend) -> Tensor:
@@ -212,10 +212,10 @@ def _decode_moved(network: Any, by: int, ids: Tensor, positions: slice, attend: 
     return network.decode(ids, moved, attend, **options)
 
 
-def _renamed(model: Any, by: int, mask: int, ids: Tensor, **options: Any) -> Tensor:
+def _renamed(model: Any, offset: int, mask: int, ids: Tensor, **options: Any) -> Tensor:
     """A denoiser's logits as if the target's id i were its id ``i + by``, except for the mask."""
     last = model.config.vocab_size - 1
-    logits: Tensor = model(torch.where(ids == mask, ids, (ids + by).clamp(0, last)), **options)
-    rolled = logits.roll(-by, -1)
-    rolled[..., last if by > 0 else 0] = -torch.inf  # wrapped around
+    logits: Tensor = model(torch.where(ids == mask, ids, (ids + offset).clamp(0, last)), **options)
+    rolled = logits.roll(-offset, -1)
+    rolled[..., last if offset > 0 else 0] = -torch.inf  # wrapped around
     return rolled

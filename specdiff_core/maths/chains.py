@@ -88,8 +88,8 @@ class Chain:
             ids ``[n]`` on the CPU; q of each, ``[n, V]`` float64; the confidence, ``[n, V]``.
         """
         dists = self._dists
-        here, ids_here = to_host(dists, self._ids)  # small tables, asked slot by slot
-        likeliest = here.argmax(-1).tolist() if self._greedy else []
+        host_dists, host_ids = to_host(dists, self._ids)  # small tables, asked slot by slot
+        likeliest = host_dists.argmax(-1).tolist() if self._greedy else []
         highest = [] if stop_criterion is None else self._highest().tolist()
         chosen: list[int] = []
         indices: list[int] = []  # of each token among its slot's candidates
@@ -104,11 +104,11 @@ class Chain:
             if likeliest:
                 candidate = likeliest[slot][candidate]
             else:
-                among = Candidates(ids_here[slot : slot + 1], self._vocab)
-                candidate = int(sampler.sample(here[slot, candidate][None], [first + slot], among)[0])
+                among = Candidates(host_ids[slot : slot + 1], self._vocab)
+                candidate = int(sampler.sample(host_dists[slot, candidate][None], [first + slot], among)[0])
             indices.append(candidate)
         ids, rows = self._ids[chosen], (chosen, [0, *indices[:-1]])
-        return ids_here[chosen, indices], self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
+        return host_ids[chosen, indices], self._wide(ids, dists[rows]), lambda: self._wide(ids, self._confidence[rows])
 
     def confidence(self, before: Sequence[int]) -> Tensor:
         """``[g, V]``: each slot's confidence given the candidate ``before [g]`` of the slot to its left."""

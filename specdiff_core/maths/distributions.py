@@ -16,9 +16,9 @@ def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Copies on the CPU, with one wait for a GPU; tensors that are there stay as they are."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
-    together = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
-    parts = torch.split(together, [tensor.numel() for tensor in tensors])
-    return tuple(part.view(like.shape).to(like.dtype) for part, like in zip(parts, tensors, strict=True))
+    flat = torch.cat([tensor.to(torch.float64).flatten() for tensor in tensors]).cpu()
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return tuple(part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True))
 
 
 def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) -> Tensor:
@@ -52,10 +52,10 @@ def to_probs(logits: Tensor, sampling: Sampling, forbidden: Sequence[int] = ()) 
     # Subtracting the maximum changes no distribution, and prevents overflow at small temperatures.
     scaled = (logits.to(torch.float64) - values.to(torch.float64)) / sampling.temperature
     if sampling.top_k and sampling.top_k < scaled.shape[-1]:
-        kept = torch.full_like(scaled, -torch.inf)
+        minus_inf = torch.full_like(scaled, -torch.inf)
         best = scaled.sort(dim=-1, descending=True, stable=True)
         index = best.indices[..., : sampling.top_k]
-        scaled = kept.scatter_(-1, index, best.values[..., : sampling.top_k])
+        scaled = minus_inf.scatter_(-1, index, best.values[..., : sampling.top_k])
     probs = scaled.softmax(-1)
     if sampling.top_p < 1:
         ordered = probs.sort(dim=-1, descending=True, stable=True)
@@ -103,13 +103,13 @@ def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
 
 def without(target_probs: Tensor, token: int) -> Tensor:
     """p with ``token`` removed, renormalised: the residual of a point mass. ``[V]`` float64."""
-    rest = target_probs.clone()
-    rest[token] = 0.0
-    return _normed(rest, target_probs)
+    probs = target_probs.clone()
+    probs[token] = 0.0
+    return _normed(probs, target_probs)
 
 
-def _normed(mass: Tensor, otherwise: Tensor) -> Tensor:
+def _normed(mass: Tensor, fallback: Tensor) -> Tensor:
     """``mass`` as a distribution. Where there is none, a rejection had probability zero, but
-    rounding may still ask for a distribution: then ``otherwise``."""
+    rounding may still ask for a distribution: then ``fallback``."""
     total = mass.sum()
-    return torch.where(total > 0.0, mass / total, otherwise)
+    return torch.where(total > 0.0, mass / total, fallback)

@@ -34,9 +34,9 @@ def visible(parents: Sequence[int]) -> Tensor:
     return torch.tensor(rows)
 
 
-def position_ids(held: int, new: int, parents: Sequence[int]) -> list[int]:
-    """Absolute positions of the last ``new`` of [anchor, tree], behind ``held`` tokens."""
-    anchor = held + new - 1 - len(parents)
+def position_ids(cached: int, new: int, parents: Sequence[int]) -> list[int]:
+    """Absolute positions of the last ``new`` of [anchor, tree], behind ``cached`` tokens."""
+    anchor = cached + new - 1 - len(parents)
     return [anchor, *(anchor + 1 + depth for depth in depths(parents))][-new:]
 
 
@@ -44,16 +44,16 @@ def merge(texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[tu
     """Drafts as one tree in which equal beginnings are one: ids, parents, nodes of each draft."""
     ids: list[int] = []
     parents: list[int] = []
-    known: dict[tuple[int, int], int] = {}  # (parent, id) -> node
+    nodes: dict[tuple[int, int], int] = {}  # (parent, id) -> node
     branches = []
     for text in texts:
         node, branch = ROOT, []
         for token in text:
-            if (node, token) not in known:
-                known[node, token] = len(ids)
+            if (node, token) not in nodes:
+                nodes[node, token] = len(ids)
                 ids.append(token)
                 parents.append(node)
-            node = known[node, token]
+            node = nodes[node, token]
             branch.append(node)
         branches.append(tuple(branch))
     return ids, parents, branches
@@ -147,9 +147,9 @@ class Growth:
     def open(self) -> list[int]:
         """The deepest nodes to extend, the most probable first: a child is never more probable than
         its parent, so it can remain only if fewer than ``budget`` − 1 nodes are better."""
-        kept = set(self._by_probability()[: self._budget - 1])
+        best = set(self._by_probability()[: self._budget - 1])
         deepest = sorted(range(self._first, len(self.ids)), key=lambda node: -self._totals[node])
-        return [node for node in deepest[: self._width] if node in kept]
+        return [node for node in deepest[: self._width] if node in best]
 
     def best_path(self) -> list[int]:
         """The ids of the most probable text that ends at the deepest nodes."""
@@ -164,10 +164,10 @@ class Growth:
 
     def best(self) -> tuple[list[int], list[int], list[float]]:
         """Ids, parents and Σ log q of the ``budget`` most probable nodes, the oldest first."""
-        kept = sorted(self._by_probability()[: self._budget])
-        moved = {node: new for new, node in enumerate(kept)} | {ROOT: ROOT}
-        parents = [moved[self.parents[node]] for node in kept]
-        return [self.ids[node] for node in kept], parents, [self._totals[node] for node in kept]
+        nodes = sorted(self._by_probability()[: self._budget])
+        renumbered = {node: new for new, node in enumerate(nodes)} | {ROOT: ROOT}
+        parents = [renumbered[self.parents[node]] for node in nodes]
+        return [self.ids[node] for node in nodes], parents, [self._totals[node] for node in nodes]
 
     def _by_probability(self) -> list[int]:
         """All nodes, the most probable first; of equals the parent, which is older."""

@@ -35,8 +35,8 @@ def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int,
     if order is RevealOrder.LEFT_TO_RIGHT:
         return list(masked[:count])
     if order is RevealOrder.RANDOM:
-        left = list(masked)
-        return sorted(left.pop(sampler.choose(len(left))) for _ in range(count))
+        remaining = list(masked)
+        return sorted(remaining.pop(sampler.choose(len(remaining))) for _ in range(count))
     return most_confident(_score(order, probs[list(masked)]), masked, count)
 
 

@@ -57,4 +57,4 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
 
 def loaded(spec: PairSpec) -> list[str]:
     """The drafters that are loaded together with a pair: those that ship with the project."""
-    return [one.name for one in spec.drafters if not one.source or is_local(one.source)]
+    return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]

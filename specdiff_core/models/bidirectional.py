@@ -78,20 +78,20 @@ def load_bidirectional(
     """
     values = read_config(folder)
     config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
-    known = int(config.vocab_size)
+    vocab_size = int(config.vocab_size)
     mask = stated if mask_id is None else mask_id
     wrong = ""
     if mask is None:
         wrong = "it has no mask_token_id, and the pair declares none"
     elif stated is not None and stated != mask:
         wrong = f"its mask_token_id is {stated}, the pair declares {mask}"
-    elif not isinstance(mask, int) or not 0 <= mask <= known:
-        wrong = f"the mask id {mask} is outside its vocabulary of {known}"
+    elif not isinstance(mask, int) or not 0 <= mask <= vocab_size:
+        wrong = f"the mask id {mask} is outside its vocabulary of {vocab_size}"
     if wrong:
         raise WeightsError(f"{shown(folder)}/config.json: {wrong}.", hint=RELEASED)
     assert isinstance(mask, int)
-    if mask == known:  # an additional row that some releases do not count
-        config.vocab_size = known + 1
+    if mask == vocab_size:  # an additional row that some releases do not count
+        config.vocab_size = vocab_size + 1
     network = load_network(folder, config, dtype, context=context, device=device, role="denoiser")
     return Bidirectional(network, mask)
 

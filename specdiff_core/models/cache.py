@@ -31,8 +31,8 @@ class KeyValues:
     """
 
     def __init__(self, shape: Shape, context: int, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._most = -(-context // BLOCK) * BLOCK
-        room = min(ROOM, self._most)
+        self._max_room = -(-context // BLOCK) * BLOCK
+        room = min(ROOM, self._max_room)
         self._buffer = torch.zeros(shape.layers, 2, 1, shape.kv_heads, room, shape.head_dim, dtype=dtype, device=device)
         self.dtype, self.length, self.groups = dtype, 0, shape.heads // shape.kv_heads
 
@@ -48,7 +48,7 @@ class KeyValues:
     def reserve(self, room: int) -> None:
         """Make room for ``room`` positions; the buffer at least doubles."""
         if room > self.room:
-            longer = max(min(2 * self.room, self._most), -(-room // ROOM) * ROOM)
+            longer = max(min(2 * self.room, self._max_room), -(-room // ROOM) * ROOM)
             self._buffer = F.pad(self._buffer, (0, 0, 0, longer - self.room))
 
     def views(self, first: int, end: int) -> tuple[Tensor, ...]:
@@ -61,8 +61,8 @@ class KeyValues:
         first = self.length - scored
         if list(rows) != list(range(len(rows))):
             index = torch.tensor(list(rows)).to(self.device, non_blocking=True) + first
-            kept = self._buffer.index_select(-2, index)  # a copy
-            self._buffer[..., first : first + len(rows), :] = kept
+            kept_rows = self._buffer.index_select(-2, index)  # a copy
+            self._buffer[..., first : first + len(rows), :] = kept_rows
         self.length = first + len(rows)
 
     @torch.inference_mode()
@@ -88,13 +88,13 @@ class Pool:
     def take(self, owner: object) -> KeyValues:
         """An empty buffer, returned when ``owner`` is garbage-collected."""
         with self._lock:
-            held = self._free.pop() if self._free else self._new()
-        weakref.finalize(owner, self._take_back, held).atexit = False
-        return held
+            buffer = self._free.pop() if self._free else self._new()
+        weakref.finalize(owner, self._take_back, buffer).atexit = False
+        return buffer
 
-    def _take_back(self, held: KeyValues) -> None:
-        held.clear()
-        self._free.append(held)
+    def _take_back(self, buffer: KeyValues) -> None:
+        buffer.clear()
+        self._free.append(buffer)
 
 
 class CausalReading:
@@ -123,17 +123,17 @@ class CausalReading:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self._slots[2 * layer].copy_(k)
         self._slots[2 * layer + 1].copy_(v)
-        read = []
-        for first, end, queries, mask, held in self._parts:
+        outputs = []
+        for first, end, queries, mask, kv in self._parts:
             rows = q if len(self._parts) == 1 else q[:, :, first:end]
             shape = rows.shape
             rows = rows.reshape(1, shape[1] // self._groups, -1, shape[3])
             count = rows.shape[2]
             if count < queries:
                 rows = F.pad(rows, (0, 0, 0, queries - count))
-            found = F.scaled_dot_product_attention(rows, held[2 * layer], held[2 * layer + 1], attn_mask=mask)
-            read.append((found if count == queries else found[:, :, :count]).reshape(shape))
-        return read[0] if len(read) == 1 else torch.cat(read, 2)
+            output = F.scaled_dot_product_attention(rows, kv[2 * layer], kv[2 * layer + 1], attn_mask=mask)
+            outputs.append((output if count == queries else output[:, :, :count]).reshape(shape))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
 
 
 def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int, end: int, room: int) -> Tensor:
@@ -141,24 +141,24 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
     mask = torch.full((end - first, room), -torch.inf, dtype=cache.dtype, device=cache.device)
     if parents is None:
         return mask.triu_(cache.length + first + 1)
-    seen = visible(parents)[-new:][first:end].to(cache.device)
-    begin = cache.length + new - seen.shape[1]
+    readable = visible(parents)[-new:][first:end].to(cache.device)
+    begin = cache.length + new - readable.shape[1]
     mask[:, :begin] = 0.0
-    mask[:, begin : begin + seen.shape[1]].masked_fill_(seen[:, : room - begin], 0.0)
+    mask[:, begin : begin + readable.shape[1]].masked_fill_(readable[:, : room - begin], 0.0)
     return mask
 
 
-def parts_of(held: int, new: int) -> list[tuple[int, int, int]]:
-    """Split ``new`` rows after ``held`` positions into (first row, end, keys that all read).
+def parts_of(cached: int, new: int) -> list[tuple[int, int, int]]:
+    """Split ``new`` rows after ``cached`` positions into (first row, end, keys that all read).
 
     A row at position p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;
     before the first border, only to the end of the pass, rounded up."""
     parts, first = [], 0
     while first < new:
-        begin = (held + first) // BLOCK * BLOCK
-        border = begin + next(border for border in BORDERS if held + first < begin + border)
-        end = min(new, border - held)
-        room = border if border - begin > BORDERS[0] else -(-(held + end) // 32) * 32
+        begin = (cached + first) // BLOCK * BLOCK
+        border = begin + next(border for border in BORDERS if cached + first < begin + border)
+        end = min(new, border - cached)
+        room = border if border - begin > BORDERS[0] else -(-(cached + end) // 32) * 32
         parts.append((first, end, room))
         first = end
     return parts

@@ -58,8 +58,8 @@ def unusable(model: Any, context: int) -> str:
     config = model.config
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = {str(part.get("rope_type", "")) for part in (rope, *rope.values()) if isinstance(part, dict)}
-    if found := kinds & {"dynamic", "longrope"}:
-        return f"its rotary positions ({found.pop()}) depend on the length of a pass"
+    if varying := kinds & {"dynamic", "longrope"}:
+        return f"its rotary positions ({varying.pop()}) depend on the length of a pass"
     learned = getattr(config, "n_positions", None)
     if learned is not None and learned < context:
         return f"it has {learned} positions, and the context is {context}"
@@ -75,9 +75,9 @@ def unusable(model: Any, context: int) -> str:
         if is_memory(error):
             raise
         return f"its cache does not work as a causal model's does ({type(error).__name__}: {str(error)[:80]})"
-    parted = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
+    deviation = (torch.cat(steps) - at_once).abs().max() / at_once.abs().max()
     rounding = 1e-4 if model.dtype in (torch.float32, torch.float64) else 0.1
-    return "" if bool(parted <= rounding) else "its logits depend on the tokens per pass"
+    return "" if bool(deviation <= rounding) else "its logits depend on the tokens per pass"
 
 
 def load_causal(
@@ -106,8 +106,8 @@ def load_causal(
     """
     config = config_of(folder, role)
     if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
-        words = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
-        raise WeightsError(words, hint="Declare it as a denoiser.")
+        what = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
+        raise WeightsError(what, hint="Declare it as a denoiser.")
     with described(folder, role):
         why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
@@ -127,8 +127,8 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
     values = read_config(folder)
     with described(folder, role):
         if values.get("model_type") == "Dream":
-            own = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
-            return Qwen2Config(**own)
+            attrs = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
+            return Qwen2Config(**attrs)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises
             del config.quantization_config
@@ -137,7 +137,7 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
 
 def ends_of(entry: Any) -> list[int]:
     """The ids in an ``eos_token_id``, which may be one, several, or none."""
-    return [one for one in (entry if isinstance(entry, list) else [entry]) if isinstance(one, int)]
+    return [end for end in (entry if isinstance(entry, list) else [entry]) if isinstance(end, int)]
 
 
 def load_network(
@@ -228,52 +228,52 @@ class _Stored(NamedTuple):
     """A tensor in a file that contains one or more of the network's tensors."""
 
     names: tuple[str, ...]  # of the network, concatenated
-    turned: bool = False  # transposed, as in GPT-2
+    transposed: bool = False  # transposed, as in GPT-2
 
 
 def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
     """A function that reads the tensors of a network on the meta device: (prefix of
     :meth:`CausalLM.freeze`, names to leave out) -> names and tensors."""
-    own = network.state_dict()
+    state = network.state_dict()
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
-    known = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in own}
+    layout = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in state}
     buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
-    prefix, beside = "" if gpt2 else "model.", {"lm_head.weight": "lm_head.weight"}
+    prefix, unprefixed = "" if gpt2 else "model.", {"lm_head.weight": "lm_head.weight"}
     names = tensor_names(folder)
-    for other in ("transformer.", ADAPTED):
-        if any(name.startswith(other) for name in names):
-            prefix = other
+    for alternative in ("transformer.", ADAPTED):
+        if any(name.startswith(alternative) for name in names):
+            prefix = alternative
     if prefix == ADAPTED:  # stores the embedding separately
-        beside["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
-    files = {beside.get(name, prefix + name): stored for name, stored in known.items()}
+        unprefixed["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
+    files = {unprefixed.get(name, prefix + name): stored for name, stored in layout.items()}
     expected = {}
-    for name, (parts, turned) in files.items():
-        whole = torch.cat([own[part] for part in parts])
-        expected[name] = whole.t() if turned else whole
-    found = find_tensors(
+    for name, (parts, transposed) in files.items():
+        joined = torch.cat([state[part] for part in parts])
+        expected[name] = joined.t() if transposed else joined
+    readers = find_tensors(
         folder,
         expected,
         optional=("lm_head.weight",) if tied else (),
         ignored={prefix + name.format(index) for name in buffers for index in range(count)},
     )
-    if tied and "lm_head.weight" in found:
+    if tied and "lm_head.weight" in readers:
         embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
-        if not torch.equal(found.pop("lm_head.weight")(), found[embedding]()):
+        if not torch.equal(readers.pop("lm_head.weight")(), readers[embedding]()):
             what = f"{shown(folder)}/config.json ties the output head to the embedding"
             hint = "Set tie_word_embeddings to false there."
             raise WeightsError(f"{what}; its files have another head.", hint=hint)
     groups: dict[str, list[str]] = defaultdict(list)
-    for name in found:
+    for name in readers:
         layer = re.match(r"layers\.\d+\.|", files[name].names[0])
         groups[layer[0] if layer else ""].append(name)
 
     def read(prefix: str, without: Collection[str]) -> Iterator[tuple[str, Tensor]]:
         for name in groups[prefix]:
-            parts, turned = files[name]
+            parts, transposed = files[name]
             if parts[0] in without:
                 continue
-            tensor = found[name]()
-            split = torch.split(tensor.t() if turned else tensor, [len(own[part]) for part in parts])
+            tensor = readers[name]()
+            split = torch.split(tensor.t() if transposed else tensor, [len(state[part]) for part in parts])
             yield from ((part, values.contiguous()) for part, values in zip(parts, split, strict=True))
 
     return read
@@ -294,7 +294,7 @@ def _gpt2_names(network: CausalLM) -> dict[str, _Stored]:
     for kind in ("weight", "bias"):
         files[f"ln_f.{kind}"] = _Stored((f"norm.{kind}",))
         for index in range(len(network.layers)):
-            for name, ours in layer.items():
-                parts = tuple(f"layers.{index}.{part}.{kind}" for part in ours)
-                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, turned=kind == "weight" and name[:2] != "ln")
+            for name, modules in layer.items():
+                parts = tuple(f"layers.{index}.{part}.{kind}" for part in modules)
+                files[f"h.{index}.{name}.{kind}"] = _Stored(parts, transposed=kind == "weight" and name[:2] != "ln")
     return files

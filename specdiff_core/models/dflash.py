@@ -65,9 +65,9 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     Raises:
         WeightsError: a field is missing, impossible or not supported.
     """
-    base, own = _layout(values)
-    beside = {name: base[name] for name in ("num_target_layers", "sliding_window") if name in base}
-    special = as_config(own | beside, _Special, "config.json")
+    base, extra = _layout(values)
+    shared = {name: base[name] for name in ("num_target_layers", "sliding_window") if name in base}
+    special = as_config(extra | shared, _Special, "config.json")
     config = Qwen3Config(**{name: value for name, value in base.items() if name != "model_type"})
     kinds = list(config.layer_types or ["full_attention"] * config.num_hidden_layers)
     if special.use_swa and "sliding_attention" not in kinds:
@@ -96,17 +96,17 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     nested = values.get("dflash_config")
     if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec
         return values, values | {"anchor_predicts": True}
-    own = as_config(values, _Nested, "config.json").dflash_config
-    if (own.get("projector_type") or "dflash") not in ("dflash", "dspark"):
-        raise _unknown(f"its head is of the kind {own['projector_type']!r}")
-    if own.get("attention_sink_bias") or not values.get("is_neox_style", True):
+    fields = as_config(values, _Nested, "config.json").dflash_config
+    if (fields.get("projector_type") or "dflash") not in ("dflash", "dspark"):
+        raise _unknown(f"its head is of the kind {fields['projector_type']!r}")
+    if fields.get("attention_sink_bias") or not values.get("is_neox_style", True):
         raise _unknown("its attention has sinks, or rotates neighbouring numbers")
-    own = own | {"block_size": values.get("block_size", own.get("block_size", 16))}
-    if own.pop("shift_label", False) or own.get("projector_type") == "dspark":
-        own["anchor_predicts"] = True
-    if (causal := values.get("is_causal", own.get("causal"))) is not None:
-        own["causal"] = causal
-    return values, own
+    fields = fields | {"block_size": values.get("block_size", fields.get("block_size", 16))}
+    if fields.pop("shift_label", False) or fields.get("projector_type") == "dspark":
+        fields["anchor_predicts"] = True
+    if (causal := values.get("is_causal", fields.get("causal"))) is not None:
+        fields["causal"] = causal
+    return values, fields
 
 
 def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -118,15 +118,15 @@ def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
         raise _unknown("it lacks sample_from_anchor, and DSpark drafters of both kinds exist")
     if not all(spec.aux_hidden_state_layer_ids):
         raise _unknown("it reads the target's embedding (0 in aux_hidden_state_layer_ids)")
-    own = {
+    fields = {
         **values,
         "target_layer_ids": [index - 1 for index in spec.aux_hidden_state_layer_ids],
         "anchor_predicts": bool(spec.sample_from_anchor),
     }
     both_ways = kind == "dflash2" if spec.sliding_window_non_causal is None else spec.sliding_window_non_causal
     if both_ways:
-        own["causal"] = False
-    return spec.transformer_layer_config, own
+        fields["causal"] = False
+    return spec.transformer_layer_config, fields
 
 
 class _Nested(msgspec.Struct):
@@ -170,8 +170,8 @@ class Convolution(nn.Module):
     def kernels(self, states: Tensor) -> Sequence[Tensor]:
         """``states [B, n, W]`` -> two kernels, before and after, ``[B, n, taps, W]``."""
         shape = (*states.shape[:-1], 2, self.taps, -1)
-        own: Tensor = self.kernel_projection(states).view(shape).repeat_interleave(self.group, -1)
-        return (self.base_kernel + own).unbind(-3)
+        delta: Tensor = self.kernel_projection(states).view(shape).repeat_interleave(self.group, -1)
+        return (self.base_kernel + delta).unbind(-3)
 
 
 def convolve(states: Tensor, kernel: Tensor) -> Tensor:
@@ -191,13 +191,13 @@ class ConvolvedLayer(Layer):
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
         """``hidden [B, n, W]`` of a block -> ``[B, n, W]``."""
-        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        first_norm, heads, out, second_norm, up, activation, down = self.parts()
         states = first_norm(hidden)
         before, behind = self.attention_conv.kernels(states)
         hidden = hidden + convolve(out(self.mix(heads, convolve(states, before), rope, attend)), behind)
         states = second_norm(hidden)
         before, behind = self.mlp_conv.kernels(states)
-        return hidden + convolve(narrow(middle(wide(convolve(states, before)))), behind)
+        return hidden + convolve(down(activation(up(convolve(states, before)))), behind)
 
 
 class DFlashDraftModel(nn.Module):
@@ -302,19 +302,19 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
     values = read_config(folder)
     with described(folder, "DFlash drafter"), torch.device("meta"):
         model = DFlashDraftModel(values)
-    config, known = model.config, int(model.config.vocab_size)
-    size = config.draft_vocab_size or known
-    table, rows = torch.empty(known, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
+    config, vocab_size = model.config, int(model.config.vocab_size)
+    size = config.draft_vocab_size or vocab_size
+    table, rows = torch.empty(vocab_size, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
     expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True))
     if model.markov_head is not None:
         expected[rows] = expected[rows][:size]
     if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
     optional = (*COPIES, *(CONFIDENCE if model.confidence_head is None else ()))
-    stored, model.draft_ids = read_drafter(folder, expected, size, known, optional)
+    stored, model.draft_ids = read_drafter(folder, expected, size, vocab_size, optional)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
     if model.draft_ids is not None and rows in stored:
-        whole = stored[rows].new_zeros(known, config.markov_rank)
-        stored[rows] = whole.index_copy(0, model.draft_ids, stored[rows])
+        full = stored[rows].new_zeros(vocab_size, config.markov_rank)
+        stored[rows] = full.index_copy(0, model.draft_ids, stored[rows])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)

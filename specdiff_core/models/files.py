@@ -70,13 +70,13 @@ def find_tensors(
             missing, unknown, or has another shape; the message names it and its file.
     """
     index = read_gguf(folder)
-    found, files = _stored(folder, index)
-    found = {name: tensor for name, tensor in found.items() if name not in ignored}
-    scales = _scales(found)
-    if missing := [name for name in expected if name not in found and name not in optional]:
+    tensors, files = _stored(folder, index)
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in ignored}
+    scales = _scales(tensors)
+    if missing := [name for name in expected if name not in tensors and name not in optional]:
         where = ", ".join(sorted(set(files.values()))) or shown(folder)
         raise WeightsError(f"{len(missing)} tensors are missing in {where}, first {missing[0]}.")
-    for name, tensor in found.items():
+    for name, tensor in tensors.items():
         file = files[name]
         if name not in expected:
             hint = "The files belong to another kind of model; check the pair's source."
@@ -90,33 +90,33 @@ def find_tensors(
             raise WeightsError(f"{name} in {file} is stored as {kind}.", hint="Choose weights in fp32, fp16 or bf16.")
 
     def read(name: str) -> Tensor:
-        tensor = _dequantised(index, name) if index is not None else found[name]
+        tensor = _dequantised(index, name) if index is not None else tensors[name]
         tensor = tensor * scales[name] if name in scales else tensor
         check_finite(files[name], name, tensor)
         return tensor
 
-    return {name: partial(read, name) for name in found}
+    return {name: partial(read, name) for name in tensors}
 
 
 def _stored(folder: Path, index: Gguf | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The stored tensors by name, of a GGUF file only their shapes; and each one's file."""
     if index is not None:
-        shapes = {name: torch.empty(one.shape, device="meta") for name, one in index.tensors.items()}
+        shapes = {name: torch.empty(tensor.shape, device="meta") for name, tensor in index.tensors.items()}
         return shapes, dict.fromkeys(shapes, shown(index.file))
-    found, files = dict[str, Tensor](), dict[str, str]()
+    tensors, files = dict[str, Tensor](), dict[str, str]()
     for path in weight_files(folder):
         with damage(f"The weight file {shown(path)} is truncated or damaged"):
-            found |= (part := load_file(path))
+            tensors |= (part := load_file(path))
         files |= dict.fromkeys(part, shown(path))
-    return found, files
+    return tensors, files
 
 
-def _scales(found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``found``; returns them by matrix name. Raises
+def _scales(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove the scales of int8 matrices from ``tensors``; returns them by matrix name. Raises
     WeightsError if a matrix with a scale is not int8, or its scale is not ``[rows, 1]``."""
-    scales = {name: found.pop(name + SCALE) for name in [*found] if name + SCALE in found}
+    scales = {name: tensors.pop(name + SCALE) for name in [*tensors] if name + SCALE in tensors}
     for name, scale in scales.items():
-        if found[name].dtype != torch.int8 or scale.shape != (len(found[name]), 1) or scale.dtype not in FLOATS:
+        if tensors[name].dtype != torch.int8 or scale.shape != (len(tensors[name]), 1) or scale.dtype not in FLOATS:
             what = f"{name} is not stored as 8-bit integers with a scale per row, contrary to {name}{SCALE}."
             raise WeightsError(what, hint="Choose weights in fp32, fp16 or bf16.")
     return scales
@@ -132,9 +132,9 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
     """All tensors of a GGUF or int8 folder in fp32; None if nothing is quantised."""
     if (index := read_gguf(folder)) is not None:
         return {name: _dequantised(index, name) for name in index.tensors}
-    found, _ = _stored(folder)
-    scales = _scales(found)
-    return found | {name: found[name] * scale for name, scale in scales.items()} if scales else None
+    state, _ = _stored(folder)
+    scales = _scales(state)
+    return state | {name: state[name] * scale for name, scale in scales.items()} if scales else None
 
 
 class StoredRows(nn.Module):
@@ -150,15 +150,15 @@ class StoredRows(nn.Module):
         from specdiff_core.models.gguf import Rows
 
         self._rows, self._dtype = Rows(Path(index.file), index.tensors[name]), dtype
-        self._whole = partial(_dequantised, index, name)
+        self._read_table = partial(_dequantised, index, name)
         self._check = partial(check_finite, index.file, name)
 
     @property
     def weight(self) -> Tensor:
         """The whole table ``[V, W]``, read from the file at every call."""
-        found = self._whole()
-        self._check(found)
-        return found.to(self._dtype)
+        table = self._read_table()
+        self._check(table)
+        return table.to(self._dtype)
 
     def forward(self, ids: Tensor) -> Tensor:
         """``ids [...]`` -> their rows ``[..., W]``."""
@@ -166,33 +166,33 @@ class StoredRows(nn.Module):
 
 
 def read_drafter(
-    folder: Path, expected: Mapping[str, Tensor], words: int, size: int, optional: Collection[str] = ()
+    folder: Path, expected: Mapping[str, Tensor], drafted: int, size: int, optional: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """The tensors of a drafter with its own vocabulary, and the target's id of each of its tokens.
 
     Args:
-        words: size of the drafter's vocabulary.
+        drafted: size of the drafter's vocabulary.
         size: size of the target's.
 
     Returns:
-        the tensors, and the ids ``[words]``, ascending; None if the vocabularies are the same.
+        the tensors, and the ids ``[drafted]``, ascending; None if the vocabularies are the same.
         ``d2t`` in the files holds each id's offset from its own index.
 
     Raises:
         WeightsError: as :func:`find_tensors`; or ``d2t`` and ``t2d`` are missing or disagree.
     """
-    maps = {"d2t": torch.empty(words, device="meta"), "t2d": torch.empty(size, device="meta")}
+    maps = {"d2t": torch.empty(drafted, device="meta"), "t2d": torch.empty(size, device="meta")}
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     d2t, t2d = stored.pop("d2t", None), stored.pop("t2d", None)
-    if d2t is None and words != size:
-        raise WeightsError(f"{shown(folder)} drafts {words:,} of {size:,} tokens, but has no d2t.")
+    if d2t is None and drafted != size:
+        raise WeightsError(f"{shown(folder)} drafts {drafted:,} of {size:,} tokens, but has no d2t.")
     if d2t is None:
         return stored, None
-    ids, whole = torch.arange(words) + d2t.long(), words == size
+    ids, complete = torch.arange(drafted) + d2t.long(), drafted == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
-    if wrong or (t2d is not None and not whole and t2d.bool().nonzero()[:, 0].tolist() != ids.tolist()):
+    if wrong or (t2d is not None and not complete and t2d.bool().nonzero()[:, 0].tolist() != ids.tolist()):
         raise WeightsError(f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens.")
-    return stored, None if whole else ids
+    return stored, None if complete else ids
 
 
 def check_finite(source: str | Path, name: str, tensor: Tensor) -> None:

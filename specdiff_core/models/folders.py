@@ -35,8 +35,8 @@ def shown(path: str | Path) -> str:
 
 def user_cache() -> Path:
     """The folder for fetched and converted files: ``$SPECDIFF_CACHE``, else in the user's cache."""
-    if own := os.environ.get("SPECDIFF_CACHE"):
-        return Path(own).expanduser().absolute()
+    if configured := os.environ.get("SPECDIFF_CACHE"):
+        return Path(configured).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
@@ -89,8 +89,8 @@ def cached(source: str, revision: str = "") -> Path | None:
     if (file := FILES.get(source)) is not None:
         from specdiff_core.models import fetch
 
-        found = fetch.cached(file)
-        return None if found is None else resolve(found)
+        path = fetch.cached(file)
+        return None if path is None else resolve(path)
     return resolve(source) if is_local(source) else hub.cached_folder(source, revision)
 
 
@@ -165,7 +165,7 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
 
 
 @contextmanager
-def damage(words: str) -> Iterator[None]:
+def damage(message: str) -> Iterator[None]:
     """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
@@ -173,7 +173,7 @@ def damage(words: str) -> Iterator[None]:
         if isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise WeightsError(f"{words} ({why}).") from error
+        raise WeightsError(f"{message} ({why}).") from error
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:
@@ -217,11 +217,11 @@ def read_gguf(folder: Path) -> Gguf | None:
     path = folder / GGUF
     if folder.parent != user_cache() / "gguf" or not path.is_file():
         return None
-    found = as_config(_read_json(path), Gguf, path)
-    file = Path(found.file)
-    if not file.is_file() or file.stat().st_size != found.size:
+    index = as_config(_read_json(path), Gguf, path)
+    file = Path(index.file)
+    if not file.is_file() or file.stat().st_size != index.size:
         raise WeightsError(f"{shown(file)} is missing or has changed since it was read.", hint="Load the file again.")
-    return found
+    return index
 
 
 def weight_files(folder: Path) -> list[Path]:

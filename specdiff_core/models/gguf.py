@@ -94,15 +94,15 @@ class _Network(msgspec.Struct):
     heads: Size = msgspec.field(name="attention.head_count")
     positions: Size = msgspec.field(name="context_length")
     epsilon: Annotated[float, msgspec.Meta(gt=0, le=1)] = msgspec.field(name="attention.layer_norm_rms_epsilon")
-    shared: Size | None = msgspec.field(name="attention.head_count_kv", default=None)
+    kv_heads: Size | None = msgspec.field(name="attention.head_count_kv", default=None)
     key: Size | None = msgspec.field(name="attention.key_length", default=None)
     value: Size | None = msgspec.field(name="attention.value_length", default=None)
-    turned: Size | None = msgspec.field(name="rope.dimension_count", default=None)
+    rotary_size: Size | None = msgspec.field(name="rope.dimension_count", default=None)
     base: Annotated[float, msgspec.Meta(gt=0, le=1e18)] = msgspec.field(name="rope.freq_base", default=10_000.0)
     scaling: str = msgspec.field(name="rope.scaling.type", default="none")
     factor: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = msgspec.field(name="rope.scaling.factor", default=1.0)
-    original: Size | None = msgspec.field(name="rope.scaling.original_context_length", default=None)
-    sharpened: float = msgspec.field(name="rope.scaling.attn_factor", default=1.0)
+    original_context: Size | None = msgspec.field(name="rope.scaling.original_context_length", default=None)
+    attn_factor: float = msgspec.field(name="rope.scaling.attn_factor", default=1.0)
 
     @property
     def size(self) -> int:
@@ -123,8 +123,8 @@ class _Header:
 
     def token(self, name: str) -> int | None:
         """The id of a special token, such as ``eos``."""
-        found = self.fields.get(f"tokenizer.ggml.{name}_token_id")
-        return found if isinstance(found, int) else None
+        value = self.fields.get(f"tokenizer.ggml.{name}_token_id")
+        return value if isinstance(value, int) else None
 
 
 def folder_of(file: Path) -> Path:
@@ -148,24 +148,24 @@ def folder_of(file: Path) -> Path:
         network = _network(header)
         config = _config(header, network)
         tensors = _tensors(header, network)
-        tokenizer, words = _tokenizer(header, config["vocab_size"])
-    ends = [one for one in (header.token("eos"), header.token("eot")) if one is not None]
+        tokenizer, tokenizer_config = _tokenizer(header, config["vocab_size"])
+    ends = [token for token in (header.token("eos"), header.token("eot")) if token is not None]
     generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
     index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)
-    files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": words}
+    files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": tokenizer_config}
     with cache_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
         try:
             for name, values in {**files, GGUF: msgspec.to_builtins(index)}.items():
-                (beside / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-            (beside / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
-            os.rename(beside, folder)
+                (temporary / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            (temporary / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+            os.rename(temporary, folder)
         except OSError:
             if not (folder / GGUF).is_file():  # not created by another process meanwhile
                 raise
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
@@ -190,31 +190,31 @@ class _Bytes:
 
     def numbers(self, code: str, count: int) -> tuple[Any, ...]:
         form = struct.Struct(f"<{count}{code}")
-        found = form.unpack_from(self._data, self.at)
+        values = form.unpack_from(self._data, self.at)
         self.at += form.size
-        return found
+        return values
 
     def count(self) -> int:
         """Read a count, with a limit."""
-        found = int(self.number("Q"))
-        if found > MOST:
-            raise ValueError(f"a list of {found:,} entries")
-        return found
+        count = int(self.number("Q"))
+        if count > MOST:
+            raise ValueError(f"a list of {count:,} entries")
+        return count
 
     def text(self) -> str:
         length = self.count()
-        found = self._data[self.at : self.at + length]
-        if len(found) < length:
+        data = self._data[self.at : self.at + length]
+        if len(data) < length:
             raise ValueError("it ends in the middle of a word")
         self.at += length
-        return found.decode("utf-8")
+        return data.decode("utf-8")
 
     def value(self, kind: int) -> Any:
         if kind == TEXT:
             return self.text()
         if kind != LIST:
-            found = self.number(NUMBERS[kind])
-            return float(str(np.float32(found))) if NUMBERS[kind] == "f" else found  # 1e-5, not 9.99999975e-06
+            number = self.number(NUMBERS[kind])
+            return float(str(np.float32(number))) if NUMBERS[kind] == "f" else number  # 1e-5, not 9.99999975e-06
         kind, count = self.number("I"), self.count()
         return [self.text() for _ in range(count)] if kind == TEXT else list(self.numbers(NUMBERS[kind], count))
 
@@ -234,18 +234,18 @@ def _read_header(file: Path) -> _Header:
             name = source.text()
             fields[name] = source.value(source.number("I"))
         header = _Header(file, fields, {})
-        found = [
+        entries = [
             (source.text(), source.numbers("Q", source.number("I")), *source.numbers("IQ", 1)) for _ in range(tensors)
         ]
         step = fields.get("general.alignment", 32)
         first = -(-source.at // step) * step
-        for name, sides, kind, offset in found:
+        for name, sides, kind, offset in entries:
             if name in header.tensors:
                 raise ValueError(f"two tensors are called {name}")
-            known = gguf.GGMLQuantizationType(kind) if kind in iter(gguf.GGMLQuantizationType) else None
-            if known is None or not _dequantises(known):
-                header.refuse(f"{name} is stored as {known.name if known else f'type {kind}'}, which is not read here")
-            stored = Stored(kind=known.name, shape=[int(side) for side in reversed(sides)], start=first + offset)
+            dtype = gguf.GGMLQuantizationType(kind) if kind in iter(gguf.GGMLQuantizationType) else None
+            if dtype is None or not _dequantises(dtype):
+                header.refuse(f"{name} is stored as {dtype.name if dtype else f'type {kind}'}, which is not read here")
+            stored = Stored(kind=dtype.name, shape=[int(side) for side in reversed(sides)], start=first + offset)
             if stored.start + math.prod(_form(stored)) > len(data):
                 raise ValueError(f"{name} lies behind its end")
             header.tensors[name] = stored
@@ -263,23 +263,23 @@ def _dequantises(kind: gguf.GGMLQuantizationType) -> bool:
 
 def _form(stored: Stored) -> tuple[int, int]:
     """Rows of a tensor, and bytes of each."""
-    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
     *sides, row = stored.shape
-    if row % numbers:
-        raise ValueError(f"rows of {row} numbers in blocks of {numbers}")
-    return math.prod(sides), row // numbers * size
+    if row % block:
+        raise ValueError(f"rows of {row} numbers in blocks of {block}")
+    return math.prod(sides), row // block * size
 
 
 def _network(header: _Header) -> _Network:
     """The network's sizes; rejects unsupported networks."""
     front = f"{header.fields['general.architecture']}."
     values = {name.removeprefix(front): value for name, value in header.fields.items() if name.startswith(front)}
-    found = msgspec.convert(values, _Network)
-    if odd := next((name for name in UNBUILT if values.get(name)), None):
-        header.refuse(f"its network has {front}{odd}")
-    if found.turned not in (None, found.size) or found.value not in (None, found.size):
+    network = msgspec.convert(values, _Network)
+    if feature := next((name for name in UNBUILT if values.get(name)), None):
+        header.refuse(f"its network has {front}{feature}")
+    if network.rotary_size not in (None, network.size) or network.value not in (None, network.size):
         header.refuse("its rotary positions apply to a part of each head, or its values and keys differ in size")
-    return found
+    return network
 
 
 def _config(header: _Header, network: _Network) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
         "intermediate_size": network.inner,
         "num_hidden_layers": network.layers,
         "num_attention_heads": network.heads,
-        "num_key_value_heads": network.shared or network.heads,
+        "num_key_value_heads": network.kv_heads or network.heads,
         "head_dim": network.size,
         "hidden_act": "silu",
         "vocab_size": header.tensors[EMBEDDING].shape[0],
@@ -317,19 +317,19 @@ def _rope(header: _Header, network: _Network) -> dict[str, Any]:
             "factor": max(factors),
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
-            "original_max_position_embeddings": network.original or 8192,
+            "original_max_position_embeddings": network.original_context or 8192,
         }
-        usual = llama3_factors(network.base, network.size, parameters)
-        if network.scaling != "none" or not np.allclose(factors, usual, rtol=1e-4):
+        expected = llama3_factors(network.base, network.size, parameters)
+        if network.scaling != "none" or not np.allclose(factors, expected, rtol=1e-4):
             header.refuse(f"{FACTORS} is not Llama 3's")
         return plain | parameters
     if network.scaling == "none":
         return plain | {"rope_type": "default"}
-    if network.scaling not in ("linear", "yarn") or network.sharpened != 1.0:
+    if network.scaling not in ("linear", "yarn") or network.attn_factor != 1.0:
         header.refuse(f"its rotary positions are scaled by {network.scaling!r}")
     plain |= {"rope_type": network.scaling, "factor": network.factor}
     if network.scaling == "yarn":
-        plain["original_max_position_embeddings"] = network.original or network.positions
+        plain["original_max_position_embeddings"] = network.original_context or network.positions
     return plain
 
 
@@ -337,24 +337,24 @@ def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[f
     """Llama 3's divisors of the ``size / 2`` rotary frequencies of a head: 1 for short waves,
     ``factor`` for long ones, interpolated between."""
     low, high, factor = (parameters[name] for name in ("low_freq_factor", "high_freq_factor", "factor"))
-    found = []
+    factors = []
     for index in range(size // 2):
         turns = parameters["original_max_position_embeddings"] / (2 * math.pi * base ** (2 * index / size))
         share = min(1.0, max(0.0, (turns - low) / (high - low)))
-        found.append(1 / ((1 - share) / factor + share))
-    return found
+        factors.append(1 / ((1 - share) / factor + share))
+    return factors
 
 
 def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
     """Tensors by transformers' names. Llama's files interleave a head's two halves."""
     kind = header.fields["general.architecture"]
-    heads = {"attn_q": network.heads, "attn_k": network.shared or network.heads} if kind == "llama" else {}
-    found = {}
+    heads = {"attn_q": network.heads, "attn_k": network.kv_heads or network.heads} if kind == "llama" else {}
+    tensors = {}
     for name, stored in header.tensors.items():
         if name == FACTORS:
             continue
         if name in WHOLE:
-            found[WHOLE[name]] = stored
+            tensors[WHOLE[name]] = stored
             continue
         parts = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
         if parts is None or parts[2] not in LAYER or (parts[3] == "bias" and kind != "qwen2"):
@@ -362,30 +362,30 @@ def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
         stored.heads = heads.get(parts[2], 0)
         if stored.heads and stored.shape[0] % (2 * stored.heads):
             raise ValueError(f"{name} has {stored.shape[0]} rows for {stored.heads} heads")
-        found[f"model.layers.{parts[1]}.{LAYER[parts[2]]}.{parts[3]}"] = stored
-    return found
+        tensors[f"model.layers.{parts[1]}.{LAYER[parts[2]]}.{parts[3]}"] = stored
+    return tensors
 
 
 def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding with ``rows`` rows."""
 
-    def given(name: str, default: Any = None) -> Any:
+    def field(name: str, default: Any = None) -> Any:
         return header.fields.get(f"tokenizer.ggml.{name}", default)
 
-    tokens, types, kind = given("tokens"), given("token_type") or (), given("model")
+    tokens, types, kind = field("tokens"), field("token_type") or (), field("model")
     if len(tokens) > rows:
         raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
     names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
-    special = {f"{ours}_token": tokens[i] for name, ours in names.items() if (i := header.token(name)) is not None}
+    special = {f"{key}_token": tokens[i] for name, key in names.items() if (i := header.token(name)) is not None}
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if kind == "gpt2":
-        pre = given("pre")
+        pre = field("pre")
         if pre not in SPLITS:
             header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
-        tokenizer = _byte_level(vocabulary, given("merges"), pre)
+        tokenizer = _byte_level(vocabulary, field("merges"), pre)
         begins = pre == "llama-bpe"
     elif kind == "llama":
-        tokenizer = _sentencepiece(vocabulary, given("scores"), special, given("add_space_prefix", True))
+        tokenizer = _sentencepiece(vocabulary, field("scores"), special, field("add_space_prefix", True))
         begins = True
     else:
         header.refuse(f"its tokenizer is of the kind {kind!r}")
@@ -393,7 +393,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
         if type in (CONTROL, DEFINED):
             added = AddedToken(token, special=type == CONTROL, normalized=False)
             (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
-    if given("add_bos_token", begins) and "bos_token" in special:
+    if field("add_bos_token", begins) and "bos_token" in special:
         first = special["bos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[first, "$A"], pair=[first, "$A", first, "$B"], special_tokens=[(first, vocabulary[first])]
@@ -429,9 +429,9 @@ def _sentencepiece(
     ordered = import_module("transformers.convert_slow_tokenizer").generate_merges  # moved in 5.24
     merges = ordered(vocabulary, dict(zip(vocabulary, scores, strict=True)))
     names = {name: special.get(name) for name in ("unk_token", "bos_token", "eos_token")}
-    made = LlamaTokenizer(vocab=vocabulary, merges=merges, add_prefix_space=prefix, **names)
-    found: Tokenizer = made.backend_tokenizer
-    return found
+    converted = LlamaTokenizer(vocab=vocabulary, merges=merges, add_prefix_space=prefix, **names)
+    backend: Tokenizer = converted.backend_tokenizer
+    return backend
 
 
 class Rows:
@@ -439,12 +439,12 @@ class Rows:
 
     def __init__(self, file: Path, stored: Stored) -> None:
         self._kind = gguf.GGMLQuantizationType[stored.kind]
-        self._held = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
+        self._data = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
 
-    def __getitem__(self, which: Any) -> npt.NDArray[np.float32]:
+    def __getitem__(self, index: Any) -> npt.NDArray[np.float32]:
         """Rows by numpy indexing: ``[..., numbers of a row]``."""
         with np.errstate(all="ignore"):  # checked where a whole tensor is read
-            return gguf.dequantize(np.asarray(self._held[which]), self._kind)
+            return gguf.dequantize(np.asarray(self._data[index]), self._kind)
 
 
 def dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:

@@ -49,8 +49,8 @@ def cached_folder(repo: str, revision: str = "") -> Path | None:
     """The cached folder with ``config.json`` of ``repo``, or None."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
-    return Path(found).parent if isinstance(found, str) else None
+    config = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
+    return Path(config).parent if isinstance(config, str) else None
 
 
 @contextlib.contextmanager
@@ -98,9 +98,9 @@ class Transfer:
         self.stopped = threading.Event()
         self.begin(0)
 
-    def begin(self, held: int) -> None:
-        """Start counting; ``held`` bytes are there already."""
-        self.done = self.held = held
+    def begin(self, start: int) -> None:
+        """Start counting; ``start`` bytes are there already."""
+        self.done = self._start = start
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
@@ -119,7 +119,7 @@ class Transfer:
             return f"Looking for {self.name}"
         of = f"{size(self.done, self.total).split()[0]} of {size(self.total)}" if self.total else size(self.done)
         seconds = max(time.monotonic() - self._since, 1e-3)
-        return f"Downloading {self.name}: {of}, {(self.done - self.held) / 1e6 / seconds:.1f} MB/s"
+        return f"Downloading {self.name}: {of}, {(self.done - self._start) / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
         """The result of ``work`` in a thread; when a report raises, abandoned after ``stop``."""
@@ -251,6 +251,6 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
         return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
     if isinstance(error, OSError):
-        words = " ".join(str(error).split())[:160]
-        return f"{repo} could not be downloaded ({type(error).__name__}: {words}).", FETCH
+        detail = " ".join(str(error).split())[:160]
+        return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH
     return f"{repo} is not a hub repository ({error}).", "Write owner/name."

@@ -26,10 +26,10 @@ PACKED, PLAIN = "oneDNN, packed weights", "torch F.linear"
 def kernel(device: torch.device, dtype: torch.dtype) -> str:
     """The kernel on ``device``: :data:`PACKED` or :data:`PLAIN`. Packed bf16 needs a processor that
     computes it (avx512_bf16, AMX); others would emulate it."""
-    there = device.type == "cpu" and all(hasattr(torch.ops.mkldnn, name) for name in OPERATORS)
-    if there and dtype == torch.bfloat16:
-        there = computes_bf16()
-    return PACKED if there and dtype in (torch.float32, torch.bfloat16) else PLAIN
+    packable = device.type == "cpu" and all(hasattr(torch.ops.mkldnn, name) for name in OPERATORS)
+    if packable and dtype == torch.bfloat16:
+        packable = computes_bf16()
+    return PACKED if packable and dtype in (torch.float32, torch.bfloat16) else PLAIN
 
 
 def computes_bf16() -> bool:
@@ -77,8 +77,8 @@ class Product:
             twice = None if residual is None else torch.cat([residual, residual], -2)
             return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
         if self._tiled and TILES < rows.shape[-2] <= 2 * TILES:
-            beside = (None, None) if residual is None else torch.split(residual, TILES, -2)
-            return torch.cat([self(*part) for part in zip(torch.split(rows, TILES, -2), beside, strict=True)], -2)
+            residuals = (None, None) if residual is None else torch.split(residual, TILES, -2)
+            return torch.cat([self(*part) for part in zip(torch.split(rows, TILES, -2), residuals, strict=True)], -2)
         if residual is None:
             out = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         else:
@@ -93,6 +93,6 @@ class Separate:
         self._parts = parts
 
     def __call__(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
-        found = [part(rows) for part in self._parts]
-        out = found[0] if len(found) == 1 else torch.cat(found, -1)
+        outputs = [part(rows) for part in self._parts]
+        out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         return out if residual is None else residual + out

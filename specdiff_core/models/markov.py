@@ -83,8 +83,8 @@ class PairBias(nn.Module):
         """As :meth:`Successors.__call__`."""
         previous = self.markov_w1(before)
         if self.gate_proj is not None:
-            beside = states[:, None].expand(-1, before.shape[1], -1)
-            previous = self.gate_proj(torch.cat([beside, previous], -1)).sigmoid() * previous
+            expanded = states[:, None].expand(-1, before.shape[1], -1)
+            previous = self.gate_proj(torch.cat([expanded, previous], -1)).sigmoid() * previous
         return _scores(previous, candidates, self.markov_w2.weight)
 
 
@@ -99,9 +99,9 @@ class Confidence(nn.Module):
     @torch.inference_mode()
     def forward(self, states: Tensor, previous: Tensor) -> Tensor:
         """``states [n, W]``, and ``previous [n, m, r]``, W₁ of the tokens before them -> ``[n, m]``."""
-        beside = states[:, None].expand(-1, previous.shape[1], -1)
-        found: Tensor = self.proj(torch.cat([beside, previous], -1) if self._paired else beside)
-        return found[..., 0].float().sigmoid()
+        expanded = states[:, None].expand(-1, previous.shape[1], -1)
+        score: Tensor = self.proj(torch.cat([expanded, previous], -1) if self._paired else expanded)
+        return score[..., 0].float().sigmoid()
 
 
 class Selector(nn.Module):
@@ -123,8 +123,8 @@ class Selector(nn.Module):
 
     def cut(self, logits: Tensor) -> Tensor:
         """``logits [g, V]`` restricted to the best tokens of each slot."""
-        kept = logits.topk(min(self.candidates, logits.shape[-1]), -1)
-        return torch.full_like(logits, -torch.inf).scatter_(-1, kept.indices, kept.values)
+        best = logits.topk(min(self.candidates, logits.shape[-1]), -1)
+        return torch.full_like(logits, -torch.inf).scatter_(-1, best.indices, best.values)
 
 
 def _scores(previous: Tensor, candidates: Tensor, after: Tensor) -> Tensor:

@@ -144,14 +144,14 @@ class _Backbone(nn.Module):
 
     def __init__(self, config: MdlmConfig) -> None:
         super().__init__()
-        width, wide = config.hidden_dim, config.cond_dim
+        width, cond = config.hidden_dim, config.cond_dim
         embedding = nn.Parameter(torch.empty(config.vocab_size, width))
         self.vocab_embed = nn.ParameterDict({"embedding": nn.init.normal_(embedding, std=0.02)})
-        steps = nn.Sequential(nn.Linear(FREQUENCIES, wide), nn.SiLU(), nn.Linear(wide, wide))
+        steps = nn.Sequential(nn.Linear(FREQUENCIES, cond), nn.SiLU(), nn.Linear(cond, cond))
         self.sigma_map = nn.ModuleDict({"mlp": steps})
         blocks = (_Block(config) for _ in range(config.n_blocks))
         self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # typed as what it holds
-        head = {"norm_final": nn.LayerNorm(width, bias=False), "adaLN_modulation": nn.Linear(wide, 2 * width)}
+        head = {"norm_final": nn.LayerNorm(width, bias=False), "adaLN_modulation": nn.Linear(cond, 2 * width)}
         self.output_layer = nn.ModuleDict({**head, "linear": nn.Linear(width, config.vocab_size)})
 
 
@@ -205,18 +205,18 @@ class Mdlm(nn.Module):
             padding: ``[B]`` how many leading positions of each row to hide (rotary positions are
                 relative, so a left-padded row gives what the unpadded one would).
         """
-        known = self._prepared or self.constants()
+        constants = self._prepared or self.constants()
         length = ids.shape[1]
-        rope = (known.rope[0][:length], known.rope[1][:length])
+        rope = (constants.rope[0][:length], constants.rope[1][:length])
         mask = None
         if padding is not None:
             mask = (torch.arange(length, device=ids.device) >= padding[:, None])[:, None, None]
         x = self.backbone.vocab_embed.embedding[ids].float()
         last = len(self.backbone.blocks) - 1
-        for index, (block, modulation) in enumerate(zip(self.backbone.blocks, known.blocks, strict=True)):
+        for index, (block, modulation) in enumerate(zip(self.backbone.blocks, constants.blocks, strict=True)):
             x = block(x, modulation, rope, mask, first if index == last else 0)
         head = self.backbone.output_layer.linear
-        states = _norm(x, known.final_weight, known.final_bias, head.weight.dtype)
+        states = _norm(x, constants.final_weight, constants.final_bias, head.weight.dtype)
         logits: Tensor = (self._head or head)(states)
         return logits
 
@@ -230,6 +230,6 @@ def load_mdlm(folder: Path) -> Mdlm:
     config = MdlmConfig.from_json(read_config(folder), folder / "config.json")
     with torch.device("meta"):
         model = Mdlm(config)
-    found = read_tensors(folder, model.state_dict(), ignored=UNUSED)
-    model.load_state_dict({name: tensor.float() for name, tensor in found.items()}, assign=True)
+    tensors = read_tensors(folder, model.state_dict(), ignored=UNUSED)
+    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
     return model.eval()

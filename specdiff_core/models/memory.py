@@ -57,13 +57,13 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     import psutil  # comes with accelerate
 
     memory = int(psutil.virtual_memory().available)
-    found = [] if device == "cpu" else _cuda()
-    if not found:
+    gpus = [] if device == "cpu" else _cuda()
+    if not gpus:
         return Machine(device="cpu", dtype="fp32" if dtype == "auto" else dtype, free=memory)
-    (free, bf16), *others = found
+    (free, bf16), *other_gpus = gpus
     if dtype == "auto":
         dtype = "bf16" if bf16 else "fp32"
-    return Machine(device="cuda", dtype=dtype, free=free, beside=memory + sum(other for other, _ in others))
+    return Machine(device="cuda", dtype=dtype, free=free, beside=memory + sum(other for other, _ in other_gpus))
 
 
 def _cuda() -> list[tuple[int, bool]]:
@@ -87,16 +87,16 @@ def _cuda() -> list[tuple[int, bool]]:
 def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None) -> Need:
     """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
     names = None if drafters is None else set(drafters)
-    specs = [one for one in pair.drafters if one.source and (names is None or one.name in names)]
+    specs = [spec for spec in pair.drafters if spec.source and (names is None or spec.name in names)]
     target = size_of(pair.target, pair.revision, pair.published)
     return Need(
         target=_bytes(target, pair.context, machine),
         weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
         drafters={  # denoisers that re-read the text keep no KV cache
-            one.name: _bytes(
-                size_of(one.source, one.revision, one.published), 0 if one.context else pair.context, machine
+            spec.name: _bytes(
+                size_of(spec.source, spec.revision, spec.published), 0 if spec.context else pair.context, machine
             )
-            for one in specs
+            for spec in specs
         },
         runtime=RUNTIME[machine.device],
     )
@@ -109,22 +109,22 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     if need.total - need.weights <= machine.free and need.total <= machine.free + machine.beside:
         return ""
     needs = f"It needs about {need.total / 1e9:.1f} GB of memory in {machine.dtype}"
-    found = [f"{needs}; {machine.free / 1e9:.1f} GB are free."]
+    sentences = [f"{needs}; {machine.free / 1e9:.1f} GB are free."]
     fewer = sorted(need.drafters, key=need.drafters.__getitem__)
     while fewer and needed(pair, machine, fewer).total > machine.free:
         fewer.pop()
     halved = Machine(device=machine.device, dtype="bf16", free=machine.free)
-    others = [one for one in PAIRS.values() if one.group == pair.group and one.name != pair.name]
-    sizes = {other.name: needed(other, machine, drafters).total for other in others}
-    smaller = [other for other in others if sizes[other.name] <= machine.free]
+    siblings = [sibling for sibling in PAIRS.values() if sibling.group == pair.group and sibling.name != pair.name]
+    sizes = {sibling.name: needed(sibling, machine, drafters).total for sibling in siblings}
+    smaller = [sibling for sibling in siblings if sizes[sibling.name] <= machine.free]
     if len(drafters) > 1 and fewer:
-        found.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
+        sentences.append(f"With fewer drafters it fits: {', '.join(fewer)}.")
     if machine.dtype == "fp32" and needed(pair, halved, drafters).total <= machine.free:
-        found.append("In bf16 it fits (--dtype bf16).")
+        sentences.append("In bf16 it fits (--dtype bf16).")
     if smaller:
-        best = max(smaller, key=lambda other: sizes[other.name])
-        found.append(f"The size {best.size} fits (--pair {best.name}).")
-    return " ".join(found)
+        best = max(smaller, key=lambda sibling: sizes[sibling.name])
+        sentences.append(f"The size {best.size} fits (--pair {best.name}).")
+    return " ".join(sentences)
 
 
 def size_of(source: str, revision: str = "", published: Model | None = None) -> Model | None:
@@ -160,12 +160,12 @@ def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
     heads = _number(values, "num_attention_heads", "n_head", "num_heads", "n_heads")
     width = _number(values, "hidden_size", "n_embd", "hidden_dim")
     size = _number(values, "head_dim") or (width // heads if heads else 0)
-    shared = _number(values, "num_key_value_heads") or heads
+    kv_heads = _number(values, "num_key_value_heads") or heads
     inner = _number(values, "intermediate_size", "n_inner") or 4 * width
-    layer = 2 * width * size * (heads + shared) + (3 if "hidden_act" in values else 2) * width * inner
+    layer = 2 * width * size * (heads + kv_heads) + (3 if "hidden_act" in values else 2) * width * inner
     tables = 0 if "dflash_config" in values else 1 if tied else 2
     rows = tables * _number(values, "vocab_size") + _number(values, "n_positions")
-    return layers * layer + rows * width, 2 * layers * shared * size
+    return layers * layer + rows * width, 2 * layers * kv_heads * size
 
 
 def _stored(folder: Path) -> int:
@@ -192,5 +192,5 @@ def _bytes(model: Model | None, context: int, machine: Machine) -> int:
 
 
 def _number(values: dict[str, Any], *names: str) -> int:
-    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
-    return int(found)
+    value = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
+    return int(value)

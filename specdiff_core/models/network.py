@@ -86,9 +86,9 @@ class RMSNorm(nn.RMSNorm):
 def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """``states [..., D]`` -> x·w / √(Σ (x² + ε) / D), in the precision of ``weight``."""
     size = states.shape[-1]
-    precise = states if states.dtype in (torch.float32, torch.float64) else states.float()
-    shares = torch.addcmul(_constant(epsilon / size, precise.dtype, precise.device), precise, precise, value=1 / size)
-    normed = (precise * shares.sum(-1, keepdim=True).rsqrt_()).mul_(weight)
+    upcast = states if states.dtype in (torch.float32, torch.float64) else states.float()
+    squares = torch.addcmul(_constant(epsilon / size, upcast.dtype, upcast.device), upcast, upcast, value=1 / size)
+    normed = (upcast * squares.sum(-1, keepdim=True).rsqrt_()).mul_(weight)
     return normed if normed.dtype == weight.dtype else normed.to(weight.dtype)
 
 
@@ -101,8 +101,8 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
 def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype) -> Rope:
     """Rotary factors at ``positions [B, n]``, scaled as in ``config``."""
     like = torch.empty(0, device=positions.device, dtype=dtype)
-    known: Any = config
-    cos, sin = LlamaRotaryEmbedding(known).to(positions.device)(like, positions)
+    untyped: Any = config
+    cos, sin = LlamaRotaryEmbedding(untyped).to(positions.device)(like, positions)
     first, second = sin.chunk(2, -1)
     return cos[:, None], torch.cat([-first, second], -1)[:, None]
 
@@ -111,21 +111,21 @@ def unbuilt(config: PretrainedConfig) -> str:
     """Why the layers of a model with ``config`` are not supported; empty if they are."""
     values: Any = config
     heads = values.num_attention_heads
-    shared = getattr(values, "num_key_value_heads", None) or heads
+    kv_heads = getattr(values, "num_key_value_heads", None) or heads
     size = getattr(values, "head_dim", None) or values.hidden_size // heads
-    whole = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
-    if heads % shared or not whole:
-        return f"{heads} heads do not split into {shared} groups, or its width into heads"
+    divides = size * heads == values.hidden_size or getattr(values, "head_dim", None) is not None
+    if heads % kv_heads or not divides:
+        return f"{heads} heads do not split into {kv_heads} groups, or its width into heads"
     if values.model_type == "gpt2":
-        odd = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
-        usual = not odd and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
-        return "" if usual else "it is a variant of GPT-2"
+        variant = values.scale_attn_by_inverse_layer_idx or not values.scale_attn_weights or values.add_cross_attention
+        supported = not variant and values.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        return "" if supported else "it is a variant of GPT-2"
     if size % 2:
         return f"its heads have an odd size, {size}"
     if values.hidden_act not in ("silu", "swish"):
         return f"its activation is {values.hidden_act}"
-    if others := sorted({*(getattr(values, "layer_types", None) or ())} - {"full_attention", "sliding_attention"}):
-        return f"its layers are of the kind {others[0]!r}"
+    if unknown := sorted({*(getattr(values, "layer_types", None) or ())} - {"full_attention", "sliding_attention"}):
+        return f"its layers are of the kind {unknown[0]!r}"
     rope = getattr(values, "rope_parameters", None) or getattr(values, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ROTARY:
@@ -201,11 +201,11 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape, *, inputs: int = 0) -> None:
         super().__init__()
         self.head_dim, self.epsilon = shape.head_dim, shape.epsilon
-        own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, inputs or shape.width
-        self.q_proj = nn.Linear(wide, own, bias=shape.qkv_bias)
-        self.k_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
-        self.v_proj = nn.Linear(wide, shared, bias=shape.qkv_bias)
-        self.o_proj = nn.Linear(own, shape.width, bias=shape.out_bias)
+        q_width, kv_width, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, inputs or shape.width
+        self.q_proj = nn.Linear(wide, q_width, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(wide, kv_width, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(wide, kv_width, bias=shape.qkv_bias)
+        self.o_proj = nn.Linear(q_width, shape.width, bias=shape.out_bias)
         self.q_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
         self.k_norm = RMSNorm(self.head_dim, eps=shape.epsilon) if shape.head_norms else None
 
@@ -225,8 +225,8 @@ class Heads:
         counts = [part.out_features // self._size for part in rotated]
         self._rotated = sum(counts)
         self._product = together([*rotated, *(layer.v_proj for layer in layers)])
-        known = [n.weight.expand(count, -1) for n, count in zip(norms, counts, strict=True) if n is not None]
-        self._norms = torch.cat(known)[:, None] if known else None  # [heads that are rotated, 1, D]
+        gains = [n.weight.expand(count, -1) for n, count in zip(norms, counts, strict=True) if n is not None]
+        self._norms = torch.cat(gains)[:, None] if gains else None  # [heads that are rotated, 1, D]
 
     def __call__(self, hidden: Tensor, rope: Rope | None) -> tuple[Tensor, Tensor]:
         """``hidden [B, n, W]`` -> normed, rotated heads and values, ``[B, heads, n, D]`` each."""
@@ -292,15 +292,15 @@ class Layer(nn.Module):
     def _parts(self, together: Together) -> _Parts:
         attention, mlp = self.self_attn, self.mlp
         heads, out = Heads([attention], "qk", together), together([attention.o_proj])
-        wide, narrow = together(mlp.entrance()), together([mlp.down_proj])
-        return self.input_layernorm, heads, out, self.post_attention_layernorm, wide, mlp.middle, narrow
+        up, down = together(mlp.entrance()), together([mlp.down_proj])
+        return self.input_layernorm, heads, out, self.post_attention_layernorm, up, mlp.middle, down
 
     def forward(self, hidden: Tensor, rope: Rope | None, attend: Attend, read: Tensor | None = None) -> Tensor:
         """``hidden [B, n, W]`` -> ``[B, n, W]``; ``read [B, n, inputs]``: read by the attention."""
-        first_norm, heads, out, second_norm, wide, middle, narrow = self.parts()
+        first_norm, heads, out, second_norm, up, activation, down = self.parts()
         mixed = self.mix(heads, first_norm(hidden) if read is None else read, rope, attend)
         hidden = out(mixed, hidden)
-        return narrow(middle(wide(second_norm(hidden))), hidden)
+        return down(activation(up(second_norm(hidden))), hidden)
 
     def parts(self) -> _Parts:
         """First norm, heads, output projection, second norm, and the MLP's three steps."""
@@ -308,9 +308,9 @@ class Layer(nn.Module):
 
     def mix(self, heads: Heads, states: Tensor, rope: Rope | None, attend: Attend) -> Tensor:
         """The concatenated outputs of the heads for ``states [B, n, W]``."""
-        both, v = heads(states, rope)
-        own = both.shape[1] - v.shape[1]  # heads of q; as many of k as of v
-        return attend(self.index, both[:, :own], both[:, own:], v).transpose(1, 2).flatten(2)
+        qk, v = heads(states, rope)
+        q_heads = qk.shape[1] - v.shape[1]  # heads of q; as many of k as of v
+        return attend(self.index, qk[:, :q_heads], qk[:, q_heads:], v).transpose(1, 2).flatten(2)
 
 
 class CausalLM(nn.Module):
@@ -357,10 +357,10 @@ class CausalLM(nn.Module):
         for layer in self.layers:
             load(f"layers.{layer.index}.")
             layer.freeze()
-        known = next(self.norm.parameters())
-        self.device, self.dtype = known.device, known.dtype
-        everywhere = torch.arange(self.context, device=self.device)[None]
-        self._rope = None if self.shape.gpt2 else rotary_table(self.config, everywhere, self.dtype)
+        parameter = next(self.norm.parameters())
+        self.device, self.dtype = parameter.device, parameter.dtype
+        positions = torch.arange(self.context, device=self.device)[None]
+        self._rope = None if self.shape.gpt2 else rotary_table(self.config, positions, self.dtype)
         return self
 
     def decode(
@@ -386,17 +386,17 @@ class CausalLM(nn.Module):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[positions]
         rope = None if self._rope is None else at(self._rope, positions)
-        found = {}
+        outputs = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)
             if layer.index in layers:
-                found[layer.index] = hidden
+                outputs[layer.index] = hidden
         end = len(self.layers) - 1
-        if last is not None and end not in found:
+        if last is not None and end not in outputs:
             hidden = hidden[:, hidden.shape[1] - last :]
-        found[end] = hidden = self.norm(hidden)
+        outputs[end] = hidden = self.norm(hidden)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
-        return self.head(states), [found[index] for index in layers]
+        return self.head(states), [outputs[index] for index in layers]
 
 
 class Vocabulary(NamedTuple):

@@ -55,10 +55,10 @@ def parse(values: dict[str, Any]) -> OwnPair:
     Raises:
         ConfigError: a value is missing or invalid; the message says which.
     """
-    own = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
-    if own.kind and own.kind not in KINDS:
-        raise no_such("kind of drafter", own.kind, KINDS, "kind")
-    return own
+    pair = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
+    if pair.kind and pair.kind not in KINDS:
+        raise no_such("kind of drafter", pair.kind, KINDS, "kind")
+    return pair
 
 
 def named(name: str) -> OwnPair:
@@ -98,15 +98,15 @@ def register_pair(name: str) -> PairSpec:
     """
     if name in OWN_PAIRS:
         return OWN_PAIRS[name]
-    own = named(name)
-    longest = _positions(own.target, own.target_revision, own.context)
-    context = own.context or min(longest or CONTEXT, CONTEXT)
-    drafters = (PROMPT_LOOKUP, NONE) if not own.drafter else (_drafter(own, context), PROMPT_LOOKUP, NONE)
+    pair = named(name)
+    longest = _positions(pair.target, pair.target_revision, pair.context)
+    context = pair.context or min(longest or CONTEXT, CONTEXT)
+    drafters = (PROMPT_LOOKUP, NONE) if not pair.drafter else (_drafter(pair, context), PROMPT_LOOKUP, NONE)
     spec = PairSpec(
         name=name,
-        label=f"{_called(own.target)} + {_called(own.drafter) or 'prompt lookup'} (your own pair)",
-        target=own.target,
-        revision=own.target_revision,
+        label=f"{_called(pair.target)} + {_called(pair.drafter) or 'prompt lookup'} (your own pair)",
+        target=pair.target,
+        revision=pair.target_revision,
         context=context,
         drafters=drafters,
     )
@@ -120,8 +120,8 @@ def _positions(target: str, revision: str, context: int | None) -> int | None:
     """How many positions a target has, or None if its config does not say. Raises ConfigError if
     it has fewer than ``context``, or that is too short."""
     values = read_config(resolve(target, revision, weights=False))
-    found = values.get("max_position_embeddings") or values.get("n_positions")
-    longest = found if isinstance(found, int) else None
+    value = values.get("max_position_embeddings") or values.get("n_positions")
+    longest = value if isinstance(value, int) else None
     if context is not None and not SHORTEST <= context <= (longest or context):
         has = f"The target has {longest:,} positions" if longest else "A run takes some room"
         what = f"{has}; a context of {context:,} doesn't fit."
@@ -133,23 +133,23 @@ def _called(source: str) -> str:
     return shown(source) if is_local(source) else source
 
 
-def _drafter(own: OwnPair, context: int) -> DrafterSpec:
+def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
     """The drafter's record: the name of its kind, so that every method knows it."""
-    values = read_config(resolve(own.drafter, own.drafter_revision, weights=False))
-    known, model = kind_of(values), str(values.get("model_type", ""))
-    kind, shift = own.kind or known, own.shift
+    values = read_config(resolve(pair.drafter, pair.drafter_revision, weights=False))
+    detected, model = kind_of(values), str(values.get("model_type", ""))
+    kind, shift = pair.kind or detected, pair.shift
     if shift is None:
         shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else None)
-    mask = values.get("mask_token_id") if own.mask_id is None else own.mask_id
-    says = f"its config.json ({model or 'no model_type'}) does not say what it is"
-    either = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
+    mask = values.get("mask_token_id") if pair.mask_id is None else pair.mask_id
+    unstated = f"its config.json ({model or 'no model_type'}) does not say what it is"
+    ambiguous = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
     unshifted = "its files do not say whether slot i or slot i − 1 predicts token i"
     doubts = (
-        (own.kind and known not in ("", own.kind, "sequential"), "kind",
-         f"its config.json says {known}, and {own.kind} is declared", "Leave the kind out."),
-        (not own.kind and known == "sequential" and mask is not None, "kind", either,
+        (pair.kind and detected not in ("", pair.kind, "sequential"), "kind",
+         f"its config.json says {detected}, and {pair.kind} is declared", "Leave the kind out."),
+        (not pair.kind and detected == "sequential" and mask is not None, "kind", ambiguous,
          "Say which: sequential or denoise."),
-        (not kind, "kind", says, f"Say its kind: {', '.join(KINDS)}."),
+        (not kind, "kind", unstated, f"Say its kind: {', '.join(KINDS)}."),
         (kind == "denoise" and shift is None, "shift", unshifted,
          "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream."),
         (kind == "denoise" and mask is None and "n_blocks" not in values, "mask_id",
@@ -157,21 +157,21 @@ def _drafter(own: OwnPair, context: int) -> DrafterSpec:
     )  # fmt: skip
     for holds, field, why, hint in doubts:
         if holds:
-            what = f"The kind of drafter {_called(own.drafter)} is unknown: {why}."
+            what = f"The kind of drafter {_called(pair.drafter)} is unknown: {why}."
             raise ConfigError(what, field=field, hint=hint)
     fields, chained = dict[str, Any](), False
     if kind == "denoise":
         length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
-        fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": own.mask_id}
+        fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": pair.mask_id}
     elif kind == "block":
         nested = values.get("dflash_config")
-        own_fields = {**values, **(nested if isinstance(nested, dict) else {})}
+        merged = {**values, **(nested if isinstance(nested, dict) else {})}
         heads = ("markov_width", "markov_rank", "selector_rank")
-        chained = any(map(own_fields.get, heads)) or own_fields.get("projector_type") == "dspark"
-        block = values.get("block_size", own_fields.get("block_size"))
+        chained = any(map(merged.get, heads)) or merged.get("projector_type") == "dspark"
+        block = values.get("block_size", merged.get("block_size"))
         fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
-    label = f"{_called(own.drafter)} (your own)"
-    fields |= {"label": label, "source": own.drafter, "revision": own.drafter_revision, "about": ""}
+    label = f"{_called(pair.drafter)} (your own)"
+    fields |= {"label": label, "source": pair.drafter, "revision": pair.drafter_revision, "about": ""}
     return dataclasses.replace(DRAFTER_KINDS["block_markov"] if chained else KINDS[kind], **fields)
 
 
@@ -179,6 +179,6 @@ def kind_of(values: Mapping[str, Any]) -> str:
     """The kind of drafter that a ``config.json`` describes: one of :data:`KINDS`, or empty."""
     model = str(values.get("model_type", "")).lower()
     names = (model, values.get("speculators_model_type"), *(values.get("architectures") or ()), *values)
-    said = " ".join(map(str, names)).lower()
-    marked = (name for name, kind in KINDS.items() if any(mark in said for mark in kind.marks))
+    text = " ".join(map(str, names)).lower()
+    marked = (name for name, kind in KINDS.items() if any(mark in text for mark in kind.marks))
     return next(marked, "sequential" if model in _CAUSAL else "")

@@ -75,8 +75,8 @@ class TargetSession(ABC):
             ConfigError: a tree with layers whose masks only transformers can make.
         """
         if len(ids) > self.room:
-            words = f"{self.length + len(ids)} tokens do not fit into a context of {self._context}."
-            raise ContextOverflow(words, hint="Shorten the prompt.")
+            what = f"{self.length + len(ids)} tokens do not fit into a context of {self._context}."
+            raise ContextOverflow(what, hint="Shorten the prompt.")
         logits, outputs = self.forward(ids, parents, features, last)
         return Scores(logits, torch.cat(outputs, -1) if outputs else None)
 
@@ -106,13 +106,13 @@ class NetworkSession(TargetSession):
 
     @torch.inference_mode()
     def forward(self, ids: Ints, parents: Ints | None, features: Tensor | None, last: int | None) -> Pass:
-        network, held, new = self._network, self._cache.length, len(ids)
+        network, length, new = self._network, self._cache.length, len(ids)
         reading = CausalReading(self._cache, new, parents)
-        tree = None if parents is None else on_device(position_ids(held, new, parents), network.device)
-        where = slice(held, held + new) if tree is None else tree
-        beside = None if features is None else features[None]
+        tree = None if parents is None else on_device(position_ids(length, new, parents), network.device)
+        where = slice(length, length + new) if tree is None else tree
+        feature_rows = None if features is None else features[None]
         rows = on_device([list(ids)], network.device)
-        logits, outputs = network.decode(rows, where, reading, layers=self._layers, last=last, features=beside)
+        logits, outputs = network.decode(rows, where, reading, layers=self._layers, last=last, features=feature_rows)
         self._cache.length += new
         return logits[0], [output[0] for output in outputs]
 
@@ -130,8 +130,8 @@ class StockSession(TargetSession):
         self._model, self._layers = model, tuple(layers)
         self._cache = DynamicCache(config=model.config)
         # transformers 5.24 renamed past_key_values.
-        known = inspect.signature(getattr(model, "forward", model)).parameters
-        self._argument = "cache" if "cache" in known else "past_key_values"
+        parameters = inspect.signature(getattr(model, "forward", model)).parameters
+        self._argument = "cache" if "cache" in parameters else "past_key_values"
         for layer in self._cache.layers:  # a rollback may need tokens outside a sliding window
             getattr(layer, "activate_past_recording", lambda: None)()
 
@@ -158,11 +158,11 @@ class StockSession(TargetSession):
         config = self._model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"} or config._attn_implementation not in {"sdpa", "eager"}:
-            words = "This target cannot verify a tree: it has sliding-window layers."
-            raise ConfigError(words, field="tree_nodes", hint="Set the draft tree to 0.")
-        seen = visible(parents)[-new:].to(self._model.device)
+            what = "This target cannot verify a tree: it has sliding-window layers."
+            raise ConfigError(what, field="tree_nodes", hint="Set the draft tree to 0.")
+        readable = visible(parents)[-new:].to(self._model.device)
         mask = torch.zeros(1, 1, new, self.length + new, dtype=self._model.dtype, device=self._model.device)
-        mask[..., -seen.shape[1] :].masked_fill_(~seen, -torch.inf)
+        mask[..., -readable.shape[1] :].masked_fill_(~readable, -torch.inf)
         return mask
 
     @torch.inference_mode()
@@ -173,9 +173,9 @@ class StockSession(TargetSession):
             for layer in self._cache.layers:
                 # transformers types the layers, and what they hold, as optional.
                 pair: list[Tensor] = [layer.keys, layer.values]  # type: ignore[union-attr,list-item]
-                for held in pair:  # layers may be on several devices
-                    end = held[:, :, held.shape[2] - scored :]
-                    end[:, :, : len(rows)] = end.index_select(2, index.to(held.device))  # a copy
+                for tensor in pair:  # layers may be on several devices
+                    end = tensor[:, :, tensor.shape[2] - scored :]
+                    end[:, :, : len(rows)] = end.index_select(2, index.to(tensor.device))  # a copy
         if surplus:
             self._cache.crop(-surplus)  # negative: from the end
         self.length -= surplus
@@ -196,7 +196,7 @@ class Target:
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
         self._pool = Pool(model, context) if isinstance(model, Network) else None
-        self._tried: dict[int, str] = {}  # threads -> exactness
+        self._exactness: dict[int, str] = {}  # threads -> exactness
 
     def start(self, layers: Sequence[int] = ()) -> TargetSession:
         """A new run that returns outputs of ``layers`` as features (0 = after the first)."""
@@ -210,12 +210,12 @@ class Target:
 
         Tested on first use, with these weights, on this machine, for each number of threads."""
         threads = torch.get_num_threads()
-        if threads not in self._tried:
+        if threads not in self._exactness:
             invariant = self._invariant(stopped)
             if stopped():
                 return ""
-            self._tried[threads] = "bitwise" if invariant else "rounding"
-        return self._tried[threads]
+            self._exactness[threads] = "bitwise" if invariant else "rounding"
+        return self._exactness[threads]
 
     def _invariant(self, stopped: Callable[[], bool]) -> bool:
         """Whether reading tokens at once and in parts gives the same logits, keys and values, at
@@ -227,18 +227,18 @@ class Target:
             pool = Pool(self.model, self.context)
         parts = (17, 1, 1, 1, 1, 2, 3, 9)
         ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
-        whole, split = (NetworkSession(self.model, (), pool, self.context) for _ in range(2))
+        joint, split = (NetworkSession(self.model, (), pool, self.context) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
-            for run in (whole, split):
+            for run in (joint, split):
                 if stopped():
                     return False
                 if missing := max(0, border - len(ids) // 2 - run.length):
                     run.read([ids[i % len(ids)] for i in range(missing)])
-            begun = whole.length
-            at_once = whole.score(ids).logits
+            begun = joint.length
+            at_once = joint.score(ids).logits
             pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
-            found = [split.score(piece).logits for piece in pieces if piece]
-            held = zip(*(run._cache.views(begun, whole.length) for run in (whole, split)), strict=True)
-            if not all(torch.equal(one, two) for one, two in [(torch.cat(found), at_once), *held]):
+            part_logits = [split.score(piece).logits for piece in pieces if piece]
+            cached = zip(*(run._cache.views(begun, joint.length) for run in (joint, split)), strict=True)
+            if not all(torch.equal(a, b) for a, b in [(torch.cat(part_logits), at_once), *cached]):
                 return False
         return True

@@ -25,7 +25,7 @@ class _Model(msgspec.Struct):
     vocab: dict[str, int] | list[tuple[str, float]] = []  # with each word's id, or its score
 
 
-class _Whole(msgspec.Struct):
+class _Tokenizer(msgspec.Struct):
     """Fields of a ``tokenizer.json``."""
 
     model: _Model
@@ -45,14 +45,14 @@ def names_of(folder: Path) -> dict[int, str]:
         WeightsError: a file is damaged.
     """
     named: dict[int, str] = {}
-    whole, words = folder / "tokenizer.json", folder / "vocab.json"
-    if whole.is_file():
-        whole_file = _read(whole, _Whole)
-        vocab = whole_file.model.vocab
+    tokenizer_path, vocab_path = folder / "tokenizer.json", folder / "vocab.json"
+    if tokenizer_path.is_file():
+        tokenizer = _read(tokenizer_path, _Tokenizer)
+        vocab = tokenizer.model.vocab
         pairs = vocab.items() if isinstance(vocab, dict) else ((word, i) for i, (word, _) in enumerate(vocab))
-        named = {i: name for name, i in pairs} | {entry.id: entry.content for entry in whole_file.added_tokens or ()}
-    elif words.is_file():
-        named = {i: name for name, i in _read(words, dict[str, int]).items()}
+        named = {i: name for name, i in pairs} | {entry.id: entry.content for entry in tokenizer.added_tokens or ()}
+    elif vocab_path.is_file():
+        named = {i: name for name, i in _read(vocab_path, dict[str, int]).items()}
         if (added := folder / "added_tokens.json").is_file():
             named |= {i: name for name, i in _read(added, dict[str, int]).items()}
     if named and (config := folder / "tokenizer_config.json").is_file():
@@ -67,15 +67,15 @@ def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -
     Raises:
         TokenizerMismatch: there are too many; the message names the first.
     """
-    found = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
-    different = [i for i in found if i in target]  # the others pad the target's table
+    ids = [i for i in range(size) if i not in target or target[i] != drafter.get(i)]
+    different = [i for i in ids if i in target]  # the others pad the target's table
     if len(different) > (1 - LEAST_SHARED) * max(1, len(target)):
         first = different[0]
         raise TokenizerMismatch(
             f"{len(different):,} of the target's {len(target):,} ids mean different tokens in the "
             f"drafter, first {first}: {target[first]!r} against {drafter.get(first)!r}."
         )
-    return tuple(found)
+    return tuple(ids)
 
 
 def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
@@ -87,11 +87,11 @@ def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...]
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: there are too many.
     """
-    theirs = names_of(resolve(spec.source, spec.revision, weights=False))
-    if not theirs:
+    drafter = names_of(resolve(spec.source, spec.revision, weights=False))
+    if not drafter:
         return None
-    ours = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
-    return unshared(ours, theirs, size) if ours else None
+    target = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
+    return unshared(target, drafter, size) if target else None
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -129,6 +129,6 @@ def portable(error: Exception) -> Any:
     try:
         pickle.loads(pickle.dumps(carried))
     except Exception as reason:  # pickling may raise anything
-        other = RuntimeError(f"{error!r} (not passed on: {reason})")
-        carried = ExceptionWithTraceback(other, error.__traceback__)
+        replacement = RuntimeError(f"{error!r} (not passed on: {reason})")
+        carried = ExceptionWithTraceback(replacement, error.__traceback__)
     return carried

@@ -287,41 +287,41 @@ Event = (
 
 def _parallel(*lists: Sequence[object]) -> None:
     """Raise ValueError unless all lists have the same length."""
-    if len({len(one) for one in lists}) > 1:
+    if len({len(entries) for entries in lists}) > 1:
         raise ValueError("lists with one entry for each token differ in length")
 
 
 def depths(parents: Sequence[int]) -> list[int]:
     """The depth of each node of a tree."""
-    found: list[int] = []
+    levels: list[int] = []
     for parent in parents:
-        found.append(0 if parent < 0 else found[parent] + 1)
-    return found
+        levels.append(0 if parent < 0 else levels[parent] + 1)
+    return levels
 
 
 def pieces_of(events: Iterable[Event]) -> dict[int, str]:
     """The text of the ids in these events."""
-    seen = [event.pieces for event in events if isinstance(event, PiecesSeen)]
-    return {token: words for pieces in seen for token, words in pieces.items()}
+    batches = [event.pieces for event in events if isinstance(event, PiecesSeen)]
+    return {token: words for pieces in batches for token, words in pieces.items()}
 
 
 def spell(pieces: Sequence[str]) -> list[str]:
     """Pieces as readable text. A character spread over several tokens appears at the last of them,
     and the pieces before it are empty; incomplete bytes remain as ``\\xNN``."""
-    shown = list(pieces)
+    texts = list(pieces)
     first = 0
     while first < len(pieces):
-        held = b""
+        pending = b""
         for last in range(first, min(first + 4, len(pieces)) if _has_bytes(pieces[first]) else first):
-            held += _raw(pieces[last])
+            pending += _raw(pieces[last])
             try:
-                shown[first : last + 1] = [""] * (last - first) + [held.decode("utf-8")]
+                texts[first : last + 1] = [""] * (last - first) + [pending.decode("utf-8")]
             except UnicodeDecodeError:
                 continue
             first = last
             break
         first += 1
-    return shown
+    return texts
 
 
 def _has_bytes(piece: str) -> bool:
@@ -330,7 +330,7 @@ def _has_bytes(piece: str) -> bool:
 
 def _raw(piece: str) -> bytes:
     """The bytes of a piece; some may be written as ``\\xNN`` with NN from 80 on."""
-    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), piece.encode("utf-8"))
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), piece.encode("utf-8"))
 
 
 def rounded(value: float) -> float:

@@ -34,7 +34,7 @@ def ask(title: str, about: str = "", low: float | None = None, high: float | Non
             and fields of :class:`Field`.
     """
     named = {"above": "gt", "least": "min_length", "most": "max_length"}
-    limits: dict[str, Any] = {own: form.pop(name) for name, own in named.items() if name in form}
+    limits: dict[str, Any] = {key: form.pop(name) for name, key in named.items() if name in form}
     return Meta(title=title, description=about, ge=low, le=high, extra_json_schema=form or None, **limits)
 
 
@@ -68,17 +68,17 @@ class Field:
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
         """Read ``Annotated[type, ask(…)]``, a tuple of such, or either with ``| None``."""
         leaf: Any = declared.type
-        said, several, optional, most = dict[str, Any](), False, False, None
+        form, several, optional, most = dict[str, Any](), False, False, None
         while not (kind := KINDS.get(type(leaf).__name__) or getattr(leaf, "cls", None)):
             if isinstance(leaf, inspect.Metadata):
-                leaf, said = leaf.type, {**(leaf.extra_json_schema or {}), **said}
+                leaf, form = leaf.type, {**(leaf.extra_json_schema or {}), **form}
             elif isinstance(leaf, inspect.UnionType):
-                leaf, optional = next(one for one in leaf.types if not isinstance(one, inspect.NoneType)), True
+                leaf, optional = next(member for member in leaf.types if not isinstance(member, inspect.NoneType)), True
             elif isinstance(leaf, inspect.VarTupleType):
                 leaf, several, most = leaf.item_type, True, leaf.max_length
         default = None if declared.required else declared.default
         options: list[Any] = [*kind] if issubclass(kind, Enum) else []  # type: ignore[misc]  # kind is a class here
-        said |= {name: getattr(leaf, limit, None) for name, limit in LIMITS.items()}
+        form |= {name: getattr(leaf, limit, None) for name, limit in LIMITS.items()}
         return cls(
             name=declared.name,
             type=annotation,
@@ -88,10 +88,10 @@ class Field:
             optional=optional,
             required=declared.required,
             default=default if isinstance(default, Path) else msgspec.to_builtins(default),
-            label=said.pop("title", ""),
-            help=said.pop("description", ""),
-            choices=said.pop("enum", None) or list(getattr(leaf, "values", options)),
-            **said,
+            label=form.pop("title", ""),
+            help=form.pop("description", ""),
+            choices=form.pop("enum", None) or list(getattr(leaf, "values", options)),
+            **form,
         )
 
     @property
@@ -113,7 +113,7 @@ class Field:
             return "true or false"
         limits = (("at least", self.low), ("more than", self.above), ("at most", self.high))
         words = [f"{words} {limit:.10g}" for words, limit in limits if limit is not None]
-        words = words or [getattr(one, "value", one) for one in self.choices]
+        words = words or [getattr(choice, "value", choice) for choice in self.choices]
         return ", ".join(words) or (f"text of at most {self.longest:,} characters" if self.longest else "a name")
 
     @property
@@ -142,8 +142,8 @@ class Field:
             "".join(map(str, entries)).encode()  # fails for half a surrogate pair
             return msgspec.convert(plain, self.type, strict=False, dec_hook=lambda kind, value: kind(value))
         except (msgspec.ValidationError, UnicodeEncodeError):
-            shown = "" if value is None else ",".join(map(str, entries))
-            what = f"{self.named} cannot be {shown[:40]!r}." if shown else f"{self.named} is empty."
+            text = "" if value is None else ",".join(map(str, entries))
+            what = f"{self.named} cannot be {text[:40]!r}." if text else f"{self.named} is empty."
             hint = f"Choose one of: {self.range}." if self.choices else f"Give {self.range}."
             if self.kind in (int, float):
                 start = "from " if self.low is not None and self.high is not None else ""
@@ -154,8 +154,8 @@ class Field:
     def _plain(self, value: Any) -> Any:
         if self.several and isinstance(value, str | list | tuple):
             words = [value] if isinstance(value, str) else value
-            parts = (map(str.strip, one.split(",")) if isinstance(one, str) else [one] for one in words)
-            return [one for own in parts for one in own if one != ""]
+            parts = (map(str.strip, word.split(",")) if isinstance(word, str) else [word] for word in words)
+            return [word for part in parts for word in part if word != ""]
         value = value.value if isinstance(value, Enum) else value
         return value.lower() if self.kind is bool and isinstance(value, str) else value
 
@@ -170,7 +170,7 @@ def fields_of(kind: type) -> dict[str, Field]:
     """Name -> field of a struct or a dataclass, in the order of declaration."""
     declared: Any = inspect.type_info(kind)
     hints = get_type_hints(kind, include_extras=True)
-    return {one.name: Field.read_from(one, hints[one.name]) for one in declared.fields}
+    return {field.name: Field.read_from(field, hints[field.name]) for field in declared.fields}
 
 
 def parse(kind: Callable[..., K], values: Mapping[str, Any], base: K | None = None) -> K:
@@ -186,5 +186,5 @@ def parse(kind: Callable[..., K], values: Mapping[str, Any], base: K | None = No
     for name in values:
         if name not in fields:
             raise no_such("setting", name, sorted(fields), str(name)[:40])
-    given = {name: one.read(values.get(name)) for name, one in fields.items() if name in values or one.required}
+    given = {name: field.read(values.get(name)) for name, field in fields.items() if name in values or field.required}
     return kind(**given) if base is None else msgspec.structs.replace(base, **given)  # type: ignore[type-var]  # base is a struct

@@ -56,8 +56,8 @@ class Method:
         are :data:`PLAIN`."""
         pair = PAIRS.get(base.pair)
         drafter = pair.drafter_for(self.drafter) if pair else None
-        own = {"drafter": drafter.name} if drafter else {}
-        return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings, **own})
+        choice = {"drafter": drafter.name} if drafter else {}
+        return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings, **choice})
 
 
 PLAIN: dict[str, Any] = {
@@ -341,10 +341,10 @@ def find_method(name: str) -> Method:
     Raises:
         ConfigError: there is none of that name.
     """
-    known = {method.name: method for method in METHODS}
-    if name not in known:
-        raise no_such("method", name, known, "methods")
-    return known[name]
+    by_name = {method.name: method for method in METHODS}
+    if name not in by_name:
+        raise no_such("method", name, by_name, "methods")
+    return by_name[name]
 
 
 def methods_of(pair: str) -> tuple[Method, ...]:
@@ -364,10 +364,10 @@ def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
     Raises:
         ConfigError: a method is unknown, or ``pair`` has no drafter for it; the hint lists its methods.
     """
-    chosen, here = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
-    if missing := [method.name for method in chosen if method not in here]:
+    chosen, available = tuple(map(find_method, dict.fromkeys(names))), methods_of(pair)
+    if missing := [method.name for method in chosen if method not in available]:
         what = f"The pair {find_pair(pair).label} has no drafter for {', '.join(sorted(missing))}."
-        hint = f"Choose among {', '.join(method.name for method in here)}."
+        hint = f"Choose among {', '.join(method.name for method in available)}."
         raise ConfigError(what, field="methods", hint=hint)
     return chosen
 

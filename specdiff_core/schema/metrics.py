@@ -77,7 +77,7 @@ class Metrics:
         return {name: getattr(self, name) for name in names}
 
     def __add__(self, other: Metrics) -> Metrics:
-        sums = {one.name: _plus(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        sums = {metric.name: _plus(getattr(self, metric.name), getattr(other, metric.name)) for metric in fields(self)}
         return Metrics(**{**sums, "peak_bytes": max(self.peak_bytes, other.peak_bytes)})
 
 
@@ -120,10 +120,10 @@ def measure(event: Event) -> Metrics:
 def reached(tests: Iterable[Test]) -> list[bool]:
     """Of each position that the verifier reached, whether one of its tests was passed: several
     drafts may be tested at one position."""
-    found: dict[int, bool] = {}
+    passed: dict[int, bool] = {}
     for test in tests:
-        found[test.position] = found.get(test.position, False) or test.accepted
-    return list(found.values())
+        passed[test.position] = passed.get(test.position, False) or test.accepted
+    return list(passed.values())
 
 
 def speed_up(vanilla: Metrics, drafted: Metrics) -> float | None:
@@ -144,12 +144,12 @@ class Prediction:
 def predict(vanilla: Metrics, drafted: Metrics) -> Prediction | None:
     """τ over the cost of a round, with both kinds of pass at what they cost in these runs
     (docs/theory.md, Cost); None where it is not defined."""
-    base, own = vanilla.seconds_by.get("score"), drafted.seconds_by
+    base, spent = vanilla.seconds_by.get("score"), drafted.seconds_by
     counts = drafted.rounds and drafted.nfe and drafted.target_calls and vanilla.target_calls
-    if not counts or not base or not own.get("draft") or not own.get("score"):
+    if not counts or not base or not spent.get("draft") or not spent.get("score"):
         return None
-    each = base / vanilla.target_calls
-    cost, verify = own["draft"] / drafted.nfe / each, own["score"] / drafted.target_calls / each
+    unit = base / vanilla.target_calls
+    cost, verify = spent["draft"] / drafted.nfe / unit, spent["score"] / drafted.target_calls / unit
     tau = drafted.committed / drafted.rounds
     return Prediction(cost=cost, verify=verify, speed_up=tau / (verify + cost * drafted.nfe / drafted.rounds))
 

@@ -150,10 +150,10 @@ class PairSpec:
         Raises:
             ConfigError: this pair has none of that name.
         """
-        known = {spec.name: spec for spec in self.drafters}
-        if name not in known:
-            raise no_such(f"drafter of {self.label}", name, known, "drafter")
-        return known[name]
+        by_name = {spec.name: spec for spec in self.drafters}
+        if name not in by_name:
+            raise no_such(f"drafter of {self.label}", name, by_name, "drafter")
+        return by_name[name]
 
 
 # fmt: off
@@ -242,7 +242,7 @@ def _family(name: str, family: Family) -> Iterator[PairSpec]:
     """A pair for each target: ``name``, then ``name:size``. A target does not draft for itself."""
     drafters = [model for model in family.models if model.role != "target"]
     for index, target in enumerate(model for model in family.models if model.role == "target"):
-        fitting = [one for one in drafters if one.size in ("", target.size) and one.repo != target.repo]
+        fitting = [drafter for drafter in drafters if drafter.size in ("", target.size) and drafter.repo != target.repo]
         yield PairSpec(
             name=f"{name}:{target.size}" if index else name,
             label=f"{family.label} · {target.size}",
@@ -259,7 +259,7 @@ def _family(name: str, family: Family) -> Iterator[PairSpec]:
 
 PAIRS: dict[str, PairSpec] = {
     pair.name: pair
-    for pair in (EMBEDDED, SMOLLM2, *(pair for name, one in FAMILIES.items() for pair in _family(name, one)))
+    for pair in (EMBEDDED, SMOLLM2, *(pair for name, family in FAMILIES.items() for pair in _family(name, family)))
 }
 
 OWN_PAIRS: dict[str, PairSpec] = {}
@@ -280,7 +280,7 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
         what = f"A drafter can't have the name {spec.name!r} and the drafting {spec.drafting!r}: only vanilla can."
         raise ConfigError(what, field="drafter")
     for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
-        others = tuple(one for one in pair.drafters if one.name != spec.name)
+        others = tuple(drafter for drafter in pair.drafters if drafter.name != spec.name)
         PAIRS[pair.name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla last
 
 

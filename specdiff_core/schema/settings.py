@@ -165,8 +165,8 @@ class DecodeConfig:
     # fmt: on
 
     def __post_init__(self) -> None:
-        for name, one in SETTINGS.items():
-            object.__setattr__(self, name, one.read(getattr(self, name)))
+        for name, field in SETTINGS.items():
+            object.__setattr__(self, name, field.read(getattr(self, name)))
         if self.steps > self.gamma:
             what = f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens."
             raise ConfigError(what, field="steps", hint=f"Choose T at most {self.gamma}, or a larger γ.")
@@ -194,8 +194,8 @@ class DecodeConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as stored in traces and share links."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:

@@ -77,20 +77,20 @@ def race_summary(runs: RunsByLane) -> dict[str, Any]:
     ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
     its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended
     by themselves; ``lossless`` is None for a lane without a token."""
-    ended = {lane for lane, own in runs.items() if own and all(map(_complete, own))}
-    totals = {lane: [fold(run) for run in own] for lane, own in runs.items()}
+    ended = {lane for lane, repeats in runs.items() if repeats and all(map(_complete, repeats))}
+    totals = {lane: [fold(run) for run in repeats] for lane, repeats in runs.items()}
     lanes: dict[str, Any] = {}
-    for lane, own in runs.items():
-        alone = run_summary(own[-1], totals[lane][-1]) if own else run_summary(())
+    for lane, repeats in runs.items():
+        alone = run_summary(repeats[-1], totals[lane][-1]) if repeats else run_summary(())
         if not alone["new_tokens"]:
             alone["lossless"] = None
-        failed = next((event for run in own for event in run if isinstance(event, Failed)), None)
-        beside = dict.fromkeys(AGAINST)
+        failed = next((event for run in repeats for event in run if isinstance(event, Failed)), None)
+        comparison = dict.fromkeys(AGAINST)
         if {lane, BASELINE} <= ended:
-            beside = _against(runs[BASELINE][-1], own[-1], totals[BASELINE], totals[lane])
-        lanes[lane] = {**beside, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
-    here = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are unknown
-    compared = [total.crowded for lane in here if BASELINE in ended for total in totals[lane]]
+            comparison = _against(runs[BASELINE][-1], repeats[-1], totals[BASELINE], totals[lane])
+        lanes[lane] = {**comparison, "failed": failed and f"{failed.message} {failed.hint}".strip(), **alone}
+    local = [lane for lane in ended if not lanes[lane]["server"]]  # a server's threads are unknown
+    compared = [total.crowded for lane in local if BASELINE in ended for total in totals[lane]]
     claims = [lane["lossless"] for lane in lanes.values() if lane["lossless"] is not None]
     return {
         "repeats": len(runs[BASELINE]),
@@ -110,20 +110,20 @@ AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "spe
 
 
 def _against(
-    vanilla: Sequence[Event], own: Sequence[Event], slow: Sequence[Metrics], fast: Sequence[Metrics]
+    vanilla: Sequence[Event], drafted: Sequence[Event], slow: Sequence[Metrics], fast: Sequence[Metrics]
 ) -> dict[str, Any]:
     """A lane's comparison with vanilla, from the last run of each and the metrics of all."""
-    each = [value for pair in zip(slow, fast, strict=True) if (value := speed_up(*pair)) is not None]
-    last, base, header = final(own), final(vanilla), header_of(own)
+    speed_ups = [value for pair in zip(slow, fast, strict=True) if (value := speed_up(*pair)) is not None]
+    last, base, header = final(drafted), final(vanilla), header_of(drafted)
     same = last is not None and base is not None and last.ids == base.ids
     if header is not None and header.server:  # its ids are not the target's
         same = last is not None and base is not None and last.text == base.text
     values = (
         speed_up(sum(slow, Metrics()), sum(fast, Metrics())),
-        median(each) if each else None,
-        min(each, default=None),
-        max(each, default=None),
-        each,
+        median(speed_ups) if speed_ups else None,
+        min(speed_ups, default=None),
+        max(speed_ups, default=None),
+        speed_ups,
         same,
     )
     return dict(zip(AGAINST, values, strict=True))
@@ -134,7 +134,7 @@ def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
     lanes: dict[str, Any] = race["lanes"]
     vanilla = lanes[BASELINE]
     drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)
-    shown = drafted or vanilla
+    reported = drafted or vanilla
 
     def plain(lane: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in lane.items() if name not in {*AGAINST, "failed"}}
@@ -143,8 +143,8 @@ def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
         **{name: drafted[name] if drafted else None for name in AGAINST},
         "repeats": race["repeats"],
         "quiet": race["quiet"],
-        "lossless": shown["lossless"],
-        "text": shown["text"],
+        "lossless": reported["lossless"],
+        "text": reported["text"],
         "vanilla": plain(vanilla),
         "drafted": plain(drafted) if drafted else None,
     }

@@ -82,8 +82,8 @@ _PLAIN = {
 def plain(text: str) -> str:
     """Text with its formulas as plain text: ``$x_{j-1}$`` as ``x_(j−1)``."""
 
-    def formula(found: re.Match[str]) -> str:
-        words = found[1]
+    def formula(match: re.Match[str]) -> str:
+        words = match[1]
         for latex, letters in _PLAIN.items():
             words = words.replace(latex, letters)
         return re.sub(r"\{(.*?)\}", r"(\1)", words)
@@ -94,9 +94,9 @@ def plain(text: str) -> str:
 def glossary() -> dict[str, dict[str, str | bool]]:
     """Symbol as the page writes it -> meaning, unit, and whether it appears in prose."""
     return {
-        one.shown: {"meaning": plain(one.meaning), "unit": one.unit.strip("–"), "prose": one.prose}
-        for one in SYMBOLS
-        if one.shown
+        symbol.shown: {"meaning": plain(symbol.meaning), "unit": symbol.unit.strip("–"), "prose": symbol.prose}
+        for symbol in SYMBOLS
+        if symbol.shown
     }
 
 
